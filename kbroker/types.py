@@ -1,0 +1,56 @@
+"""Small values that every layer shares: names of partitions, 16-byte ids and their text form."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import NamedTuple
+
+ZERO_UUID = bytes(16)
+METADATA_TOPIC_UUID = bytes(15) + b"\x01"
+RESERVED_UUIDS = frozenset({ZERO_UUID, METADATA_TOPIC_UUID})
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name and index; its text form `topic-index` names the directory on disk."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(value: bytes) -> str:
+    """The 22-character URL-safe base64 form, without padding, that Kafka prints for a 16-byte id."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes behind Kafka's 22-character form.  ValueError when it is not one."""
+    if len(text) > 24:
+        raise ValueError(f"{text!r} is too long for a base64 id of 16 bytes")
+    try:
+        value = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not URL-safe base64") from error
+    if len(value) != 16:
+        raise ValueError(f"{text!r} holds {len(value)} bytes, a base64 id has 16")
+    return value
+
+
+def random_uuid() -> bytes:
+    """A random (version 4) id.  Like Kafka's, never a reserved one and never starting with '-' in text form."""
+    while True:
+        raw = bytearray(os.urandom(16))
+        raw[6] = (raw[6] & 0x0F) | 0x40
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        value = bytes(raw)
+        if value not in RESERVED_UUIDS and not uuid_to_text(value).startswith("-"):
+            return value
