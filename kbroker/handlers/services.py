@@ -1,0 +1,101 @@
+"""What handlers are given: the parts of one broker and the context of one request.
+
+`Services` is filled once, by the broker, before the first connection is accepted, and never swapped afterwards.
+Handlers reach every part through it; parts never see it.  `RequestContext` and `ClientConnection` are the views
+that handlers have of the network layer's objects: Protocols, because the real ones are compiled classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker._fast.codec import Struct
+    from kbroker.clock import Clock
+    from kbroker.config import BrokerConfig
+    from kbroker.handlers.table import ApiRange
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.producer_id_manager import ProducerIdManager
+    from kbroker.metadata.store import MetadataStore
+    from kbroker.metadata.topic_manager import TopicManager
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of one broker.
+
+    `log_manager`, `replica_manager`, `group_coordinator` and `metrics` are loosely typed: their layers may not be
+    imported where only an admin API is served (tests build a broker without storage that way).
+    """
+
+    config: BrokerConfig
+    clock: Clock
+    node_id: int
+    metadata_cache: MetadataCache
+    metadata_store: MetadataStore
+    topics: TopicManager
+    producer_ids: ProducerIdManager
+    log_manager: Any = None
+    replica_manager: Any = None
+    group_coordinator: Any = None
+    metrics: Any = None
+    loop: asyncio.AbstractEventLoop | None = None
+    advertised_apis: tuple[ApiRange, ...] = ()
+
+
+class ClientConnection(Protocol):
+    """The connection that a request came by."""
+
+    @property
+    def peer_host(self) -> str:
+        """The client's address."""
+
+    @property
+    def peer_port(self) -> int:
+        """The client's port."""
+
+    @property
+    def local_host(self) -> str:
+        """The address that the client dialled."""
+
+    @property
+    def local_port(self) -> int:
+        """The port that the client dialled."""
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that accepted the connection, as `listeners` names it."""
+
+
+class RequestContext(Protocol):
+    """One request: its header, its connection and the broker's parts."""
+
+    @property
+    def api_key(self) -> int:
+        """The API that the header names."""
+
+    @property
+    def api_version(self) -> int:
+        """The version that the header names."""
+
+    @property
+    def correlation_id(self) -> int:
+        """The number that the answer repeats."""
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+
+    @property
+    def connection(self) -> ClientConnection:
+        """Where the request came from."""
+
+    @property
+    def services(self) -> Services:
+        """The broker's parts."""
+
+    def respond(self, response: Struct | None) -> None:
+        """Answer a request whose handler returned None."""

@@ -1,0 +1,64 @@
+"""The row type of the table that maps an API key to its handler.
+
+Every `handlers/<family>.py` ends with `HANDLERS: tuple[Handler, ...]`; dispatch joins them into the one table of
+the broker.  What ApiVersions advertises is derived from the same rows, so nothing can be advertised that is not
+served.  Produce is the exception: it is advertised from 0 because older librdkafka otherwise turns compression
+off without a word (the row says so with `advertised_min_version`).
+
+Invariant: one row per API key; `min_version <= max_version`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+    HandlerFunction = Callable[[RequestContext, Struct], Struct | None | Awaitable[Struct | None]]
+
+
+class ApiRange(NamedTuple):
+    """One line of an ApiVersions answer."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """`handle(ctx, request)` serves `api_key` from `min_version` to `max_version`, both included.
+
+    `handle` is a plain function that returns the answer, or None when it took over and answers later through
+    `ctx.respond`; or a coroutine function.
+    """
+
+    api_key: int
+    min_version: int
+    max_version: int
+    handle: HandlerFunction
+    advertised_min_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_version <= self.max_version:
+            raise ValueError(f"API {self.api_key}: versions {self.min_version} to {self.max_version} are no range")
+
+    def serves(self, version: int) -> bool:
+        """Whether a request of this version may be handed over."""
+        return self.min_version <= version <= self.max_version
+
+
+def advertised_ranges(handlers: Iterable[Handler]) -> tuple[ApiRange, ...]:
+    """The ranges for ApiVersions, by API key.  ValueError when two rows claim the same key."""
+    ranges: dict[int, ApiRange] = {}
+    for row in handlers:
+        key = int(row.api_key)
+        if key in ranges:
+            raise ValueError(f"two handlers claim API {key}")
+        low = row.min_version if row.advertised_min_version is None else row.advertised_min_version
+        ranges[key] = ApiRange(key, low, row.max_version)
+    return tuple(ranges[key] for key in sorted(ranges))
