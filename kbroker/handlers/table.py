@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-    HandlerFunction = Callable[[RequestContext, Struct], Struct | None | Awaitable[Struct | None]]
+    HandlerFunction = Callable[[RequestContext, Struct], Struct | Awaitable[Struct | None] | None]
 
 
 class ApiRange(NamedTuple):
