@@ -1,0 +1,288 @@
+"""The broker's settings: where each comes from, and their checks.
+
+Precedence, best first: `--override key=value`, environment (`KBROKER_LOG_SEGMENT_BYTES` is log.segment.bytes; a key
+that starts with `kbroker.` does not repeat the prefix), server.properties, default.  An unknown key or one that kbroker
+does not act on is a warning in `BrokerConfig.warnings`; a bad value, and a setting that would protect something but is
+not implemented, is a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbroker.config.listener import Listener, ListenerError, check_ports, parse_listeners, parse_protocol_map
+from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
+from kbroker.config.row import ConfigRow
+from kbroker.config.table import BROKER_TABLE, REMOVED
+from kbroker.config.value import InvalidValueError, UnacceptableListError
+
+ENVIRONMENT_PREFIX = "KBROKER_"
+HOME_VARIABLE = "KBROKER_HOME"
+_OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT"})
+_OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
+_LISTENER_PREFIX = "listener.name."
+
+
+class ConfigError(Exception):
+    """Settings that kbroker refuses to start with.  The message names the key, its value and what is allowed."""
+
+
+class Source(StrEnum):
+    """Where a value comes from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    OVERRIDE = "override"
+
+
+class Setting(NamedTuple):
+    """A value that somebody set, as text, and where."""
+
+    key: str
+    text: str
+    source: Source
+    origin: str
+
+
+class BrokerConfig:
+    """The settings of one broker.  Read-only once made."""
+
+    __slots__ = ("_settings", "_values", "advertised_listeners", "listeners", "log_dirs", "warnings")
+
+    def __init__(self, settings: Sequence[Setting], environ: Mapping[str, str], warnings: Sequence[str] = ()) -> None:
+        """Applies `settings` in order, later ones over earlier ones."""
+        self.warnings: list[str] = list(warnings)
+        self._settings: dict[str, Setting] = {setting.key: setting for setting in settings}
+        self._values: dict[str, Any] = {}
+        for setting in self._settings.values():
+            self._apply(setting)
+        self.listeners, self.advertised_listeners = self._read_listeners()
+        self.log_dirs: list[str] = self._read_log_dirs(environ)
+        self._check_together()
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | None,
+        overrides: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """The settings of a server.properties, the environment and `key=value` overrides.  Raises `ConfigError`."""
+        environment = os.environ if environ is None else environ
+        warnings: list[str] = []
+        settings: list[Setting] = []
+        if path is not None:
+            settings.extend(_read_file(Path(path), warnings))
+        settings.extend(_read_environment(environment, warnings))
+        settings.extend(_read_overrides(overrides))
+        return cls(settings, environment, warnings)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, object]) -> BrokerConfig:
+        """Settings from a mapping, as if a file held them; values may be typed or text."""
+        from kbroker.config.value import render_value
+
+        return cls(
+            [Setting(key, render_value(value) or "", Source.FILE, "given") for key, value in values.items()], os.environ
+        )
+
+    def get(self, key: str) -> Any:
+        """The typed value of a broker setting; its default when nobody set it.  KeyError for an unknown name."""
+        try:
+            return self._values[key]
+        except KeyError:
+            return BROKER_TABLE[key].default
+
+    @property
+    def explicit(self) -> frozenset[str]:
+        """The known settings that somebody set."""
+        return frozenset(self._values)
+
+    def source_of(self, key: str) -> Source:
+        setting = self._settings.get(key)
+        return Source.DEFAULT if setting is None else setting.source
+
+    def origin_of(self, key: str) -> str:
+        """For people: `default`, `environment KBROKER_X`, `--override` or the file and line."""
+        setting = self._settings.get(key)
+        return str(Source.DEFAULT) if setting is None else setting.origin
+
+    @property
+    def node_id(self) -> int:
+        """`node.id`, else `broker.id`, its older name, else the default."""
+        if "node.id" not in self._values and self._values.get("broker.id", -1) >= 0:
+            return int(self._values["broker.id"])
+        return int(self.get("node.id"))
+
+    def _apply(self, setting: Setting) -> None:
+        row, prefixed = _find_row(setting.key)
+        if row is None:
+            self.warnings.append(_unknown(setting))
+            return
+        try:
+            value = row.parse(setting.text)
+        except (InvalidValueError, UnacceptableListError) as error:
+            raise _refuse(setting, str(error)) from None
+        if row.security and value != row.default:
+            raise _refuse(
+                setting,
+                f"{setting.key} asks for protection (TLS, SASL or an authorizer) that kbroker does not implement yet; "
+                "it refuses to start unprotected, remove the setting to go on without",
+            )
+        if prefixed:
+            if not row.security:
+                self.warnings.append(
+                    f"{setting.key} ({setting.origin}) has no effect: settings of single listeners "
+                    "are not implemented yet"
+                )
+            return
+        self._values[row.name] = value
+        if not row.implemented and not row.security:
+            self.warnings.append(f"{setting.key} ({setting.origin}) has no effect: kbroker does not implement it yet")
+
+    def _fail(self, key: str, reason: str) -> ConfigError:
+        setting = self._settings.get(key) or Setting(key, str(self.get(key)), Source.DEFAULT, str(Source.DEFAULT))
+        return _refuse(setting, f"Invalid value {setting.text} for configuration {key}: {reason}")
+
+    def _read_listeners(self) -> tuple[list[Listener], list[Listener]]:
+        key = "listener.security.protocol.map"
+        try:
+            protocols = parse_protocol_map(self.get(key))
+            controllers = {name.upper() for name in self.get("controller.listener.names")}
+            for name in controllers:
+                protocols.setdefault(name, "PLAINTEXT")
+            key = "listeners"
+            listeners = [each for each in parse_listeners(self.get(key), protocols) if each.name not in controllers]
+            if not listeners:
+                raise ListenerError("at least one listener for clients is needed")
+            check_ports(listeners)
+            key = "advertised.listeners"
+            advertised = [
+                each for each in parse_listeners(self.get(key) or [], protocols) if each.name not in controllers
+            ]
+            self._check_advertised(advertised, {each.name for each in listeners})
+        except ListenerError as error:
+            raise self._fail(key, str(error)) from None
+        for listener in listeners:
+            if listener.protocol != "PLAINTEXT":
+                raise self._fail(
+                    "listeners", f"{listener} needs {listener.protocol}, and kbroker implements PLAINTEXT only"
+                )
+        if controllers:
+            self.warnings.append("controller.listener.names: kbroker needs no controller listener and opens none")
+        return listeners, advertised
+
+    @staticmethod
+    def _check_advertised(advertised: list[Listener], names: set[str]) -> None:
+        for listener in advertised:
+            if listener.name not in names:
+                raise ListenerError(f"listener {listener.name} is not in listeners")
+            if listener.host in ("", "0.0.0.0", "::"):
+                raise ListenerError(f"{listener}: clients cannot connect to every interface, name one host")
+
+    def _read_log_dirs(self, environ: Mapping[str, str]) -> list[str]:
+        names = self.get("log.dirs") or self.get("log.dir") or [str(default_home(environ) / "data")]
+        # The working directory may change later (a daemon's does): keep where it was meant.
+        return [str(Path(name).absolute()) for name in names]
+
+    def _check_together(self) -> None:
+        if self.get("process.roles") == ["controller"]:
+            raise self._fail("process.roles", "a node is always broker and controller; allowed: broker,controller")
+        bound, largest = self.get("queued.max.request.bytes"), self.get("socket.request.max.bytes")
+        if 0 < bound < largest:
+            raise self._fail("queued.max.request.bytes", f"Value must be at least socket.request.max.bytes ({largest})")
+        shortest, longest = self.get("group.min.session.timeout.ms"), self.get("group.max.session.timeout.ms")
+        if shortest > longest:
+            raise self._fail(
+                "group.min.session.timeout.ms", f"Value must be no more than group.max.session.timeout.ms ({longest})"
+            )
+        if not 0 <= self.get("offsets.topic.compression.codec") <= 4:
+            raise self._fail("offsets.topic.compression.codec", "Value must be between 0 and 4")
+        for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+            if self.get(key) < 1 and self.get(key) != -1:
+                raise self._fail(key, "Value must be at least 1, or -1 for the system's default")
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """Where a broker without `log.dirs` keeps its data: `$KBROKER_HOME`, else a directory that survives reboots."""
+    home = environ.get(HOME_VARIABLE)
+    if home:
+        return Path(home)
+    data = environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path(environ.get("HOME", "/var/lib")) / ".local" / "share") / "kbroker"
+
+
+def environment_name(key: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + key.removeprefix("kbroker.").replace(".", "_").upper()
+
+
+def _find_row(key: str) -> tuple[ConfigRow | None, bool]:
+    """The row of a key, and whether the key was one of a single listener (`listener.name.<listener>.<key>`)."""
+    row = BROKER_TABLE.get(key)
+    if row is None and key.startswith(_LISTENER_PREFIX):
+        rest = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
+        # A SASL mechanism may stand between the listener and the key.
+        return BROKER_TABLE.get(rest) or BROKER_TABLE.get(rest.partition(".")[2]), True
+    return row, False
+
+
+def _unknown(setting: Setting) -> str:
+    if setting.key in REMOVED:
+        return f"{setting.key} ({setting.origin}) is ignored: Kafka removed it in version 4"
+    from difflib import get_close_matches
+
+    near = get_close_matches(setting.key, BROKER_TABLE, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{setting.key} ({setting.origin}) is not a known setting and is ignored{hint}"
+
+
+def _refuse(setting: Setting, reason: str) -> ConfigError:
+    return ConfigError(f"{reason} ({setting.origin})")
+
+
+def _read_file(path: Path, warnings: list[str]) -> Iterator[Setting]:
+    try:
+        text = decode_properties(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    seen: dict[str, int] = {}
+    try:
+        for line, key, value in parse_properties(text):
+            if key in seen:
+                warnings.append(f"{key} is set twice in {path}, on lines {seen[key]} and {line}: the last one counts")
+            seen[key] = line
+            yield Setting(key, value, Source.FILE, f"{path} line {line}")
+    except PropertiesError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _read_environment(environ: Mapping[str, str], warnings: list[str]) -> Iterator[Setting]:
+    names = sorted(name for name in environ if name.startswith(ENVIRONMENT_PREFIX))
+    names = [name for name in names if name not in _OTHER_VARIABLES and not name.startswith(_OTHER_PREFIXES)]
+    if not names:
+        return
+    known = {environment_name(key): key for key in BROKER_TABLE}
+    for name in names:
+        key = known.get(name)
+        if key is not None:
+            yield Setting(key, environ[name], Source.ENVIRONMENT, f"environment {name}")
+            continue
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        warnings.append(f"environment {name} is not a known setting and is ignored{hint}")
+
+
+def _read_overrides(overrides: Sequence[str]) -> Iterator[Setting]:
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--override {override}: must be key=value")
+        yield Setting(key.strip(), value, Source.OVERRIDE, "--override")

@@ -1,0 +1,113 @@
+"""What a setting's value must satisfy, as one short text per row.
+
+    >=N            at least N                          A..B          between A and B, both included
+    A..B or N      between A and B, or exactly N       one of a, b   one of these, by exact spelling
+    anycase of a   one of these, in any case           each of a, b  a list of these
+    distinct       a list without repeats              distinct nonempty   the same, and not the empty list
+    nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
+    metrics listener   `none` or http://host:port
+
+Reasons are Kafka's words where Kafka has the check.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kbroker.config.value import InvalidValueError, UnacceptableListError
+
+_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+_METRICS_LISTENER = re.compile(r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?")
+
+
+def check_value(key: str, check: str, value: Any) -> None:
+    """Raises `InvalidValueError` or `UnacceptableListError` when `value` breaks `check`.  Null passes every check."""
+    if not check or value is None:
+        return
+    if check.startswith(">="):
+        _check_at_least(key, value, float(check[2:]), check[2:])
+    elif check.startswith("one of "):
+        options = check[7:]
+        if value not in options.split(", "):
+            raise InvalidValueError(key, value, f"String must be one of: {options}")
+    elif check.startswith("anycase of "):
+        options = check[11:]
+        if value.lower() not in options.split(", "):
+            raise InvalidValueError(key, value, f"String must be one of (case insensitive): {options}")
+    elif ".." in check:
+        _check_range(key, check, value)
+    else:
+        _check_shape(key, check, value)
+
+
+def _check_at_least(key: str, value: float, low: float, text: str) -> None:
+    if value < low:
+        raise InvalidValueError(key, value, f"Value must be at least {text}")
+
+
+def _check_range(key: str, check: str, value: float) -> None:
+    bounds, _, exception = check.partition(" or ")
+    low, high = bounds.split("..")
+    if exception:
+        if value != int(exception) and not int(low) <= value <= int(high):
+            raise InvalidValueError(key, value, f"Value must be between {low} and {high} or equal to {exception}")
+        return
+    _check_at_least(key, value, float(low), low)
+    if value > float(high):
+        raise InvalidValueError(key, value, f"Value must be no more than {high}")
+
+
+def _check_shape(key: str, check: str, value: Any) -> None:
+    if check == "nonempty":
+        if not value:
+            raise InvalidValueError(key, value, "String must be non-empty")
+    elif check == "metrics listener":
+        if _METRICS_LISTENER.fullmatch(value) is None:
+            raise InvalidValueError(key, value, "Value must be none or http://host:port")
+    elif check == "replicas":
+        if value != ["*"] and not all(_REPLICAS.fullmatch(item) for item in value):
+            wanted = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            raise InvalidValueError(
+                key,
+                f"[{', '.join(value)}]",
+                f"{key} must be the literal '*' or a list of replicas in the following format: {wanted}",
+            )
+    else:
+        _check_list(key, check, value)
+
+
+def _check_list(key: str, check: str, value: list[str]) -> None:
+    if "" in value:
+        raise UnacceptableListError(f"Configuration '{key}' values must not be empty.")
+    if check.startswith("each of "):
+        options = check[8:].split(", ")
+        for item in value:
+            if item not in options:
+                raise InvalidValueError(key, item, f"String must be one of: {check[8:]}")
+        return
+    if len(set(value)) != len(value):
+        raise UnacceptableListError(f"Configuration '{key}' values must not be duplicated.")
+    if check == "distinct nonempty" and not value:
+        raise UnacceptableListError(
+            f"Configuration '{key}' must not be empty. Valid values include: any non-empty value"
+        )
+
+
+def describe_check(check: str) -> str:
+    """`check` for people: what the documentation and `kbroker config` show as allowed."""
+    if check.startswith(">="):
+        return f"at least {check[2:]}"
+    if ".." in check:
+        return check.replace("..", " to ")
+    described = {
+        "": "",
+        "nonempty": "not empty",
+        "distinct": "no repeats",
+        "distinct nonempty": "not empty, no repeats",
+        "replicas": "* or partition:broker pairs",
+        "metrics listener": "none or http://host:port",
+    }
+    return described.get(
+        check, check.replace("anycase of ", "one of ").replace("one of ", "").replace("each of ", "any of ")
+    )

@@ -1,0 +1,82 @@
+"""One row per setting: name, type, default, scope, check, status and meaning.
+
+The tables are texts in the `*_rows` modules, one row per line, columns between `|`:
+
+    name, type, default (`null` is no value), dynamic scope (empty: read at start only; `broker`; `cluster`) or, for a
+    topic, the broker settings behind it, check (`kbroker.config.check`), status, meaning
+
+Status: `+` acted on; `-` known to Kafka but not acted on here, which warns; `!` protects something and is not acted on,
+so that kbroker refuses to start when it is set to anything but its default.  A following `i`: internal to Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kbroker.config.check import check_value
+from kbroker.config.value import ConfigType, parse_value
+
+IMPLEMENTED = "+"
+REFUSED = "!"
+
+
+class ConfigRow(NamedTuple):
+    """A setting as Kafka names it."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    scope: str
+    """`topic` or `broker`."""
+    dynamic: str
+    check: str
+    status: str
+    internal: bool
+    doc: str
+    synonyms: tuple[str, ...]
+    """Broker settings that give a topic's setting its default, best first."""
+
+    @property
+    def implemented(self) -> bool:
+        return self.status == IMPLEMENTED
+
+    @property
+    def security(self) -> bool:
+        return self.status == REFUSED
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def read_only(self) -> bool:
+        """Whether Kafka would refuse to change it on a running broker."""
+        return self.scope == "broker" and not self.dynamic
+
+    def parse(self, text: str) -> Any:
+        """The checked value of `text`.  Raises `InvalidValueError` or `UnacceptableListError`."""
+        value = parse_value(self.name, self.type, text)
+        check_value(self.name, self.check, value)
+        return value
+
+
+def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
+    """The rows of one table by name, in its order."""
+    rows: dict[str, ConfigRow] = {}
+    for line in table.strip().replace("\n    ", "").split("\n"):
+        name, kind, default, middle, check, status, doc = line.split("|")
+        config_type = ConfigType[kind]
+        topic = scope == "topic"
+        rows[name] = ConfigRow(
+            name=name,
+            type=config_type,
+            default=None if default == "null" else parse_value(name, config_type, default),
+            scope=scope,
+            dynamic="" if topic else middle,
+            check=check,
+            status=status[0],
+            internal=status.endswith("i"),
+            doc=doc,
+            synonyms=tuple(middle.split(">")) if topic and middle else (),
+        )
+    return rows

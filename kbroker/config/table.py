@@ -1,0 +1,53 @@
+"""Every setting by name, where kbroker's defaults differ from Kafka's, and what older Kafkas had."""
+
+from __future__ import annotations
+
+from kbroker.config.coordinator_rows import COORDINATOR_ROWS
+from kbroker.config.log_rows import LOG_ROWS
+from kbroker.config.remote_rows import REMOTE_ROWS
+from kbroker.config.row import ConfigRow, parse_rows
+from kbroker.config.security_rows import SECURITY_ROWS
+from kbroker.config.server_rows import SERVER_ROWS
+from kbroker.config.topic_rows import TOPIC_ROWS
+
+TOPIC_TABLE: dict[str, ConfigRow] = parse_rows(TOPIC_ROWS, "topic")
+BROKER_TABLE: dict[str, ConfigRow] = {
+    name: row
+    for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, SECURITY_ROWS, REMOTE_ROWS)
+    for name, row in parse_rows(rows, "broker").items()
+}
+
+DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
+    "listeners": ("PLAINTEXT://:9092", "without TLS a broker should not face a network that nobody asked it to face"),
+    "log.dir": ("/tmp/kafka-logs", "data must survive a reboot; see Data directories"),
+    "node.id": ("(required)", "one node needs no numbering"),
+    "process.roles": ("(required)", "a node is always broker and controller"),
+    "controller.listener.names": ("(required)", "there is no separate controller listener"),
+    "socket.listen.backlog.size": ("50", "thousands of clients that reconnect at once must not wait for retries"),
+    "queued.max.request.bytes": ("-1", "memory for requests is bounded"),
+    "group.initial.rebalance.delay.ms": ("3000", "a group's first member should not wait on a single node"),
+}
+"""Settings whose default is not Kafka's: Kafka's default, and why."""
+
+_REMOVED = """
+broker.id.generation.enable control.plane.listener.name delegation.token.master.key host.name port
+advertised.host.name advertised.port inter.broker.protocol.version log.message.downconversion.enable
+log.message.format.version log.message.timestamp.difference.max.ms offsets.commit.required.acks
+password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret quota.consumer.default
+quota.producer.default reserved.broker.max.id zookeeper.clientCnxnSocket zookeeper.connect
+zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.sync.time.ms
+"""
+REMOVED: frozenset[str] = frozenset(_REMOVED.split())
+"""Settings of older Kafkas that Kafka 4 no longer knows."""
+
+
+def broker_config_rows() -> list[ConfigRow]:
+    """Every broker setting, in the tables' order."""
+    return list(BROKER_TABLE.values())
+
+
+def topic_config_rows() -> list[ConfigRow]:
+    """Every topic setting, in the order in which Kafka checks them."""
+    return list(TOPIC_TABLE.values())
