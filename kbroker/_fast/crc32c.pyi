@@ -1,0 +1,6 @@
+from typing_extensions import Buffer
+
+HARDWARE: bool
+
+def crc32c(buffer: Buffer, value: int = 0) -> int: ...
+def crc32c_portable(buffer: Buffer, value: int = 0) -> int: ...

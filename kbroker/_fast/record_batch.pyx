@@ -1,0 +1,470 @@
+"""Record batches of format 2: header, checksum, walk and in-place stamping.
+
+    0 base_offset int64        21 attributes int16          43 producer_id int64
+    8 batch_length int32       23 last_offset_delta int32   51 producer_epoch int16
+   12 partition_leader_epoch   27 base_timestamp int64      53 base_sequence int32
+   16 magic int8               35 max_timestamp int64       57 records_count int32
+   17 crc uint32                                            61 records
+
+`batch_length` counts from byte 12 on.  The CRC covers byte 21 to the end, so the leader may write the first 21 bytes
+(base offset and leader epoch) without touching it.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional,
+5 control, 6 base_timestamp is a delete horizon.
+
+Everything here raises a `BatchError`; what it means for a client is decided above.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kbroker._fast.crc32c cimport crc32c_update
+from kbroker._fast.cursor cimport Cursor, cursor_init, kb_load16, kb_load32, kb_load64
+from kbroker._fast.record_walk cimport (
+    WALK_HEADERS_NEGATIVE,
+    WALK_HEADERS_TOO_MANY,
+    WALK_HEADER_KEY_NEGATIVE,
+    WALK_LEFT_OVER,
+    WALK_NEGATIVE_LENGTH,
+    WALK_OFFSET_DELTA,
+    WALK_PREMATURE_END,
+    WALK_RECORD_OVERRUN,
+    WALK_RECORD_SIZE,
+    Walk,
+    walk_init,
+    walk_records,
+)
+
+
+cdef extern from *:
+    """
+    #include <string.h>
+    static inline void kb_put32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
+    static inline void kb_put64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
+    """
+    void kb_put32(uint8_t*, uint32_t) noexcept nogil
+    void kb_put64(uint8_t*, uint64_t) noexcept nogil
+
+
+BATCH_OVERHEAD = RECORDS_POSITION
+LOG_OVERHEAD = LOG_OVERHEAD_BYTES
+MAGIC_V2 = 2
+
+# Below this the work is shorter than a hand-over of the GIL, which another thread may then keep for a whole
+# switch interval (5 ms): too long for the loop.
+cdef enum:
+    RELEASE_GIL_BYTES = 262144
+
+
+class BatchError(ValueError):
+    """Bytes that are not a well-formed batch."""
+
+
+class CorruptBatchError(BatchError):
+    """Size, magic or checksum is wrong: the bytes were damaged or never were a batch."""
+
+
+class TruncatedBatchError(CorruptBatchError):
+    """The buffer ends before the batch does."""
+
+
+class OldMagicError(BatchError):
+    """A message of format 0 or 1."""
+
+
+class InvalidRecordsError(BatchError):
+    """The checksum holds, but header or records contradict themselves.  `batch_level` for what concerns the header."""
+
+    batch_level = False
+
+
+class InvalidBatchHeaderError(InvalidRecordsError):
+    batch_level = True
+
+
+@cython.final
+@cython.freelist(64)
+cdef class BatchInfo:
+    """A batch's header, and after a walk what its records hold.  A value: nothing of the buffer is kept."""
+
+    @property
+    def size_in_bytes(self):
+        return <int64_t>self.header.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def base_offset(self):
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        return self.header.base_offset + self.header.last_offset_delta
+
+    @property
+    def last_offset_delta(self):
+        return self.header.last_offset_delta
+
+    @property
+    def partition_leader_epoch(self):
+        return self.header.partition_leader_epoch
+
+    @property
+    def magic(self):
+        return self.header.magic
+
+    @property
+    def crc(self):
+        return self.header.crc
+
+    @property
+    def attributes(self):
+        return self.header.attributes
+
+    @property
+    def base_timestamp(self):
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self):
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self):
+        """base_sequence plus last_offset_delta, going on at 0 after the largest int32; -1 without a sequence."""
+        cdef int64_t last
+        if self.header.base_sequence < 0:
+            return -1
+        last = <int64_t>self.header.base_sequence + self.header.last_offset_delta
+        return last if last <= INT32_MAX else last - INT32_MAX - 1
+
+    @property
+    def records_count(self):
+        return self.header.records_count
+
+    @property
+    def compression(self):
+        return self.header.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self):
+        """0: the producer's time, 1: the time of the append."""
+        return 1 if self.header.attributes & TIMESTAMP_TYPE_MASK else 0
+
+    @property
+    def is_transactional(self):
+        return (self.header.attributes & TRANSACTIONAL_MASK) != 0
+
+    @property
+    def is_control(self):
+        return (self.header.attributes & CONTROL_MASK) != 0
+
+    @property
+    def has_delete_horizon(self):
+        return (self.header.attributes & DELETE_HORIZON_MASK) != 0
+
+    @property
+    def offset_of_max_timestamp(self):
+        """Of the first record with the latest timestamp; without a walk, or when all have the append time, the last."""
+        if not self.walked or self.header.attributes & TIMESTAMP_TYPE_MASK:
+            return self.header.base_offset + self.header.last_offset_delta
+        return self.header.base_offset + self.max_timestamp_index
+
+    cdef void take_walk(self, const Walk* walk) noexcept:
+        self.walked = True
+        self.keyless_count = walk.keyless_count
+        self.min_record_timestamp = walk.min_timestamp
+        self.max_record_timestamp = walk.max_timestamp
+        self.max_timestamp_index = walk.max_index
+
+    def __repr__(self):
+        return (
+            f"BatchInfo(position={self.position}, size={self.size_in_bytes}, offsets={self.base_offset}.."
+            f"{self.last_offset}, records={self.records_count}, attributes={self.attributes:#x})"
+        )
+
+
+cdef BatchInfo make_info(const Header* header, Py_ssize_t position):
+    cdef BatchInfo info = BatchInfo.__new__(BatchInfo)
+    info.header = header[0]
+    info.position = position
+    info.walked = False
+    info.keyless_count = 0
+    info.min_record_timestamp = INT64_MAX
+    info.max_record_timestamp = -1
+    info.max_timestamp_index = 0
+    return info
+
+
+cdef int parse_header(const uint8_t* data, Py_ssize_t left, Header* out) noexcept nogil:
+    """Reads the header at `data`, of which `left` bytes may be read; says a HeaderFault."""
+    out.batch_length = 0
+    out.magic = -1
+    if left < HEADER_UP_TO_MAGIC_BYTES:
+        if left >= LOG_OVERHEAD_BYTES:
+            out.batch_length = <int32_t>kb_load32(data + BATCH_LENGTH_POSITION)
+            if out.batch_length < MIN_BATCH_LENGTH:
+                return HEADER_TOO_SMALL
+        return HEADER_TRUNCATED
+    out.batch_length = <int32_t>kb_load32(data + BATCH_LENGTH_POSITION)
+    if out.batch_length < MIN_BATCH_LENGTH:
+        return HEADER_TOO_SMALL
+    out.magic = <int8_t>data[MAGIC_POSITION]
+    if out.magic < 0 or out.magic > 2:
+        return HEADER_MAGIC
+    if out.batch_length > left - LOG_OVERHEAD_BYTES:
+        return HEADER_TRUNCATED
+    if out.magic < 2:
+        return HEADER_OLD_MAGIC
+    if out.batch_length < RECORDS_POSITION - LOG_OVERHEAD_BYTES:
+        return HEADER_OVERHEAD
+    out.base_offset = <int64_t>kb_load64(data + BASE_OFFSET_POSITION)
+    out.partition_leader_epoch = <int32_t>kb_load32(data + PARTITION_LEADER_EPOCH_POSITION)
+    out.crc = kb_load32(data + CRC_POSITION)
+    out.attributes = <int16_t>kb_load16(data + ATTRIBUTES_POSITION)
+    out.last_offset_delta = <int32_t>kb_load32(data + LAST_OFFSET_DELTA_POSITION)
+    out.base_timestamp = <int64_t>kb_load64(data + BASE_TIMESTAMP_POSITION)
+    out.max_timestamp = <int64_t>kb_load64(data + MAX_TIMESTAMP_POSITION)
+    out.producer_id = <int64_t>kb_load64(data + PRODUCER_ID_POSITION)
+    out.producer_epoch = <int16_t>kb_load16(data + PRODUCER_EPOCH_POSITION)
+    out.base_sequence = <int32_t>kb_load32(data + BASE_SEQUENCE_POSITION)
+    out.records_count = <int32_t>kb_load32(data + RECORDS_COUNT_POSITION)
+    return HEADER_OK
+
+
+cdef object header_error(int fault, const Header* header, Py_ssize_t left):
+    if fault == HEADER_TRUNCATED:
+        return TruncatedBatchError(f"a batch of {header.batch_length + <int64_t>LOG_OVERHEAD_BYTES} bytes has only {left} left")
+    if fault == HEADER_TOO_SMALL:
+        return CorruptBatchError(
+            f"Record size {header.batch_length} is less than the minimum record overhead ({MIN_BATCH_LENGTH})"
+        )
+    if fault == HEADER_MAGIC:
+        return CorruptBatchError(f"Invalid magic found in record: {header.magic}")
+    if fault == HEADER_OLD_MAGIC:
+        return OldMagicError(f"a message of format {header.magic}")
+    return CorruptBatchError(
+        f"Record batch is corrupt (the size {header.batch_length + <int64_t>LOG_OVERHEAD_BYTES} is smaller than the "
+        f"minimum allowed overhead {RECORDS_POSITION})"
+    )
+
+
+cdef object walk_error(const Walk* walk):
+    cdef int fault = walk.fault
+    if fault == WALK_PREMATURE_END:
+        return InvalidRecordsError("Incorrect declared batch size, premature EOF reached")
+    if fault == WALK_LEFT_OVER:
+        return InvalidRecordsError("Incorrect declared batch size, records still remaining in file")
+    if fault == WALK_RECORD_OVERRUN:
+        return InvalidRecordsError(
+            f"Invalid record size: expected {walk.detail} bytes in record payload, but instead the buffer has only "
+            f"{walk.other} remaining bytes."
+        )
+    if fault == WALK_RECORD_SIZE:
+        return InvalidRecordsError(
+            f"Invalid record size: expected to read {walk.detail} bytes in record payload, but instead read {walk.other}"
+        )
+    if fault == WALK_OFFSET_DELTA:
+        return InvalidRecordsError(
+            f"Record {walk.other} of the batch has offset delta {walk.detail}, expected {walk.other}"
+        )
+    if fault == WALK_NEGATIVE_LENGTH:
+        return InvalidRecordsError(f"Found invalid length {walk.detail} in record {walk.index}")
+    if fault == WALK_HEADERS_NEGATIVE:
+        return InvalidRecordsError(f"Found invalid number of record headers {walk.detail}")
+    if fault == WALK_HEADERS_TOO_MANY:
+        return InvalidRecordsError(
+            f"Found invalid number of record headers. {walk.detail} is larger than the remaining size of the buffer"
+        )
+    if fault == WALK_HEADER_KEY_NEGATIVE:
+        return InvalidRecordsError(f"Invalid negative header key size {walk.detail}")
+    return InvalidRecordsError("Found invalid record structure")
+
+
+cdef BatchInfo _header_at(const Py_buffer* view, Py_ssize_t pos, object end, Py_ssize_t* left):
+    cdef Header header
+    cdef Py_ssize_t stop = view.len
+    cdef int fault
+    if end is not None:
+        stop = end
+    if pos < 0 or pos > stop or stop > view.len:
+        raise ValueError(f"positions {pos} to {stop} are outside of a buffer of {view.len} bytes")
+    left[0] = stop - pos
+    fault = parse_header(<const uint8_t*>view.buf + pos, left[0], &header)
+    if fault:
+        raise header_error(fault, &header, left[0])
+    return make_info(&header, pos)
+
+
+def read_header(buffer, Py_ssize_t pos=0, end=None):
+    """The batch at `pos`, which must lie before `end` completely: size and magic are checked, the checksum is not."""
+    cdef Py_buffer view
+    cdef Py_ssize_t left
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        return _header_at(&view, pos, end, &left)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline uint32_t _crc_of(const uint8_t* data, int32_t batch_length) noexcept nogil:
+    return crc32c_update(
+        0, data + ATTRIBUTES_POSITION, <size_t>(batch_length - (ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES))
+    )
+
+
+cdef bint _examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil:
+    """Checksum, then the walk of an uncompressed batch; True when all is well."""
+    cdef Cursor cursor
+    crc[0] = _crc_of(data, header.batch_length)
+    if crc[0] != header.crc:
+        return False
+    if header.attributes & COMPRESSION_MASK:
+        return True
+    cursor_init(&cursor, data + RECORDS_POSITION, header.batch_length - (RECORDS_POSITION - LOG_OVERHEAD_BYTES))
+    return walk_records(&cursor, walk, header.records_count)
+
+
+cdef object _check_counts(const Header* header):
+    """A batch from a producer has as many records as offsets; checked before any record is looked at."""
+    cdef int64_t offsets = <int64_t>header.last_offset_delta + 1
+    if offsets == header.records_count and offsets > 0:
+        return None
+    last = header.base_offset + header.last_offset_delta
+    if offsets <= 0:
+        text = f"Batch has an invalid offset range: [{header.base_offset}, {last}]"
+    elif header.records_count <= 0:
+        text = f"Invalid reported count for record batch: {header.records_count}"
+    else:
+        text = (
+            f"Inconsistent batch offset range [{header.base_offset}, {last}] and count of records "
+            f"{header.records_count}"
+        )
+    raise InvalidBatchHeaderError(text)
+
+
+cdef object _crc_error(const Header* header, uint32_t computed):
+    return CorruptBatchError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+
+
+def check_crc(buffer, BatchInfo info not None):
+    """CorruptBatchError when the checksum of the batch at `info.position` is wrong."""
+    cdef Py_buffer view
+    cdef uint32_t crc
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if info.position + info.header.batch_length + LOG_OVERHEAD_BYTES > view.len:
+            raise header_error(HEADER_TRUNCATED, &info.header, view.len - info.position)
+        if info.header.batch_length >= RELEASE_GIL_BYTES:
+            with nogil:
+                crc = _crc_of(<const uint8_t*>view.buf + info.position, info.header.batch_length)
+        else:
+            crc = _crc_of(<const uint8_t*>view.buf + info.position, info.header.batch_length)
+    finally:
+        PyBuffer_Release(&view)
+    if crc != info.header.crc:
+        raise _crc_error(&info.header, crc)
+
+
+def validate(buffer, Py_ssize_t pos=0, end=None, *, bint require_key=False):
+    """Header, checksum, counts and (unless compressed) every record of the batch at `pos`.
+
+    A compressed batch comes back with `walked` False: `walk_decompressed` does its records.
+    """
+    cdef Py_buffer view
+    cdef Py_ssize_t left
+    cdef BatchInfo info
+    cdef Walk walk
+    cdef uint32_t crc
+    cdef const uint8_t* data
+    cdef bint good
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        info = _header_at(&view, pos, end, &left)
+        data = <const uint8_t*>view.buf + pos
+        walk_init(&walk, info.header.base_timestamp)
+        if info.header.batch_length >= RELEASE_GIL_BYTES:
+            with nogil:
+                good = _examine(data, &info.header, &walk, &crc)
+        else:
+            good = _examine(data, &info.header, &walk, &crc)
+    finally:
+        PyBuffer_Release(&view)
+    if crc != info.header.crc:
+        raise _crc_error(&info.header, crc)
+    _check_counts(&info.header)
+    if not good:
+        raise walk_error(&walk)
+    if not info.header.attributes & COMPRESSION_MASK:
+        info.take_walk(&walk)
+        if require_key and walk.keyless_count:
+            raise InvalidRecordsError(f"{walk.keyless_count} records have no key")
+    return info
+
+
+cdef uint8_t* _writable_batch(object buffer, Py_buffer* view, Py_ssize_t pos) except NULL:
+    PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    if pos < 0 or view.len - pos < RECORDS_POSITION:
+        size = view.len
+        PyBuffer_Release(view)
+        raise ValueError(f"no batch header at position {pos} of a buffer of {size} bytes")
+    return <uint8_t*>view.buf + pos
+
+
+def stamp(buffer, Py_ssize_t pos, int64_t base_offset, int32_t partition_leader_epoch, BatchInfo info=None):
+    """Writes base offset and leader epoch in place, and into `info` when it is given.  The CRC stays valid."""
+    cdef Py_buffer view
+    cdef uint8_t* data = _writable_batch(buffer, &view, pos)
+    kb_put64(data + BASE_OFFSET_POSITION, <uint64_t>base_offset)
+    kb_put32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t>partition_leader_epoch)
+    PyBuffer_Release(&view)
+    if info is not None:
+        info.header.base_offset = base_offset
+        info.header.partition_leader_epoch = partition_leader_epoch
+
+
+def stamp_timestamps(buffer, Py_ssize_t pos, int timestamp_type, int64_t max_timestamp, BatchInfo info=None):
+    """Writes timestamp type (0 create, 1 append) and max timestamp in place, and takes the CRC anew."""
+    cdef Py_buffer view
+    cdef uint8_t* data = _writable_batch(buffer, &view, pos)
+    cdef Header header
+    cdef int fault
+    try:
+        fault = parse_header(data, view.len - pos, &header)
+        if fault:
+            raise header_error(fault, &header, view.len - pos)
+        header.attributes &= ~TIMESTAMP_TYPE_MASK
+        if timestamp_type:
+            header.attributes |= TIMESTAMP_TYPE_MASK
+        header.max_timestamp = max_timestamp
+        data[ATTRIBUTES_POSITION + 1] = <uint8_t>(header.attributes & 0xFF)
+        kb_put64(data + MAX_TIMESTAMP_POSITION, <uint64_t>max_timestamp)
+        header.crc = _crc_of(data, header.batch_length)
+        kb_put32(data + CRC_POSITION, header.crc)
+    finally:
+        PyBuffer_Release(&view)
+    if info is not None:
+        info.header.attributes = header.attributes
+        info.header.max_timestamp = max_timestamp
+        info.header.crc = header.crc
+
+
+def iterate_batches(buffer, Py_ssize_t pos=0, end=None):
+    """The batches from `pos` on, headers only.  Ends at a batch cut off by the end of the buffer, as fetches may be."""
+    cdef BatchInfo info
+    while True:
+        try:
+            info = read_header(buffer, pos, end)
+        except TruncatedBatchError:
+            return
+        yield info
+        pos += info.header.batch_length + LOG_OVERHEAD_BYTES
