@@ -1,0 +1,88 @@
+"""The `kbroker` command: its sub-commands, and what its user sees when something fails.
+
+Sub-commands are imported when they are called, so that `kbroker start` pays for nothing but the broker.  Exit status:
+0 done, 1 failed, 2 wrong usage, 130 interrupted.  A failure is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from kbroker import __version__
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "start": ("kbroker.cli.start", "Run the broker in the foreground."),
+    "format": ("kbroker.cli.format", "Prepare data directories before a first start."),
+    "config": ("kbroker.cli.config", "Show the settings and what each is."),
+    "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
+    "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
+    "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
+    "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
+    "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name: module `kbroker.cli.<name>`, attribute `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = importlib.import_module(entry[0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="kbroker", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A Kafka broker, and tools that work with any Kafka."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs a command and exits with its status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs a command; its exit status."""
+    try:
+        status: Any = cli(arguments, prog_name="kbroker", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        return _fail(error.format_message() + where, 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 1)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone (`kbroker … | head`); Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{name}{error.strerror or error}", 1)
+
+
+def _fail(message: str, status: int) -> int:
+    text = " ".join(line.strip() for line in message.splitlines())
+    print(f"kbroker: {text}", file=sys.stderr)  # noqa: T201
+    return status

@@ -1,0 +1,56 @@
+"""Fixtures that every family of tests may use, and the rule for missing tools (`tests.tools`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.tools import require_module, require_tool
+
+__all__ = ["BrokerProcess", "StartBroker", "require_module", "require_tool"]
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+def _start_brokers(directory: Path) -> Iterator[StartBroker]:
+    brokers: list[BrokerProcess] = []
+
+    def start(
+        overrides: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> BrokerProcess:
+        broker = BrokerProcess(directory / (name or f"broker-{len(brokers) + 1}"), overrides, environ=environ)
+        brokers.append(broker)
+        if wait:
+            broker.start()
+        return broker
+
+    yield start
+    for broker in brokers:
+        if broker.running:
+            broker.kill()
+
+
+@pytest.fixture
+def kbroker_process(tmp_path: Path) -> Iterator[StartBroker]:
+    """Starts brokers: `kbroker_process({"num.partitions": "3"})` is a running one; all end with the test."""
+    yield from _start_brokers(tmp_path)
+
+
+@pytest.fixture
+def broker(kbroker_process: StartBroker) -> BrokerProcess:
+    """A running broker with default settings, for one test."""
+    return kbroker_process()
+
+
+@pytest.fixture(scope="module")
+def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A running broker with default settings, shared by the tests of a module."""
+    for start in _start_brokers(tmp_path_factory.mktemp("broker")):
+        yield start()
