@@ -1,0 +1,23 @@
+from typing_extensions import Buffer
+from typing import Any
+
+from kbroker._fast.decoder import DecodeError as DecodeError
+from kbroker._fast.encoder import EncodeError as EncodeError
+from kbroker._fast.file_region import FileRegion
+from kbroker._fast.structs import Plan
+from kbroker._fast.structs import Struct as Struct
+from kbroker._fast.structs import make_struct as make_struct
+
+KINDS: dict[str, int]
+
+class Program:
+    version: int
+    flexible: bool
+    struct_class: type[Struct]
+    def __init__(self, plan: Plan, version: int) -> None: ...
+    def decode(self, buffer: Buffer, pos: int = 0, end: int | None = None) -> Any: ...
+    def decode_from(self, buffer: Buffer, pos: int = 0, end: int | None = None) -> tuple[Any, int]: ...
+    def encode(self, struct: Struct, prefix: bytes = b"") -> bytes: ...
+    def encode_response(
+        self, struct: Struct, correlation_id: int, flexible_header: bool
+    ) -> bytes | list[bytes | FileRegion]: ...

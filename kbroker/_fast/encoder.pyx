@@ -1,0 +1,340 @@
+"""Encodes a struct by running its plan, into one growable C buffer.
+
+A records field that holds a `FileRegion` cuts the output: the result is then a list of bytes and regions, and every
+length that covers the region counts its size.  As in Kafka, a field that the version lacks must hold its default unless
+it may be ignored.  Only `EncodeError` leaves here (and MemoryError), with the path of the field at fault.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from kbroker._fast.file_region cimport FileRegion
+from kbroker._fast.growable cimport (
+    Growable, growable_free, growable_prefix_size, growable_reserve, kb_store32, put_8, put_16, put_32, put_64,
+    put_bytes, put_uvarint,
+)
+from kbroker._fast.structs cimport (
+    KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
+    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, MAX_DEPTH, Frame, Op, Plan, default_of, field_path,
+    same_as_default, slot_of,
+)
+
+
+cdef extern from "Python.h":
+    long PyLong_AsLong(object value)
+    double PyFloat_AsDouble(object value)
+    PyObject* PyErr_Occurred()
+    void PyErr_Clear()
+    const char* PyUnicode_AsUTF8AndSize(object value, Py_ssize_t* size)
+    bint PyUnicode_Check(object value)
+    bint PyBytes_Check(object value)
+
+cdef enum:
+    MAX_STRING = 0x7FFF
+    MAX_FRAME = 0x7FFFFFFF
+    KEPT = 1 << 18  # bytes of buffer kept from one call to the next
+
+
+class EncodeError(ValueError):
+    """The struct has no encoding in this version; the message names the field."""
+
+
+cdef struct Encoder:
+    Growable out
+    int64_t region_bytes
+    PyObject* cuts    # a list of (position in out, FileRegion), or NULL; owned by the caller
+    PyObject* root
+    int depth
+    Frame frames[MAX_DEPTH]
+
+# One buffer goes from call to call (all run under the GIL); a call within a call finds none and makes its own.
+cdef Growable kept
+
+
+cdef void begin(Encoder* self, Plan plan) noexcept:
+    self.out = kept
+    self.out.size = 0
+    memset(&kept, 0, sizeof(Growable))
+    self.region_bytes = 0
+    self.root = <PyObject*>plan.struct_class
+    self.depth = 0
+    self.cuts = NULL
+
+
+cdef void finish(Encoder* self) noexcept:
+    global kept
+    if self.out.capacity > KEPT or kept.data != NULL:
+        growable_free(&self.out)
+    else:
+        kept = self.out
+
+
+cdef bytes encode_body(Plan plan, object struct, bytes prefix):
+    cdef Encoder encoder
+    begin(&encoder, plan)
+    try:
+        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix))
+        put_bytes(&encoder.out, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
+        encode_struct(&encoder, plan, struct)
+        return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)
+    finally:
+        finish(&encoder)
+
+
+cdef object encode_frame(Plan plan, object struct, int32_t correlation_id, bint flexible_header):
+    cdef Encoder encoder
+    cdef list cuts = []
+    cdef int64_t total
+    begin(&encoder, plan)
+    encoder.cuts = <PyObject*>cuts
+    try:
+        growable_reserve(&encoder.out, 16)
+        put_32(&encoder.out, 0)
+        put_32(&encoder.out, <uint32_t>correlation_id)
+        if flexible_header:
+            put_8(&encoder.out, 0)
+        encode_struct(&encoder, plan, struct)
+        total = encoder.out.size - 4 + encoder.region_bytes
+        if total > MAX_FRAME:
+            fail(&encoder, NULL, f"a frame of {total} bytes, more than {MAX_FRAME}")
+        kb_store32(encoder.out.data, <uint32_t>total)
+        if not cuts:
+            return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)
+        return parts_of(&encoder.out, cuts)
+    finally:
+        finish(&encoder)
+
+
+cdef list parts_of(const Growable* out, list cuts):
+    cdef list parts = []
+    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t position
+    for cut, region in cuts:
+        position = cut
+        if position > start:
+            parts.append(PyBytes_FromStringAndSize(<char*>out.data + start, position - start))
+        parts.append(region)
+        start = position
+    if out.size > start:
+        parts.append(PyBytes_FromStringAndSize(<char*>out.data + start, out.size - start))
+    return parts
+
+
+cdef int fail(Encoder* self, const Op* op, str reason) except -1:
+    path = field_path(<type>self.root, self.frames, self.depth, op)
+    raise EncodeError(f"{path}: {reason}")
+
+
+cdef int encode_struct(Encoder* self, Plan plan, object struct) except -1:
+    cdef Py_ssize_t i
+    cdef const Op* op
+    cdef PyObject* value
+    if type(struct) is not plan.struct_class:
+        return fail(self, NULL, f"a {plan.struct_class.__name__} is needed, not {type(struct).__name__}")
+    for i in range(plan.absent_count):
+        op = &plan.absent[i]
+        if not op.ignorable and not same_as_default(op, slot_of(struct, op.offset)[0]):
+            return fail(self, op, "not its default, in a version that lacks the field")
+    for i in range(plan.op_count):
+        op = &plan.ops[i]
+        value = slot_of(struct, op.offset)[0]
+        if value == NULL:
+            encode_field(self, op, default_of(op))
+        else:
+            encode_field(self, op, <object>value)
+    if plan.flexible:
+        encode_tagged(self, plan, struct)
+    return 0
+
+
+cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
+    cdef uint32_t count = 0
+    cdef Py_ssize_t i, start
+    cdef const Op* op
+    cdef PyObject* value
+    for i in range(plan.tagged_count):
+        op = &plan.tagged[i]
+        count += not same_as_default(op, slot_of(struct, op.offset)[0])
+    growable_reserve(&self.out, 5)
+    put_uvarint(&self.out, count)
+    if count == 0:
+        return 0
+    for i in range(plan.tagged_count):
+        op = &plan.tagged[i]
+        value = slot_of(struct, op.offset)[0]
+        if same_as_default(op, value):
+            continue
+        growable_reserve(&self.out, 5)
+        put_uvarint(&self.out, op.tag)
+        start = self.out.size
+        encode_field(self, op, <object>value)
+        growable_prefix_size(&self.out, start)
+    return 0
+
+
+cdef int encode_field(Encoder* self, const Op* op, object value) except -1:
+    if op.kind < KIND_STRING:
+        return encode_scalar(self, op, op.kind, value)
+    if op.kind == KIND_ARRAY:
+        return encode_array(self, op, value)
+    if op.kind == KIND_STRUCT:
+        return encode_nested(self, op, value)
+    return encode_sized(self, op, op.kind, op.nullable, value)
+
+
+cdef int encode_scalar(Encoder* self, const Op* op, int kind, object value) except -1:
+    cdef long number
+    growable_reserve(&self.out, 16)
+    if kind == KIND_UUID:
+        if not PyBytes_Check(value) or PyBytes_GET_SIZE(value) != 16:
+            return fail(self, op, f"an id is 16 bytes, not {value!r}")
+        put_bytes(&self.out, PyBytes_AS_STRING(value), 16)
+        return 0
+    if kind == KIND_FLOAT64:
+        return encode_float(self, op, value)
+    number = PyLong_AsLong(value)
+    if number == -1 and PyErr_Occurred() != NULL:
+        PyErr_Clear()
+        return fail(self, op, f"{value!r} is no integer of 64 bits")
+    if kind == KIND_INT32:
+        if number != <int32_t>number:
+            return fail(self, op, f"{number} is out of range")
+        put_32(&self.out, <uint32_t>number)
+    elif kind == KIND_INT64:
+        put_64(&self.out, <uint64_t>number)
+    elif kind == KIND_INT16:
+        if not -0x8000 <= number <= 0x7FFF:
+            return fail(self, op, f"{number} is out of range")
+        put_16(&self.out, <uint16_t>number)
+    elif kind == KIND_INT8:
+        if not -0x80 <= number <= 0x7F:
+            return fail(self, op, f"{number} is out of range")
+        put_8(&self.out, <uint8_t>number)
+    elif kind == KIND_BOOL:
+        put_8(&self.out, number != 0)
+    elif kind == KIND_UINT16:
+        if not 0 <= number <= 0xFFFF:
+            return fail(self, op, f"{number} is out of range")
+        put_16(&self.out, <uint16_t>number)
+    else:
+        if not 0 <= number <= 0xFFFFFFFF:
+            return fail(self, op, f"{number} is out of range")
+        put_32(&self.out, <uint32_t>number)
+    return 0
+
+
+cdef int encode_float(Encoder* self, const Op* op, object value) except -1:
+    cdef double number = PyFloat_AsDouble(value)
+    cdef uint64_t raw
+    if number == -1.0 and PyErr_Occurred() != NULL:
+        PyErr_Clear()
+        return fail(self, op, f"{value!r} is no number")
+    memcpy(&raw, &number, 8)
+    put_64(&self.out, raw)
+    return 0
+
+
+cdef int encode_length(Encoder* self, const Op* op, int kind, int64_t length) except -1:
+    """`length` -1 stands for null.  Reserves nothing beyond its own bytes."""
+    if length >= MAX_FRAME:
+        return fail(self, op, f"length {length}, more than a frame holds")
+    growable_reserve(&self.out, 5)
+    if op.compact:
+        put_uvarint(&self.out, <uint32_t>(length + 1))
+    elif kind == KIND_STRING:
+        put_16(&self.out, <uint16_t>length)
+    else:
+        put_32(&self.out, <uint32_t>length)
+    return 0
+
+
+cdef int encode_sized(Encoder* self, const Op* op, int kind, bint nullable, object value) except -1:
+    cdef Py_ssize_t size = 0
+    cdef const char* start
+    cdef Py_buffer view
+    if value is None:
+        if not nullable:
+            return fail(self, op, "null where a value is required")
+        return encode_length(self, op, kind, -1)
+    if kind == KIND_STRING:
+        start = PyUnicode_AsUTF8AndSize(value, &size) if PyUnicode_Check(value) else NULL
+        if start == NULL:
+            PyErr_Clear()
+            return fail(self, op, f"{value!r} is no text that UTF-8 can carry")
+        if size > MAX_STRING:
+            return fail(self, op, f"a string of {size} bytes, more than {MAX_STRING}")
+        encode_length(self, op, kind, size)
+        growable_reserve(&self.out, size)
+        put_bytes(&self.out, start, size)
+        return 0
+    if kind == KIND_RECORDS and type(value) is FileRegion:
+        return encode_region(self, op, <FileRegion>value)
+    try:
+        PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    except (TypeError, BufferError):
+        return fail(self, op, f"bytes are needed, not {type(value).__name__}")
+    try:
+        encode_length(self, op, kind, view.len)
+        growable_reserve(&self.out, view.len)
+        put_bytes(&self.out, view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int encode_region(Encoder* self, const Op* op, FileRegion region) except -1:
+    if self.cuts == NULL:
+        return fail(self, op, "a file region fits into a response only")
+    encode_length(self, op, KIND_RECORDS, region.size)
+    if region.size > 0:
+        (<list>self.cuts).append((self.out.size, region))
+        self.region_bytes += region.size
+    return 0
+
+
+cdef int encode_nested(Encoder* self, const Op* op, object value) except -1:
+    if op.nullable:
+        growable_reserve(&self.out, 1)
+        put_8(&self.out, 0xFF if value is None else 1)
+        if value is None:
+            return 0
+    elif value is None:
+        return fail(self, op, "null where a value is required")
+    self.frames[self.depth].op = op
+    self.frames[self.depth].index = -1
+    self.depth += 1
+    encode_struct(self, <Plan>op.plan, value)
+    self.depth -= 1
+    return 0
+
+
+cdef int encode_array(Encoder* self, const Op* op, object value) except -1:
+    cdef Py_ssize_t count, i
+    cdef Plan plan
+    if value is None:
+        if not op.nullable:
+            return fail(self, op, "null where a value is required")
+        return encode_length(self, op, KIND_ARRAY, -1)
+    if not isinstance(value, (list, tuple)):
+        return fail(self, op, f"a list is needed, not {type(value).__name__}")
+    count = len(value)
+    encode_length(self, op, KIND_ARRAY, count)
+    if op.item == KIND_STRUCT:
+        plan = <Plan>op.plan
+        self.frames[self.depth].op = op
+        self.depth += 1
+        for i in range(count):
+            self.frames[self.depth - 1].index = i
+            encode_struct(self, plan, <object>PySequence_Fast_GET_ITEM(value, i))
+        self.depth -= 1
+    elif op.item < KIND_STRING:
+        for i in range(count):
+            encode_scalar(self, op, op.item, <object>PySequence_Fast_GET_ITEM(value, i))
+    else:
+        for i in range(count):
+            encode_sized(self, op, op.item, False, <object>PySequence_Fast_GET_ITEM(value, i))
+    return 0
