@@ -1,0 +1,151 @@
+# Each goal does its own set-up in .venv; stamps under .venv/made make repeated runs quick.
+#
+#   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
+#   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
+#   make lint       ruff, mypy --strict, cython-lint                          make bench       the benchmarks
+#   make debug      the same tests on extensions built with every check on, in build/debug
+#   make dist-test  sdist and wheel, installed and tested outside the tree
+#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
+
+PYTHON ?= python3
+CC ?= cc
+VENV := .venv
+BIN := $(VENV)/bin
+MADE := $(VENV)/made
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+INSTALL_BUILD_REQUIREMENTS = import subprocess, sys, tomllib; \
+  wanted = tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]; \
+  sys.exit(subprocess.call([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *wanted]))
+
+EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
+UNIT := not slow and not compat and not kafka and not fuzz
+
+.PHONY: help install run test test-slow test-kafka test-tools lint bench debug dist-test docs clean distclean check-system
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# ---------------------------------------------------------------------------------------------- set-up
+
+check-system:
+	@command -v $(PYTHON) >/dev/null \
+	  || { echo "missing: Python 3.11 or newer ($(PYTHON) not found).  Debian: apt-get install python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "missing: Python 3.11 or newer ($(PYTHON) is $$($(PYTHON) -V 2>&1)); name one: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "missing: Python's venv module.  Debian: apt-get install python3-venv" >&2; exit 1; }
+	@command -v $(CC) >/dev/null \
+	  || { echo "missing: a C compiler ($(CC) not found).  Debian: apt-get install build-essential" >&2; exit 1; }
+	@test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+	  || { echo "missing: Python's headers (Python.h).  Debian: apt-get install python3-dev" >&2; exit 1; }
+
+$(MADE)/venv:
+	@$(MAKE) --no-print-directory check-system
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(MADE)
+	@touch $@
+
+# The build's own requirements come first: the extensions are built in place, without an isolated environment.
+$(MADE)/install: $(MADE)/venv pyproject.toml
+	$(BIN)/python -c '$(INSTALL_BUILD_REQUIREMENTS)'
+	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+	@touch $@
+
+$(MADE)/build: $(MADE)/install $(EXTENSION_SOURCES)
+	$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+$(MADE)/test: $(MADE)/install
+	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[test]'
+	@touch $@
+
+$(MADE)/lint: $(MADE)/test
+	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[lint]'
+	@touch $@
+
+$(MADE)/bench: $(MADE)/install
+	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[bench]'
+	@touch $@
+
+install: $(MADE)/build
+
+# ---------------------------------------------------------------------------------------------- use
+
+run: install
+	KBROKER_HOME="$${KBROKER_HOME:-$(CURDIR)/data}" exec $(BIN)/kbroker start $(ARGS)
+
+docs: install
+	$(BIN)/kbroker config --markdown > docs/configuration.md
+
+# ---------------------------------------------------------------------------------------------- tests
+
+test: install $(MADE)/test
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST)
+
+test-slow: install $(MADE)/test
+	$(BIN)/python -m pytest $(PYTEST)
+
+test-kafka: install $(MADE)/test
+	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
+
+lint: install $(MADE)/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint --max-line-length 120 kbroker/_fast
+
+bench: install $(MADE)/bench $(MADE)/test
+	$(BIN)/python -m pytest bench $(PYTEST)
+
+# A copy of the tree, so that the checked build never replaces the fast one.
+debug: install $(MADE)/test
+	@mkdir -p build/debug
+	@find build/debug -path build/debug/build -prune -o -name '*.py' -exec rm {} +
+	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='*.so' --exclude=__pycache__ . \
+	  | tar -xf - -C build/debug
+	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace
+	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest -m "not slow" $(PYTEST)
+
+# The wheel is built from the sdist, and the tests come from the sdist, so neither may lack a file.
+dist-test: install $(MADE)/test
+	rm -rf build/dist
+	$(BIN)/python setup.py -q sdist --dist-dir build/dist
+	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir build/dist build/dist/*.tar.gz
+	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
+	  $(PYTHON) -m venv "$$outside/venv"; \
+	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check install --quiet "$$(echo build/dist/*.whl)[test]"; \
+	  tar -xzf build/dist/*.tar.gz -C "$$outside" --strip-components=1; \
+	  rm -rf "$$outside/kbroker"; \
+	  cd "$$outside" && venv/bin/kbroker --version && venv/bin/python -m pytest -m "$(UNIT)" $(PYTEST)
+
+test-tools:
+	@set -e; needed=""; \
+	java_ok() { command -v java >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
+	java_ok || needed="$$needed java"; \
+	for tool in mvn node npm kcat; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
+	if [ -z "$$needed" ]; then echo "test tools: all there"; exit 0; fi; \
+	command -v apt-get >/dev/null || { echo "install these yourself (no apt-get here):$$needed (Java 17 or newer)" >&2; exit 1; }; \
+	as_root=""; if [ "$$(id -u)" != 0 ]; then as_root=sudo; fi; \
+	echo "test tools: installing$$needed"; \
+	$$as_root apt-get update -qq; \
+	packages=""; \
+	for tool in $$needed; do case $$tool in \
+	  java) if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then packages="$$packages openjdk-17-jre-headless"; \
+	        else packages="$$packages default-jre-headless"; fi;; \
+	  mvn) packages="$$packages maven";; \
+	  node) packages="$$packages nodejs";; \
+	  *) packages="$$packages $$tool";; \
+	esac; done; \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages
+
+# ---------------------------------------------------------------------------------------------- tidying
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -f kbroker/_fast/*.so kbroker/_fast/*.c kbroker/_fast/*.html $(MADE)/build
+	find kbroker tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)
