@@ -1,8 +1,8 @@
 """Whole frames from a client's side: requests out, answers in.  For clients, tools and tests; the broker's own side is
 `Program.decode` and `Program.encode_response`.
 
-A frame is a 4-byte length and, in a request, key, version, correlation id, client id and (header 2) tagged fields; in an
-answer the correlation id and (header 1) tagged fields; then the body.
+A frame is a 4-byte length; in a request key, version, correlation id, client id and (header 2) tagged fields, in an
+answer correlation id and (header 1) tagged fields; then the body.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker._fast.codec import DecodeError, Program, Struct
+from kbroker._fast.codec import DecodeError
 from kbroker.protocol.api import request_header_version, response_header_version
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ class RequestHeader(NamedTuple):
     size: int
 
 
-def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Struct | Message
-) -> bytes:
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A request frame, its length in front."""
-    program: Program = type(body).program(version)  # type: ignore[union-attr]
+    program = type(body).program(version)
     header_version = request_header_version(api_key, version)
     header = struct.pack(">hhi", api_key, version, correlation_id)
     if header_version >= 1:

@@ -27,9 +27,7 @@ class Message(Struct):
         program = cls.programs.get(version)
         if program is None:
             if not cls.min_version <= version <= cls.max_version:
-                raise ValueError(
-                    f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}"
-                )
+                raise ValueError(f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}")
             program = Program(_Compiler(cls.schema, cls.structs, version).plan(cls, cls.schema.fields), version)
             cls.programs[version] = program
         return program

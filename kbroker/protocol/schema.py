@@ -85,6 +85,9 @@ class Field:
         return self.item_type[0].isupper()
 
 
+F = Field  # as the tables write it
+
+
 @dataclass(frozen=True, slots=True)
 class SharedStruct:
     """A struct that several fields of one message use."""

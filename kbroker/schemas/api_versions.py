@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kbroker.protocol.schema import Field as F
-from kbroker.protocol.schema import MessageSchema, request, response
+from kbroker.protocol.schema import F, MessageSchema, request, response
 
 MESSAGES: tuple[MessageSchema, ...] = (
     request(18, "ApiVersions", "0-4", "3+").of(

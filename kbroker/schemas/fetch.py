@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kbroker.protocol.schema import Field as F
-from kbroker.protocol.schema import INT32_MAX, INT64_MAX, MessageSchema, request, response
+from kbroker.protocol.schema import INT32_MAX, INT64_MAX, F, MessageSchema, request, response
 
 MESSAGES: tuple[MessageSchema, ...] = (
     request(1, "Fetch", "0-18", "12+").of(

@@ -1,9 +1,8 @@
-"""The headers of requests and responses."""
+"""The headers of requests and answers."""
 
 from __future__ import annotations
 
-from kbroker.protocol.schema import Field as F
-from kbroker.protocol.schema import MessageSchema, data
+from kbroker.protocol.schema import F, MessageSchema, data
 
 MESSAGES: tuple[MessageSchema, ...] = (
     data("RequestHeader", "0-2", "2+").of(

@@ -1,9 +1,8 @@
-"""Metadata (API key 3)."""
+"""Metadata and DescribeTopicPartitions (API keys 3 and 75)."""
 
 from __future__ import annotations
 
-from kbroker.protocol.schema import Field as F
-from kbroker.protocol.schema import INT32_MIN, MessageSchema, request, response
+from kbroker.protocol.schema import INT32_MIN, F, MessageSchema, request, response
 
 MESSAGES: tuple[MessageSchema, ...] = (
     request(3, "Metadata", "0-13", "9+").of(
@@ -43,5 +42,40 @@ MESSAGES: tuple[MessageSchema, ...] = (
         ),
         F("cluster_authorized_operations", "int32", "8-10", default=INT32_MIN),
         F("error_code", "int16", "13+", ignorable=True),
+    ),
+    request(75, "DescribeTopicPartitions", "0", "0+").of(
+        F("topics", "[]TopicRequest", "0+").of(
+            F("name", "string", "0+"),
+        ),
+        F("response_partition_limit", "int32", "0+", default=2000),
+        F("cursor", "Cursor", "0+", nullable="0+", default=None).of(
+            F("topic_name", "string", "0+"),
+            F("partition_index", "int32", "0+"),
+        ),
+    ),
+    response(75, "DescribeTopicPartitions", "0", "0+").of(
+        F("throttle_time_ms", "int32", "0+", ignorable=True),
+        F("topics", "[]DescribeTopicPartitionsResponseTopic", "0+").of(
+            F("error_code", "int16", "0+"),
+            F("name", "string", "0+", nullable="0+"),
+            F("topic_id", "uuid", "0+", ignorable=True),
+            F("is_internal", "bool", "0+", ignorable=True),
+            F("partitions", "[]DescribeTopicPartitionsResponsePartition", "0+").of(
+                F("error_code", "int16", "0+"),
+                F("partition_index", "int32", "0+"),
+                F("leader_id", "int32", "0+"),
+                F("leader_epoch", "int32", "0+", default=-1, ignorable=True),
+                F("replica_nodes", "[]int32", "0+"),
+                F("isr_nodes", "[]int32", "0+"),
+                F("eligible_leader_replicas", "[]int32", "0+", nullable="0+", default=None),
+                F("last_known_elr", "[]int32", "0+", nullable="0+", default=None),
+                F("offline_replicas", "[]int32", "0+", ignorable=True),
+            ),
+            F("topic_authorized_operations", "int32", "0+", default=INT32_MIN),
+        ),
+        F("next_cursor", "Cursor", "0+", nullable="0+", default=None).of(
+            F("topic_name", "string", "0+"),
+            F("partition_index", "int32", "0+"),
+        ),
     ),
 )
