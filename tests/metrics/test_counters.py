@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections import defaultdict
 
 import pytest
@@ -22,7 +23,7 @@ def test_bounds_run_from_ten_microseconds_to_ten_seconds() -> None:
     """A dashboard's quantiles are wrong when the documented bounds are not the real ones."""
     assert BUCKET_BOUNDS_NS[0] == 10_000
     assert BUCKET_BOUNDS_NS[-1] == 10_485_760_000
-    assert all(high == 2 * low for low, high in zip(BUCKET_BOUNDS_NS, BUCKET_BOUNDS_NS[1:], strict=False))
+    assert all(high == 2 * low for low, high in itertools.pairwise(BUCKET_BOUNDS_NS))
 
 
 @given(st.lists(requests, max_size=60), st.lists(st.integers(-3, 140), max_size=10))

@@ -1,0 +1,174 @@
+"""A snapshot as Prometheus or OpenMetrics text, through the standard client library.
+
+Names follow Prometheus' rules: base units, `_total` on counters.  The library is imported here, inside functions:
+it costs memory and start-up time that a broker nobody scrapes need not pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kbroker._fast.counters import BUCKET_BOUNDS_NS
+from kbroker.metrics.snapshot import PartitionRow, Snapshot
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+#: `le` labels of the buckets, in seconds.
+BUCKET_LABELS = (*(repr(bound / 1e9) for bound in BUCKET_BOUNDS_NS), "+Inf")
+
+_PARTITION_GAUGES: tuple[tuple[str, str, str], ...] = (
+    ("kbroker_partition_log_start_offset", "First offset that can be read.", "log_start_offset"),
+    ("kbroker_partition_high_watermark", "End of what consumers may read.", "high_watermark"),
+    ("kbroker_partition_last_stable_offset", "End of what read_committed consumers may read.", "last_stable_offset"),
+    ("kbroker_partition_log_end_offset", "Offset that the next record gets.", "log_end_offset"),
+    ("kbroker_partition_size_bytes", "Bytes in all segments of the partition.", "size_bytes"),
+    ("kbroker_partition_segments", "Segments of the partition.", "segment_count"),
+)
+
+
+class SnapshotCollector:
+    """A collector for the client library over one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, in a fixed order."""
+        snapshot = self._snapshot
+        yield from _about(snapshot)
+        yield from _requests(snapshot)
+        yield from _connections(snapshot)
+        yield from _logs(snapshot)
+        yield from _groups(snapshot)
+        yield from _process()
+
+
+def render(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
+    """The text and its content type, in the format that an Accept header asks for.  Runs on any thread."""
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SnapshotCollector(snapshot))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+def cumulative(buckets: Iterable[int]) -> list[tuple[str, float]]:
+    """Buckets as the format wants them: each with everything below it."""
+    total = 0
+    rows: list[tuple[str, float]] = []
+    for label, count in zip(BUCKET_LABELS, buckets, strict=True):
+        total += count
+        rows.append((label, float(total)))
+    return rows
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counts_by(name: str, text: str, label: str, values: Mapping[str, float], *, gauge: bool = False) -> Metric:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, text, labels=[label]) if gauge else CounterMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _about(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily
+
+    info = {"version": snapshot.version, "node_id": str(snapshot.node_id), "cluster_id": snapshot.cluster_id}
+    yield InfoMetricFamily("kbroker_build", "The broker's version and identity.", value=info)
+    yield _gauge("kbroker_uptime_seconds", "Seconds since the process started.", snapshot.uptime_seconds)
+    if snapshot.loop_delay_buckets:
+        delay = HistogramMetricFamily("kbroker_loop_delay_seconds", "How late the event loop's timers fire.")
+        delay.add_metric([], cumulative(snapshot.loop_delay_buckets), snapshot.loop_delay_sum_ns / 1e9)
+        yield delay
+        yield _gauge(
+            "kbroker_loop_delay_max_seconds", "The longest delay since start.", snapshot.loop_delay_max_ns / 1e9
+        )
+
+
+def _requests(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    rows = snapshot.requests
+    by_api = (
+        ("kbroker_requests", "Requests answered.", {row.api: float(row.answered) for row in rows}),
+        ("kbroker_request_errors", "Requests that failed.", {row.api: float(row.errors) for row in rows}),
+        ("kbroker_request_bytes", "Bytes of requests.", {row.api: float(row.bytes_in) for row in rows}),
+        ("kbroker_response_bytes", "Bytes of answers.", {row.api: float(row.bytes_out) for row in rows}),
+    )
+    for name, text, values in by_api:
+        yield _counts_by(name, text, "api", values)
+    yield CounterMetricFamily("kbroker_bytes_in", "Bytes of all requests.", value=sum(row.bytes_in for row in rows))
+    yield CounterMetricFamily("kbroker_bytes_out", "Bytes of all answers.", value=sum(row.bytes_out for row in rows))
+    times = HistogramMetricFamily(
+        "kbroker_request_seconds", "Time from a request's last byte to its answer's hand-over.", labels=["api"]
+    )
+    for row in rows:
+        times.add_metric([row.api], cumulative(row.buckets), row.sum_ns / 1e9)
+    yield times
+
+
+def _connections(snapshot: Snapshot) -> Iterator[Metric]:
+    totals = snapshot.connections
+    yield _counts_by("kbroker_connections", "Open connections.", "listener", totals.current, gauge=True)
+    yield _counts_by("kbroker_connections_accepted", "Connections accepted.", "listener", totals.accepted)
+    yield _counts_by("kbroker_connections_refused", "Connections refused.", "reason", totals.refused)
+    yield _counts_by("kbroker_connections_closed", "Connections closed.", "reason", totals.closed)
+
+
+def _logs(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    yield _gauge("kbroker_topics", "Topics with a log here.", snapshot.topic_count)
+    yield _gauge("kbroker_partitions", "Partitions with a log here.", snapshot.partition_count)
+    yield _gauge("kbroker_log_size_bytes", "Bytes in all segments of all partitions.", snapshot.size_bytes)
+    yield _gauge("kbroker_log_segments", "Segments of all partitions.", snapshot.segment_count)
+    sizes = {row.topic: float(row.size_bytes) for row in snapshot.topics}
+    yield _counts_by("kbroker_topic_size_bytes", "Bytes of a topic.", "topic", sizes, gauge=True)
+    counts = {row.topic: float(row.partition_count) for row in snapshot.topics}
+    yield _counts_by("kbroker_topic_partitions", "Partitions of a topic.", "topic", counts, gauge=True)
+    for name, text, attribute in _PARTITION_GAUGES:
+        family = GaugeMetricFamily(name, text, labels=["topic", "partition"])
+        column = PartitionRow._fields.index(attribute)
+        for row in snapshot.partitions:
+            family.add_metric([row.topic, str(row.partition)], row[column])  # type: ignore[arg-type]
+        yield family
+
+
+def _groups(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    states: dict[str, float] = {}
+    for group in snapshot.groups:
+        states[group.state] = states.get(group.state, 0.0) + 1
+    yield _counts_by("kbroker_groups", "Groups in each state.", "state", states, gauge=True)
+    members = {row.group_id: float(row.member_count) for row in snapshot.groups}
+    yield _counts_by("kbroker_group_members", "Members of a group.", "group", members, gauge=True)
+    totals = {row.group_id: float(row.lag) for row in snapshot.groups}
+    yield _counts_by("kbroker_group_lag_sum", "Records a group is behind, all partitions.", "group", totals, gauge=True)
+    labels = ["group", "topic", "partition"]
+    lag = GaugeMetricFamily("kbroker_group_lag", "Records that a group is behind on a partition.", labels=labels)
+    committed = GaugeMetricFamily("kbroker_group_committed_offset", "Offset that a group committed.", labels=labels)
+    for row in snapshot.lags:
+        key = [row.group_id, row.topic, str(row.partition)]
+        lag.add_metric(key, row.lag)
+        committed.add_metric(key, row.committed)
+    yield lag
+    yield committed
+
+
+def _process() -> Iterator[Metric]:
+    """CPU, memory, descriptors and start time under the names that the library's own collector gives them."""
+    from prometheus_client import CollectorRegistry, ProcessCollector
+
+    yield from ProcessCollector(registry=CollectorRegistry(auto_describe=False)).collect()

@@ -1,0 +1,303 @@
+"""The small HTTP server behind `metrics.listener`: /metrics, /healthz and /readyz on the broker's own loop.
+
+GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
+(reading is paused meanwhile, so answers keep the order of the requests), closed.
+
+Limits, so that a stray client costs nothing: a request target of 1 KiB, 16 KiB of header, no body, 64 connections,
+15 seconds for a head to arrive or for the next request of a kept connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from collections import deque
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from kbroker.metrics.readiness import Readiness
+from kbroker.metrics.snapshot import take
+from kbroker.metrics.sources import Sources
+
+if TYPE_CHECKING:
+    import httptools
+
+log = logging.getLogger("kbroker.metrics")
+
+DEFAULT_PORT = 9644
+MAX_TARGET_BYTES = 1024
+MAX_HEAD_BYTES = 16 * 1024
+MAX_CONNECTIONS = 64
+IDLE_SECONDS = 15.0
+_COMPRESS_FROM_BYTES = 4096
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Request(NamedTuple):
+    """A parsed head."""
+
+    method: str
+    path: str
+    accept: str
+    gzip: bool
+    keep_alive: bool
+
+
+class _RefusedError(Exception):
+    """A head that is answered with an error status before it is complete."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(_REASONS[status])
+        self.status = status
+
+
+class MetricsServer:
+    """What the connections share: the sources, the readiness and the listening socket."""
+
+    def __init__(self, sources: Sources, readiness: Readiness, executor: Executor | None = None) -> None:
+        self.sources = sources
+        self.readiness = readiness
+        self.executor = executor
+        self.connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port in use; 0 when not listening."""
+        if self._server is None or not self._server.sockets:
+            return 0
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def listen(self, host: str, port: int) -> None:
+        """Begin to accept.  OSError when the address can't be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self, loop), host, port)
+
+    async def close(self) -> None:
+        """Stop accepting and drop what is open."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.drop()
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        """The text of all metrics: read on the loop, rendered off it."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, _render, take(self.sources), accept)
+
+
+def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
+    from kbroker.metrics.exposition import render
+
+    return render(snapshot, accept)
+
+
+def parse_listener(text: str) -> tuple[str, int] | None:
+    """Host and port of a `metrics.listener` value, None for `none`.  ValueError when it is neither."""
+    if text.strip().lower() in ("", "none"):
+        return None
+    parts = urlsplit(text if "//" in text else f"http://{text}")
+    if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError(f"metrics.listener={text!r}: must be none or http://host:port")
+    return parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
+
+
+async def start_metrics_server(
+    listener: str, sources: Sources, readiness: Readiness, executor: Executor | None = None
+) -> MetricsServer | None:
+    """Serve on `listener`.  None when it is `none`, or when the address can't be had: metrics never stop a broker."""
+    address = parse_listener(listener)
+    if address is None:
+        return None
+    server = MetricsServer(sources, readiness, executor)
+    try:
+        await server.listen(*address)
+    except OSError as error:
+        log.warning(
+            "no metrics: %s:%d can't be listened on (%s); set metrics.listener to a free address, or to none",
+            *address,
+            error.strerror or error,
+        )
+        return None
+    return server
+
+
+class _Connection(asyncio.Protocol):
+    """One HTTP connection; httptools calls the `on_*` methods while it parses."""
+
+    def __init__(self, server: MetricsServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpRequestParser | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: deque[Request] = deque()
+        self._target = b""
+        self._head_bytes = 0
+        self._accept = ""
+        self._gzip = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        import httptools
+
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._server.connections) >= MAX_CONNECTIONS:
+            self._refuse(503)
+            return
+        self._server.connections.add(self)
+        self._parser = httptools.HttpRequestParser(self)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._disarm()
+        self._parser = None
+        self._transport = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def drop(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None:
+            return
+        self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                raise _RefusedError(431)
+        except Exception as error:  # the parser wraps what its callbacks raise
+            cause = error if isinstance(error, _RefusedError) else error.__context__
+            self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
+            return
+        self._answer_next()
+
+    def on_message_begin(self) -> None:
+        self._target = b""
+        self._accept = ""
+        self._gzip = False
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        if len(self._target) > MAX_TARGET_BYTES:
+            raise _RefusedError(414)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lowered = name.lower()
+        if lowered == b"accept":
+            self._accept = value.decode("latin-1")
+        elif lowered == b"accept-encoding":
+            self._gzip = b"gzip" in value
+        elif lowered == b"content-length" and value.strip() != b"0":
+            raise _RefusedError(413)
+
+    def on_body(self, _body: bytes) -> None:
+        raise _RefusedError(413)
+
+    def on_message_complete(self) -> None:
+        if self._parser is None:
+            return
+        self._head_bytes = 0
+        method = self._parser.get_method().decode("latin-1")
+        path = self._target.partition(b"?")[0].decode("latin-1")
+        keep_alive = bool(self._parser.should_keep_alive())
+        self._waiting.append(Request(method, path, self._accept, self._gzip, keep_alive))
+
+    def _answer_next(self) -> None:
+        """Take the next complete request, when none is being answered."""
+        if self._task is not None or not self._waiting or self._transport is None:
+            return
+        self._disarm()
+        self._transport.pause_reading()
+        self._task = self._loop.create_task(self._answer(self._waiting.popleft()))
+        self._task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if task.cancelled() or self._transport is None or self._transport.is_closing():
+            return
+        if task.exception() is not None:
+            log.error("an HTTP request failed", exc_info=task.exception())
+            self._refuse(500)
+            return
+        if self._waiting:
+            self._answer_next()
+        else:
+            self._transport.resume_reading()
+            self._arm()
+
+    async def _answer(self, request: Request) -> None:
+        status, body, content_type = await self._route(request)
+        extra = ""
+        if request.gzip and len(body) >= _COMPRESS_FROM_BYTES:
+            body = await self._loop.run_in_executor(self._server.executor, gzip.compress, body, 1)
+            extra = "Content-Encoding: gzip\r\n"
+        if status == 405:
+            extra = "Allow: GET, HEAD\r\n"
+        self._write(status, body, content_type, extra, keep_alive=request.keep_alive, head=request.method == "HEAD")
+
+    async def _route(self, request: Request) -> tuple[int, bytes, str]:
+        plain = "text/plain; charset=utf-8"
+        if request.path not in ("/metrics", "/healthz", "/readyz"):
+            return 404, b"not found; there are /metrics, /healthz and /readyz\n", plain
+        if request.method not in ("GET", "HEAD"):
+            return 405, b"GET or HEAD only\n", plain
+        if request.path == "/healthz":
+            return 200, b"ok\n", plain
+        if request.path == "/readyz":
+            readiness = self._server.readiness
+            return 200 if readiness.ready else 503, f"{readiness.text}\n".encode(), plain
+        body, content_type = await self._server.scrape(request.accept)
+        return 200, body, content_type
+
+    def _write(
+        self, status: int, body: bytes, content_type: str, extra: str = "", *, keep_alive: bool, head: bool = False
+    ) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        start = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
+            f"Content-Type: {content_type}\r\n"
+            f"Content-Length: {len(body)}\r\n"
+            f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
+            f"Cache-Control: no-store\r\n{extra}\r\n"
+        ).encode("latin-1")
+        self._transport.write(start if head else start + body)
+        if not keep_alive:
+            self._transport.close()
+
+    def _refuse(self, status: int) -> None:
+        self._parser = None
+        self._waiting.clear()
+        self._write(status, f"{_REASONS[status]}\n".encode(), "text/plain; charset=utf-8", keep_alive=False)
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._deadline = self._loop.call_later(IDLE_SECONDS, self._expire)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expire(self) -> None:
+        self.drop()

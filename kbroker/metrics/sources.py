@@ -1,0 +1,99 @@
+"""What metrics reads, as Protocols and plain values: the broker passes its live parts in, metrics imports none.
+
+Every callable here is called on the event loop at scrape time and must only read, without waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.counters import RequestStats
+    from kbroker.metrics.loop_delay import LoopDelaySampler
+
+
+class LogView(Protocol):
+    """The part of a partition's log that is measured; `UnifiedLog` has these attributes."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose log it is."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what consumers may read."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what `read_committed` consumers may read."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all segments."""
+
+    @property
+    def segment_count(self) -> int:
+        """Number of segments."""
+
+
+class GroupSummary(NamedTuple):
+    """One consumer group; `committed` has (topic, partition, offset) rows."""
+
+    group_id: str
+    state: str
+    member_count: int
+    committed: Iterable[tuple[str, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTotals:
+    """Connections now, and totals since start: accepted by listener, refused and closed by reason."""
+
+    current: Mapping[str, int] = field(default_factory=dict)
+    accepted: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
+
+
+def _no_connections() -> ConnectionTotals:
+    return ConnectionTotals()
+
+
+def _no_logs() -> Collection[LogView]:
+    return ()
+
+
+def _no_groups() -> Iterable[GroupSummary]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All that a scrape reads.
+
+    With more than `max_partitions` logs the series per partition are left out and sums by topic take their place;
+    with more topics than that, the sums over all remain.  The same limit holds for rows of committed offsets.
+    """
+
+    version: str
+    node_id: int
+    cluster_id: str
+    requests: RequestStats
+    api_name: Callable[[int], str]
+    loop_delay: LoopDelaySampler | None = None
+    connections: Callable[[], ConnectionTotals] = _no_connections
+    logs: Callable[[], Collection[LogView]] = _no_logs
+    groups: Callable[[], Iterable[GroupSummary]] = _no_groups
+    max_partitions: int = 2_000
