@@ -59,6 +59,14 @@ cdef class RequestStats:
         """`count_error`, for callers in Python."""
         self.count_error(api_key)
 
+    def total(self):
+        """Requests of all APIs."""
+        cdef int slot
+        cdef uint64_t count = 0
+        for slot in range(API_SLOTS):
+            count += self.totals[slot].count
+        return count
+
     def snapshot(self):
         """One tuple per API seen: (api_key, count, errors, bytes_in, bytes_out, sum_ns, buckets)."""
         cdef int slot, k

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from kbroker.metrics.readiness import Readiness
-from kbroker.metrics.snapshot import take
 from kbroker.metrics.sources import Sources
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class MetricsServer:
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         """The text of all metrics: read on the loop, rendered off it."""
+        from kbroker.metrics.snapshot import take
+
         return await asyncio.get_running_loop().run_in_executor(self.executor, _render, take(self.sources), accept)
 
 

@@ -9,25 +9,37 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from kbroker._fast.counters import Histogram
 
-#: Close enough to see any stall of 50 ms, far enough apart to cost less than a thousandth of a core.
-DEFAULT_INTERVAL_SECONDS = 0.02
+#: While there is work: close enough to see any stall of 50 ms.
+BUSY_INTERVAL_SECONDS = 0.02
+
+#: While there is none: far enough apart to let the processor sleep.
+IDLE_INTERVAL_SECONDS = 0.1
 
 #: libuv rounds timers to whole milliseconds, so that much lateness says nothing about the loop.
 _TIMER_RESOLUTION_NS = 1_000_000
 
 
 class LoopDelaySampler:
-    """Samples the running loop from `start` to `stop`."""
+    """Samples the running loop from `start` to `stop`.
 
-    __slots__ = ("_due_ns", "_handle", "_interval", "_loop", "histogram", "max_ns")
+    `activity` returns a number that changes while there is work, such as the count of requests; without it the
+    sampler takes every moment for a busy one.
+    """
 
-    def __init__(self, interval_seconds: float = DEFAULT_INTERVAL_SECONDS) -> None:
+    __slots__ = ("_activity", "_busy_seconds", "_due_ns", "_handle", "_loop", "_seen", "histogram", "max_ns")
+
+    def __init__(
+        self, activity: Callable[[], int] | None = None, *, busy_seconds: float = BUSY_INTERVAL_SECONDS
+    ) -> None:
         self.histogram = Histogram()
         self.max_ns = 0
-        self._interval = interval_seconds
+        self._activity = activity
+        self._seen = 0
+        self._busy_seconds = busy_seconds
         self._due_ns = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
@@ -46,8 +58,15 @@ class LoopDelaySampler:
 
     def _arm(self) -> None:
         if self._loop is not None:
-            self._due_ns = time.monotonic_ns() + int(self._interval * 1e9) + _TIMER_RESOLUTION_NS
-            self._handle = self._loop.call_later(self._interval, self._fire)
+            interval = self._next_interval()
+            self._due_ns = time.monotonic_ns() + int(interval * 1e9) + _TIMER_RESOLUTION_NS
+            self._handle = self._loop.call_later(interval, self._fire)
+
+    def _next_interval(self) -> float:
+        if self._activity is None:
+            return self._busy_seconds
+        before, self._seen = self._seen, self._activity()
+        return self._busy_seconds if self._seen != before else IDLE_INTERVAL_SECONDS
 
     def _fire(self) -> None:
         late_ns = max(0, time.monotonic_ns() - self._due_ns)

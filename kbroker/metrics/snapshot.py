@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbroker.metrics.sources import ConnectionTotals, LogView, Sources
-
-STARTED_AT = time.time()
+from kbroker.metrics.sources import STARTED_AT, ConnectionTotals, LogView, Sources
 
 
 class RequestRow(NamedTuple):

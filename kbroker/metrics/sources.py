@@ -5,6 +5,7 @@ Every callable here is called on the event loop at scrape time and must only rea
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -14,6 +15,9 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from kbroker._fast.counters import RequestStats
     from kbroker.metrics.loop_delay import LoopDelaySampler
+
+#: When this module was first imported, which is when the process started, for all that uptime is used for.
+STARTED_AT = time.time()
 
 
 class LogView(Protocol):

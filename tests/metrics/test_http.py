@@ -265,7 +265,7 @@ def test_the_loop_delay_shows_a_stall() -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        sampler = LoopDelaySampler(0.001)
+        sampler = LoopDelaySampler(busy_seconds=0.001)
         sampler.start(loop)
         subprocess.run([sys.executable, "-c", "import time; time.sleep(0.2)"], check=True)
         while sampler.max_ns < 100_000_000:
