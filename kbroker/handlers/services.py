@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Services:
     """The parts of one broker.
 
-    `log_manager`, `replica_manager`, `group_coordinator` and `metrics` are loosely typed: their layers may not be
-    imported where only an admin API is served (tests build a broker without storage that way).
+    Parts typed `Any` belong to layers that are not imported where only an admin API is served (tests build a broker
+    without storage that way).
     """
 
     config: BrokerConfig
@@ -44,6 +44,8 @@ class Services:
     metrics: Any = None
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()
+    fetch_sessions: Any = None
+    fetch_max_bytes: int = 57_671_680
 
 
 class ClientConnection(Protocol):
@@ -68,6 +70,9 @@ class ClientConnection(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener that accepted the connection, as `listeners` names it."""
+
+    def close(self, reason: str) -> None:
+        """Hang up; the reason goes to the log."""
 
 
 class RequestContext(Protocol):
@@ -96,6 +101,10 @@ class RequestContext(Protocol):
     @property
     def services(self) -> Services:
         """The broker's parts."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the client is still there to be answered."""
 
     def respond(self, response: Struct | None) -> None:
         """Answer a request whose handler returned None."""

@@ -1,0 +1,1 @@
+"""What the cluster looks like: immutable images, the store that keeps them, and the rules for changing them."""

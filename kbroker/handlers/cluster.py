@@ -1,0 +1,70 @@
+"""DescribeCluster: v0-v2.
+
+Cluster id, controller and the brokers that the client can reach.
+
+- v1+: the type of endpoint that the client wants; only brokers (1) are here: controllers (2) give
+  MISMATCHED_ENDPOINT_TYPE, others UNSUPPORTED_ENDPOINT_TYPE.
+- v2+: fenced brokers too, when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import ErrorCode
+from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle_describe_cluster(ctx: RequestContext, request: Any) -> Struct:
+    """DescribeCluster v0-v2; see the module's docstring."""
+    response = message("DescribeClusterResponse")
+    answer: Struct
+    if request.endpoint_type != BROKERS:
+        code, text = _wrong_endpoint(request.endpoint_type)
+        answer = response(error_code=code, error_message=text)
+        return answer
+    image = ctx.services.metadata_cache.image
+    brokers = []
+    for node_id in sorted(image.brokers):
+        broker = image.brokers[node_id]
+        endpoint = endpoint_for(ctx, broker)
+        if endpoint is None or (broker.is_fenced and not request.include_fenced_brokers):
+            continue
+        struct = response.DescribeClusterBroker(
+            broker_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+        )
+        if broker.is_fenced:
+            struct.is_fenced = True
+        brokers.append(struct)
+    answer = response(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+        ),
+    )
+    return answer
+
+
+def _wrong_endpoint(endpoint_type: int) -> tuple[ErrorCode, str]:
+    if endpoint_type == CONTROLLERS:
+        return (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
+    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster),)

@@ -1,0 +1,123 @@
+"""Settings as answers describe them: value, source, type and synonyms, for topics and for this broker.
+
+Sources and synonyms follow Kafka's ConfigHelper: a topic's setting is followed by the broker settings behind it, first
+those that were set, then defaults; entries before the first one that bears the setting's own broker-side name are
+dropped.  So `log.retention.hours` gives a topic its `retention.ms`, but is not shown as its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from kbroker.config import (
+    BrokerConfig,
+    ConfigRow,
+    broker_config_rows,
+    render_value,
+    topic_config_rows,
+    topic_value_from_broker,
+)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, as Kafka numbers it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+
+
+class Synonym(NamedTuple):
+    """One place that could give a setting its value, best first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting with all that can be said of it."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    sensitive: bool
+    read_only: bool
+    type_code: int
+    doc: str
+    synonyms: tuple[Synonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """What DescribeConfigs v0 calls default."""
+        return self.source is ConfigSource.DEFAULT
+
+
+_SIBLINGS: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SIBLINGS_OF: dict[str, tuple[str, ...]] = {name: names for names in _SIBLINGS for name in names} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a topic with these overrides; internal ones only where they are set."""
+    rows = {row.name: row for row in broker_config_rows()}
+    entries = []
+    for row in topic_config_rows():
+        text = overrides.get(row.name)
+        if row.internal and text is None:
+            continue
+        synonyms = _broker_synonyms(config, row.synonyms[0], rows) if row.synonyms else ()
+        if text is not None:
+            synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
+            value: str | None = text
+        else:
+            value = render_value(topic_value_from_broker(row.name, config))
+        entries.append(_entry(row, value, synonyms, read_only=False))
+    return entries
+
+
+def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
+    """Every setting of this broker."""
+    all_rows = broker_config_rows()
+    rows = {row.name: row for row in all_rows}
+    effective = {"node.id": str(node_id), "broker.id": str(node_id), "log.dirs": ",".join(config.log_dirs)}
+    entries = []
+    for row in all_rows:
+        if row.internal and row.name not in config.explicit:
+            continue
+        value = effective.get(row.name, render_value(config.get(row.name)))
+        synonyms = _broker_synonyms(config, row.name, rows)
+        entries.append(_entry(row, None if row.sensitive else value, synonyms, read_only=row.read_only))
+    return entries
+
+
+def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigEntry(row.name, value, source, row.sensitive, read_only, row.type.value, row.doc, synonyms)
+
+
+def _broker_synonyms(config: BrokerConfig, name: str, rows: Mapping[str, ConfigRow]) -> tuple[Synonym, ...]:
+    names: Sequence[str] = _SIBLINGS_OF.get(name, (name,))
+    found: list[Synonym] = []
+    for sibling in names:
+        if sibling in config.explicit:
+            value = None if rows[sibling].sensitive else render_value(config.get(sibling))
+            found.append(Synonym(sibling, value, ConfigSource.STATIC_BROKER))
+    for sibling in names:
+        default = rows[sibling].default
+        if default is not None:
+            value = None if rows[sibling].sensitive else render_value(default)
+            found.append(Synonym(sibling, value, ConfigSource.DEFAULT))
+    while found and found[0].name != name:
+        found.pop(0)
+    return tuple(found)

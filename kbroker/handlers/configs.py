@@ -1,0 +1,153 @@
+"""DescribeConfigs: v0-v4.
+
+The settings of topics, of this broker and of its loggers; one result per resource, in the order of the request.
+
+- v0 says `is_default`; v1+ says the source and, when asked for, synonyms; v3+ the type and, when asked for, a line of
+  documentation.  A null or empty list of keys means all; unknown keys are left out without a word.
+- Brokers: only this one describes itself.  An empty name means the settings that were changed for all brokers at run
+  time; there are none.
+- Loggers are this process's, read-only here.
+- Groups and client metrics have no settings of their own here, and say so with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.handlers.config_entries import ConfigEntry, ConfigSource, broker_entries, topic_entries
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import validate
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext, Services
+
+MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+UNKNOWN_TYPE = 0
+_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}
+
+
+class ResourceType(IntEnum):
+    """What settings belong to, as Kafka numbers it."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
+    """DescribeConfigs v0-v4; see the module's docstring."""
+    response = message("DescribeConfigsResponse")
+    results = []
+    for resource in request.resources:
+        result = response.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
+        )
+        try:
+            entries = _describe(ctx.services, resource.resource_type, resource.resource_name)
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message or ""
+        else:
+            keys = frozenset(resource.configuration_keys or ())
+            result.configs = [
+                _struct(response, entry, ctx.api_version, request)
+                for entry in entries
+                if not keys or entry.name in keys
+            ]
+        results.append(result)
+    answer: Struct = response(results=results)
+    return answer
+
+
+def _describe(services: Services, resource_type: int, name: str) -> list[ConfigEntry]:
+    if resource_type == ResourceType.TOPIC:
+        return _describe_topic(services, name)
+    if resource_type == ResourceType.BROKER:
+        if not name:
+            return []
+        _check_broker(services.node_id, name, "{} or empty string,")
+        return broker_entries(services.config, services.node_id)
+    if resource_type == ResourceType.BROKER_LOGGER:
+        if not name:
+            raise InvalidRequestError("Broker id must not be empty")
+        _check_broker(services.node_id, name, "{}")
+        return _loggers()
+    if resource_type in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+        kind = ResourceType(resource_type).name
+        raise InvalidRequestError(f"kbroker keeps no settings for resources of type {kind}")
+    raise InvalidRequestError(MALFORMED)
+
+
+def _describe_topic(services: Services, name: str) -> list[ConfigEntry]:
+    validate(name)
+    topic = services.metadata_cache.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError
+    return topic_entries(services.config, topic.configs)
+
+
+def _check_broker(node_id: int, name: str, expected: str) -> None:
+    try:
+        requested = int(name)
+    except ValueError:
+        raise InvalidRequestError(f"Broker id must be an integer, but it is: {name}") from None
+    if requested != node_id:
+        raise InvalidRequestError(f"Unexpected broker id, expected {expected.format(node_id)} but received {requested}")
+
+
+def _loggers() -> list[ConfigEntry]:
+    root = logging.getLogger()
+    loggers = {"root": root, "kbroker": logging.getLogger("kbroker")}
+    for name in sorted(logging.root.manager.loggerDict):
+        if name.startswith("kbroker."):
+            loggers[name] = logging.getLogger(name)
+    entries = []
+    for name, logger in loggers.items():
+        level = logging.getLevelName(logger.getEffectiveLevel())
+        entries.append(
+            ConfigEntry(
+                name,
+                _LEVELS.get(level, level),
+                ConfigSource.DYNAMIC_BROKER_LOGGER,
+                sensitive=False,
+                read_only=True,
+                type_code=UNKNOWN_TYPE,
+                doc="",
+                synonyms=(),
+            )
+        )
+    return entries
+
+
+def _struct(response: Any, entry: ConfigEntry, version: int, request: Any) -> Struct:
+    struct: Struct = response.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_sensitive=entry.sensitive,
+        config_source=entry.source,
+        config_type=entry.type_code,
+        documentation=entry.doc if request.include_documentation else None,
+    )
+    if version == 0:
+        struct.is_default = entry.is_default
+    if request.include_synonyms:
+        struct.synonyms = [
+            response.DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+    return struct
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_CONFIGS, 0, 4, handle_describe_configs),)

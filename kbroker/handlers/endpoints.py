@@ -1,0 +1,57 @@
+"""Which address a client is told to use for a broker.
+
+With `advertised.listeners` set it is that of the listener which the client came by.  Without it, a client of this
+broker is told the address that it dialled, which by construction it can reach; Kafka instead announces the listener's
+own host, the most common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must all answer alike, so
+all ask here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.handlers.services import ClientConnection, RequestContext
+
+_MAPPED_IPV4 = "::ffff:"
+
+
+def local_broker(config: BrokerConfig, node_id: int) -> BrokerImage:
+    """This broker as its settings describe it."""
+    advertised = {listener.name: Endpoint(listener.host, listener.port) for listener in config.advertised_listeners}
+    endpoints = {listener.name: Endpoint(listener.host, listener.port) for listener in config.listeners}
+    return BrokerImage(
+        node_id=node_id,
+        endpoints=endpoints | advertised,
+        rack=config.get("broker.rack"),
+        advertised=bool(advertised),
+    )
+
+
+def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
+    """Where the client of `ctx` reaches `broker`; None when it has no endpoint on the client's listener."""
+    connection = ctx.connection
+    if not broker.advertised and broker.node_id == ctx.services.node_id:
+        return _dialled(connection)
+    return broker.endpoints.get(connection.listener_name)
+
+
+def reachable_brokers(ctx: RequestContext, image: ClusterImage) -> list[tuple[BrokerImage, Endpoint]]:
+    """The living brokers that have an endpoint for the client, by id."""
+    found = []
+    for broker in image.alive_brokers():
+        endpoint = endpoint_for(ctx, broker)
+        if endpoint is not None:
+            found.append((broker, endpoint))
+    return found
+
+
+def _dialled(connection: ClientConnection) -> Endpoint:
+    host = connection.local_host
+    if host.startswith(_MAPPED_IPV4) and "." in host:
+        # An IPv4 client of a dual-stack socket: the mapped form may not be usable where the client runs.
+        host = host[len(_MAPPED_IPV4) :]
+    return Endpoint(host, connection.local_port)

@@ -1,0 +1,195 @@
+"""Metadata: v0-v13.
+
+Brokers, and leaders and replicas of the topics that were asked for.
+
+- Which topics: v0 empty means all; v1+ null means all and empty none.  v10+ entries have ids, which may be asked for
+  from v12 on; one id in a request makes the names in it count for nothing, as in Kafka.
+- Names that do not exist are created when the request (v4+; before, always) and `auto.create.topics.enable` allow it.
+  The new topic is in the answer: it exists by then.  Kafka answers UNKNOWN_TOPIC_OR_PARTITION once and lets the client
+  ask again.  A name that cannot be created has the reason's own code instead of that endless UNKNOWN_TOPIC.
+- Order: unknown ids, topics that exist, then the rest.  Repeated names are answered once.
+- v1+: controller, rack, internal flag.  v2+: cluster id.  v5+: offline replicas.  v7+: leader epoch.  v8+: authorized
+  operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
+- A request that names a topic neither by name nor, from v12, by id is answered with INVALID_REQUEST throughout.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.handlers import topic_partitions
+from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kbroker.handlers.endpoints import reachable_brokers
+from kbroker.handlers.partition_view import view
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import is_internal, is_legal
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+from kbroker.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.image import TopicImage
+
+logger = logging.getLogger("kbroker.handlers")
+
+TOPIC_ID_REQUESTS_FROM = 12
+
+
+def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
+    """Metadata v0-v13; see the module's docstring."""
+    if not _is_valid(request, ctx.api_version):
+        return _invalid_request(request)
+    unknown_ids, names = _resolve(ctx, request)
+    found: list[TopicImage] = []
+    failed: list[tuple[str, ErrorCode]] = []
+    if names is None:
+        found.extend(ctx.services.metadata_cache.image.topics.values())
+    else:
+        _look_up(ctx, names, request.allow_auto_topic_creation, found, failed)
+    # After the creations: they made a new image.
+    image = ctx.services.metadata_cache.image
+    response = message("MetadataResponse")
+    brokers = reachable_brokers(ctx, image)
+    alive = frozenset(broker.node_id for broker, _ in brokers)
+    operations = {}
+    if request.include_topic_authorized_operations:
+        operations["topic_authorized_operations"] = TOPIC_OPERATIONS
+    topics = [
+        response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id in unknown_ids
+    ]
+    topics += [_topic(response, ctx.api_version, topic, alive, operations) for topic in found]
+    topics += [
+        response.MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name), **operations)
+        for name, error in failed
+    ]
+    answer: Struct = response(
+        brokers=[
+            response.MetadataResponseBroker(
+                node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            )
+            for broker, endpoint in brokers
+        ],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
+
+
+def _is_valid(request: Any, version: int) -> bool:
+    for topic in request.topics or ():
+        if version < TOPIC_ID_REQUESTS_FROM:
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                return False
+        elif topic.name is None and topic.topic_id == ZERO_UUID:
+            return False
+    return True
+
+
+def _invalid_request(request: Any) -> Struct:
+    response = message("MetadataResponse")
+    answer: Struct = response(
+        error_code=ErrorCode.INVALID_REQUEST,
+        topics=[
+            response.MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in request.topics
+        ],
+    )
+    return answer
+
+
+def _resolve(ctx: RequestContext, request: Any) -> tuple[list[bytes], list[str] | None]:
+    """The ids that no topic has, and the names to look up: None for all."""
+    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+        return [], None
+    ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
+    if not ids:
+        return [], list(dict.fromkeys(topic.name for topic in request.topics))
+    cache = ctx.services.metadata_cache
+    known = {topic_id: topic.name for topic_id in ids if (topic := cache.topic_by_id(topic_id)) is not None}
+    return [topic_id for topic_id in ids if topic_id not in known], list(known.values())
+
+
+def _look_up(
+    ctx: RequestContext,
+    names: Iterable[str],
+    allow_creation: bool,
+    found: list[TopicImage],
+    failed: list[tuple[str, ErrorCode]],
+) -> None:
+    """Sort names into topics that exist, the missing ones created if allowed, and those that fail."""
+    cache = ctx.services.metadata_cache
+    missing: list[str] = []
+    for name in names:
+        topic = cache.topic(name)
+        if topic is None:
+            missing.append(name)
+        else:
+            found.append(topic)
+    if not missing:
+        return
+    create = allow_creation and ctx.services.config.get("auto.create.topics.enable")
+    created = _create(ctx, [name for name in missing if is_legal(name)]) if create else {}
+    for name in missing:
+        outcome = created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not is_legal(name):
+            failed.append((name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        elif isinstance(outcome, ErrorCode):
+            failed.append((name, outcome))
+        else:
+            found.append(outcome)
+
+
+def _create(ctx: RequestContext, names: list[str]) -> dict[str, TopicImage | ErrorCode]:
+    if not names:
+        return {}
+    try:
+        outcomes = ctx.services.topics.auto_create(names)
+    except KafkaError as error:
+        logger.error("cannot create %d topic(s) that %s asked for: %s", len(names), ctx.client_id, error)
+        return dict.fromkeys(names, error.code)
+    return {
+        name: outcome.topic
+        if outcome.topic is not None
+        else (outcome.error.code if outcome.error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for name, outcome in outcomes.items()
+    }
+
+
+def _topic(response: Any, version: int, topic: TopicImage, alive: frozenset[int], operations: dict[str, int]) -> Struct:
+    make = response.MetadataResponsePartition
+    partitions = []
+    for partition in topic.partitions:
+        seen = view(partition, alive, version)
+        partitions.append(
+            make(
+                error_code=seen.error,
+                partition_index=partition.partition,
+                leader_id=seen.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(seen.replicas),
+                isr_nodes=list(seen.isr),
+                offline_replicas=list(seen.offline),
+            )
+        )
+    topic_struct: Struct = response.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        **operations,
+    )
+    return topic_struct
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.METADATA, 0, 13, handle_metadata), *topic_partitions.HANDLERS)

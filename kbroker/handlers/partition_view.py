@@ -1,0 +1,53 @@
+"""Partitions as the client of one listener sees them: who of their brokers it can reach.
+
+Shared by Metadata and DescribeTopicPartitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.errors import ErrorCode
+from kbroker.handlers.endpoints import reachable_brokers
+
+if TYPE_CHECKING:
+    from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.image import ClusterImage, PartitionImage
+
+LISTENER_NOT_FOUND_FROM = 6
+
+
+class PartitionView(NamedTuple):
+    """A partition as a client of one listener sees it."""
+
+    error: ErrorCode
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline: Sequence[int]
+
+
+def view(partition: PartitionImage, alive: frozenset[int], version: int) -> PartitionView:
+    """What to say of a partition, given the brokers that the client can reach.
+
+    v0 knows no offline replicas: it leaves them out, with REPLICA_NOT_AVAILABLE.
+    """
+    replicas, isr, leader = partition.replicas, partition.isr, partition.leader
+    offline = () if alive.issuperset(replicas) else tuple(node_id for node_id in replicas if node_id not in alive)
+    error = ErrorCode.NONE
+    if leader not in alive:
+        known_elsewhere = leader >= 0 and version >= LISTENER_NOT_FOUND_FROM
+        error = ErrorCode.LISTENER_NOT_FOUND if known_elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = -1
+    if version == 0 and offline:
+        replicas = tuple(node_id for node_id in replicas if node_id in alive)
+        isr = tuple(node_id for node_id in isr if node_id in alive)
+        if error is ErrorCode.NONE:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return PartitionView(error, leader, replicas, isr, offline)
+
+
+def alive_for(ctx: RequestContext, image: ClusterImage) -> frozenset[int]:
+    """The brokers that the client can reach."""
+    return frozenset(broker.node_id for broker, _ in reachable_brokers(ctx, image))

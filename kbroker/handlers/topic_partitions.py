@@ -1,0 +1,116 @@
+"""DescribeTopicPartitions: v0.
+
+Topics with their partitions, page by page (KIP-966): topics in order of name, at most `response_partition_limit`
+partitions (itself between 1 and `max.request.partition.size.limit`), and a cursor where the next page starts.
+
+- No names means all topics.  With names, the cursor must point at one of them, else every topic of the answer has
+  INVALID_REQUEST; so has a negative partition in the cursor.
+- Topics that sort before the cursor are left out.  A cursor behind a topic's last partition gives it without any.
+- Unknown and illegal names have their errors and take no room of the page.
+- Authorized operations are always in.  There are no eligible leader replicas: KIP-966's ELR is not served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import ErrorCode
+from kbroker.handlers.authorized_operations import TOPIC_OPERATIONS
+from kbroker.handlers.partition_view import alive_for, view
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import is_internal, is_legal
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.image import PartitionImage, TopicImage
+
+NEWEST_METADATA_VERSION = 13
+
+
+def handle_describe_topic_partitions(ctx: RequestContext, request: Any) -> Struct:
+    """DescribeTopicPartitions v0; see the module's docstring."""
+    image = ctx.services.metadata_cache.image
+    requested = [topic.name for topic in request.topics]
+    cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
+        return _invalid_request(requested)
+    first_name = "" if cursor is None else cursor.topic_name
+    names = [name for name in sorted(set(requested or image.topics)) if name >= first_name]
+    limit = min(ctx.services.config.get("max.request.partition.size.limit"), max(1, request.response_partition_limit))
+    response = message("DescribeTopicPartitionsResponse")
+    alive = alive_for(ctx, image)
+    topics: list[Struct] = []
+    for name in names:
+        if limit <= 0:
+            return _page(response, topics, name, 0)
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(_unknown(response, name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == first_name else 0
+        end = min(len(topic.partitions), start + limit)
+        topics.append(_topic(response, topic, topic.partitions[start:end], alive))
+        if end < len(topic.partitions):
+            return _page(response, topics, name, end)
+        limit -= max(0, end - start)
+    answer: Struct = response(topics=topics)
+    return answer
+
+
+def _page(response: Any, topics: list[Struct], next_name: str, next_partition: int) -> Struct:
+    answer: Struct = response(
+        topics=topics, next_cursor=response.Cursor(topic_name=next_name, partition_index=next_partition)
+    )
+    return answer
+
+
+def _invalid_request(names: list[str]) -> Struct:
+    response = message("DescribeTopicPartitionsResponse")
+    answer: Struct = response(
+        topics=[
+            response.DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+            for name in names
+        ]
+    )
+    return answer
+
+
+def _unknown(response: Any, name: str) -> Struct:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    topic: Struct = response.DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+    )
+    return topic
+
+
+def _topic(response: Any, topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: frozenset[int]) -> Struct:
+    structs = []
+    for partition in partitions:
+        seen = view(partition, alive, NEWEST_METADATA_VERSION)
+        structs.append(
+            response.DescribeTopicPartitionsResponsePartition(
+                error_code=seen.error,
+                partition_index=partition.partition,
+                leader_id=seen.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(seen.replicas),
+                isr_nodes=list(seen.isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=list(seen.offline),
+            )
+        )
+    topic_struct: Struct = response.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=structs,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    return topic_struct
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handle_describe_topic_partitions),)

@@ -1,0 +1,212 @@
+"""CreateTopics: v0-v7.  CreatePartitions: v0-v3.  DeleteTopics: v0-v6.
+
+CreateTopics and CreatePartitions
+- One result per topic, errors with Kafka's texts; topics that pass are made in one transaction before the answer, so
+  the request's timeout plays no part.  v1+ (CreatePartitions: all): `validate_only` makes nothing.
+- CreateTopics v5+: the topic's partition count, replication factor and settings; v7+: its id.  A name that the request
+  repeats is INVALID_REQUEST.  Counts of -1 take the broker's defaults, from any version on, as in Kafka.
+- More than 10,000 new partitions in a request are POLICY_VIOLATION for all its topics (Kafka's CreatePartitions says
+  UNKNOWN_SERVER_ERROR).
+
+DeleteTopics
+- v0-v5 by name; v6+ by name or by id.  v5+ has error texts.  Names and ids that the request repeats are refused, also
+  an id next to the name that it stands for.
+- With `delete.topic.enable` off: TOPIC_DELETION_DISABLED; before v3, INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.handlers.config_entries import topic_entries
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_request import NewPartitions, NewTopic, TopicOutcome
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+from kbroker.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+logger = logging.getLogger("kbroker.handlers")
+
+TOPIC_DELETION_DISABLED_FROM = 3
+CONFIGS_FROM = 5
+
+NO_SUCH_TOPIC = "This server does not host this topic-partition."
+NO_SUCH_TOPIC_ID = "This server does not host this topic ID."
+
+
+def handle_create_topics(ctx: RequestContext, request: Any) -> Struct:
+    """CreateTopics v0-v7; see the module's docstring."""
+    new_topics = [
+        NewTopic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+            {config.name: config.value for config in topic.configs},
+        )
+        for topic in request.topics
+    ]
+    outcomes = _or_all_fail(
+        [topic.name for topic in new_topics],
+        lambda: ctx.services.topics.create(new_topics, request.validate_only),
+    )
+    response = message("CreateTopicsResponse")
+    answer: Struct = response(topics=[_created(ctx, response, outcome) for outcome in outcomes])
+    return answer
+
+
+def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struct:
+    result: Struct
+    topic = outcome.topic
+    if topic is None:
+        code, text = _code_and_text(outcome)
+        result = response.CreatableTopicResult(name=outcome.name, error_code=code, error_message=text)
+        return result
+    result = response.CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=topic.replication_factor,
+    )
+    if ctx.api_version >= CONFIGS_FROM:
+        result.configs = [
+            response.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in sorted(topic_entries(ctx.services.config, topic.configs))
+        ]
+    return result
+
+
+def handle_create_partitions(ctx: RequestContext, request: Any) -> Struct:
+    """CreatePartitions v0-v3; see the module's docstring."""
+    growths = [
+        NewPartitions(
+            topic.name,
+            topic.count,
+            None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments],
+        )
+        for topic in request.topics
+    ]
+    outcomes = _or_all_fail(
+        [growth.name for growth in growths],
+        lambda: ctx.services.topics.create_partitions(growths, request.validate_only),
+    )
+    response = message("CreatePartitionsResponse")
+    results = []
+    for outcome in outcomes:
+        code, text = _code_and_text(outcome)
+        results.append(response.CreatePartitionsTopicResult(name=outcome.name, error_code=code, error_message=text))
+    answer: Struct = response(results=results)
+    return answer
+
+
+def _or_all_fail(names: list[str], change: Callable[[], list[TopicOutcome]]) -> list[TopicOutcome]:
+    """The outcomes of `change`, or its error for every name when it fails as a whole."""
+    try:
+        return change()
+    except KafkaError as error:
+        logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
+        return [TopicOutcome(name, error=error) for name in dict.fromkeys(names)]
+
+
+def _code_and_text(outcome: TopicOutcome) -> tuple[ErrorCode, str | None]:
+    if outcome.error is None:
+        return ErrorCode.NONE, None
+    return outcome.error.code, outcome.error.message
+
+
+def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
+    """DeleteTopics v0-v6; see the module's docstring."""
+    response = message("DeleteTopicsResponse")
+    answer: Struct
+    if ctx.api_version >= 6:
+        wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        wanted = [(name, ZERO_UUID) for name in request.topic_names]
+    if not ctx.services.config.get("delete.topic.enable"):
+        has_code = ctx.api_version >= TOPIC_DELETION_DISABLED_FROM
+        code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
+        answer = response(responses=[_deleted(response, name, topic_id, code) for name, topic_id in wanted])
+        return answer
+    results, topic_ids = _sort_out(ctx, response, wanted)
+    try:
+        outcomes = ctx.services.topics.delete(topic_ids)
+    except KafkaError as error:
+        logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
+        outcomes = [TopicOutcome("", error=error)] * len(topic_ids)
+    for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
+        code, text = _code_and_text(outcome)
+        results.append(_deleted(response, outcome.name or None, topic_id, code, text))
+    answer = response(responses=results)
+    return answer
+
+
+def _deleted(response: Any, name: str | None, topic_id: bytes, code: ErrorCode, text: str | None = None) -> Struct:
+    result: Struct = response.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text)
+    return result
+
+
+def _sort_out(
+    ctx: RequestContext, response: Any, wanted: list[tuple[str | None, bytes]]
+) -> tuple[list[Struct], list[bytes]]:
+    """Results for what cannot be deleted, and the ids of what can."""
+    cache = ctx.services.metadata_cache
+    refused: list[Struct] = []
+    names: Counter[str] = Counter()
+    ids: Counter[bytes] = Counter()
+    for name, topic_id in wanted:
+        if name is not None and topic_id != ZERO_UUID:
+            text = "You may not specify both topic name and topic id."
+            refused.append(_deleted(response, name, topic_id, ErrorCode.INVALID_REQUEST, text))
+        elif name is not None:
+            names[name] += 1
+        elif topic_id == ZERO_UUID:
+            text = "Neither topic name nor id were specified."
+            refused.append(_deleted(response, None, topic_id, ErrorCode.INVALID_REQUEST, text))
+        else:
+            ids[topic_id] += 1
+    accepted: dict[bytes, None] = {}
+    supplied = set(ids)
+    for topic_id, count in ids.items():
+        if count > 1:
+            refused.append(_deleted(response, None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
+        elif cache.topic_by_id(topic_id) is None:
+            refused.append(_deleted(response, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_TOPIC_ID))
+        else:
+            accepted[topic_id] = None
+    for name, count in names.items():
+        topic = cache.topic(name)
+        code = ErrorCode.INVALID_REQUEST
+        if count > 1:
+            refused.append(_deleted(response, name, ZERO_UUID, code, "Duplicate topic name."))
+        elif topic is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_deleted(response, name, ZERO_UUID, code, NO_SUCH_TOPIC))
+        elif topic.topic_id in supplied:
+            accepted.pop(topic.topic_id, None)
+            text = "The provided topic name maps to an ID that was already supplied."
+            refused.append(_deleted(response, name, topic.topic_id, code, text))
+        else:
+            accepted[topic.topic_id] = None
+    return refused, list(accepted)
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.CREATE_TOPICS, 0, 7, handle_create_topics),
+    Handler(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions),
+    Handler(ApiKey.DELETE_TOPICS, 0, 6, handle_delete_topics),
+)

@@ -1,0 +1,70 @@
+"""The current image of the cluster and those who want to hear of changes.
+
+One writer (the topic manager, or whoever follows a remote controller) publishes; everybody reads.  Readers and the
+writer share the event loop, so between two awaits the image stands still.
+
+`publish` swaps the image first and then calls every subscriber before it returns: by the time that any other request
+sees a topic, its logs exist.  A subscriber that fails does not keep the others from hearing; the failure is logged,
+and the partitions concerned answer with their own storage error until the cause is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+
+logger = logging.getLogger("kbroker.metadata")
+
+Subscriber = Callable[[ClusterImage, ClusterImage, MetadataDelta], None]
+
+
+class MetadataCache:
+    """Holds the image that requests are answered from."""
+
+    __slots__ = ("_by_id", "_image", "_subscribers", "_topics")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._subscribers: list[Subscriber] = []
+        self._set(image)
+
+    def _set(self, image: ClusterImage) -> None:
+        self._image = image
+        self._topics: Mapping[str, TopicImage] = image.topics
+        self._by_id: Mapping[bytes, TopicImage] = image.topics_by_id
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest image."""
+        return self._image
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with that id, or None."""
+        return self._by_id.get(topic_id)
+
+    def subscribe(self, callback: Subscriber) -> None:
+        """Call `callback(old, new, delta)` after every change, in the order of subscription."""
+        self._subscribers.append(callback)
+
+    def publish(self, image: ClusterImage, delta: MetadataDelta) -> None:
+        """Make `image` the current one and tell the subscribers."""
+        old = self._image
+        new = replace(image, version=old.version + 1)
+        self._set(new)
+        for callback in self._subscribers:
+            try:
+                callback(old, new, delta)
+            except Exception:
+                logger.exception(
+                    "a subscriber failed to apply metadata version %d (%d topics created, %d deleted, %d changed)",
+                    new.version,
+                    len(delta.created),
+                    len(delta.deleted),
+                    len(delta.changed),
+                )

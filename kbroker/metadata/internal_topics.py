@@ -1,0 +1,50 @@
+"""How the topics are made in which brokers keep their own state.
+
+Partition counts and settings are Kafka's.  The replication factor and the minimum ISR are clamped to the brokers that
+there are, so that the defaults (3 and 2) serve a single node too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What to create."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def internal_topic(name: str, config: BrokerConfig, broker_count: int) -> InternalTopic:
+    """The specification of internal topic `name`.  KeyError when it is none."""
+    prefix = {
+        GROUP_METADATA_TOPIC: "offsets.topic",
+        TRANSACTION_STATE_TOPIC: "transaction.state.log",
+        SHARE_GROUP_STATE_TOPIC: "share.coordinator.state.topic",
+    }[name]
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(config.get(f"{prefix}.segment.bytes"))}
+    if name == GROUP_METADATA_TOPIC:
+        configs["compression.type"] = "producer"
+    else:
+        configs["min.insync.replicas"] = str(max(1, min(config.get(f"{prefix}.min.isr"), broker_count)))
+    if name == TRANSACTION_STATE_TOPIC:
+        configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+    if name == SHARE_GROUP_STATE_TOPIC:
+        configs |= {"cleanup.policy": "delete", "retention.ms": "-1", "compression.type": "producer"}
+    return InternalTopic(
+        name,
+        config.get(f"{prefix}.num.partitions"),
+        max(1, min(config.get(f"{prefix}.replication.factor"), broker_count)),
+        configs,
+    )

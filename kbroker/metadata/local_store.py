@@ -1,0 +1,297 @@
+"""The metadata store of a cluster that lives on this machine: one SQLite file, `kbroker-metadata.sqlite`.
+
+Tables (schema version 1, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
+
+    cluster(key, value)                       cluster_id; next_producer_id
+    topics(topic_id, name)                    topic_id: 16 bytes
+    partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr)
+                                              replicas, isr: node ids, comma-separated
+    topic_configs(topic_id, name, value)      only what was set on the topic
+
+Every change is one transaction in WAL mode with `synchronous=FULL`: durable when the method returns, whole or absent
+after a crash at any moment.  Opening checks the pages (`quick_check`) and the rules that SQL cannot state; what does
+not pass is refused with a message that names the file, since a broker that starts without its topics would tell its
+clients that their data is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.store import (
+    PRODUCER_ID_BLOCK_LENGTH,
+    ClusterIdMismatchError,
+    CorruptMetadataError,
+    MetadataStoreError,
+    MetadataVersionError,
+    ProducerIdBlock,
+)
+from kbroker.metadata.topic_names import is_internal, is_legal
+from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
+
+logger = logging.getLogger("kbroker.metadata")
+
+FILE_NAME = "kbroker-metadata.sqlite"
+SCHEMA_VERSION = 1
+APPLICATION_ID = int.from_bytes(b"kbrk", "big")
+MAX_PRODUCER_ID = 2**63 - 1
+BUSY_TIMEOUT_S = 2.0
+
+_SCHEMA = """
+CREATE TABLE cluster (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE topics (
+    topic_id BLOB PRIMARY KEY CHECK (length(topic_id) = 16),
+    name TEXT NOT NULL UNIQUE
+) WITHOUT ROWID;
+CREATE TABLE partitions (
+    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
+    partition INTEGER NOT NULL CHECK (partition >= 0),
+    leader INTEGER NOT NULL,
+    leader_epoch INTEGER NOT NULL,
+    partition_epoch INTEGER NOT NULL,
+    replicas TEXT NOT NULL,
+    isr TEXT NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITHOUT ROWID;
+CREATE TABLE topic_configs (
+    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (topic_id, name)
+) WITHOUT ROWID;
+"""
+
+
+class LocalStore:
+    """`MetadataStore` over one SQLite file.  Belongs to the thread that opened it."""
+
+    __slots__ = ("_cluster_id", "_connection", "_path")
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
+        self._path = path
+        self._connection = connection
+        self._cluster_id = cluster_id
+
+    @classmethod
+    def open(cls, path: str | Path, cluster_id: str | None = None, *, must_exist: bool = False) -> LocalStore:
+        """Open the file, or make it for `cluster_id` (a random one when None).
+
+        `must_exist` is for log directories that hold partitions: a store that is missing or empty then means loss.
+        MetadataVersionError, CorruptMetadataError or ClusterIdMismatchError when it must not be used.
+        """
+        path = Path(path)
+        if must_exist and (not path.exists() or path.stat().st_size == 0):
+            raise CorruptMetadataError(_damaged(path, "it is missing or empty, but there are partitions on disk"))
+        with _explained(path):
+            connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+            try:
+                _check_pages(path, connection)
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA foreign_keys = ON")
+                stored = _prepare(path, connection, cluster_id)
+            except BaseException:
+                connection.close()
+                raise
+        if cluster_id is not None and cluster_id != stored:
+            connection.close()
+            raise ClusterIdMismatchError(
+                f"{path} belongs to cluster {stored}, but the log directories belong to cluster {cluster_id}: "
+                f"check log.dirs, or move the file away if the data of {stored} is not wanted"
+            )
+        return cls(path, connection, stored)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    def topics(self) -> list[TopicImage]:
+        with _explained(self._path):
+            configs: dict[bytes, dict[str, str]] = {}
+            for topic_id, name, value in self._connection.execute("SELECT topic_id, name, value FROM topic_configs"):
+                configs.setdefault(topic_id, {})[name] = value
+            partitions: dict[bytes, list[PartitionImage]] = {}
+            query = (
+                "SELECT topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr "
+                "FROM partitions ORDER BY topic_id, partition"
+            )
+            for topic_id, *row in self._connection.execute(query):
+                partitions.setdefault(topic_id, []).append(self._partition(topic_id, row))
+            rows = self._connection.execute("SELECT name, topic_id FROM topics ORDER BY name").fetchall()
+        return [self._topic(name, id_, partitions.get(id_, []), configs.get(id_, {})) for name, id_ in rows]
+
+    def create_topics(self, topics: Sequence[TopicImage]) -> None:
+        with self._transaction() as connection:
+            for topic in topics:
+                connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.topic_id, topic.name))
+                self._insert_partitions(topic.topic_id, topic.partitions)
+                self._insert_configs(topic.topic_id, topic.configs)
+
+    def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
+
+    def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        with self._transaction():
+            for topic_id, partitions in additions:
+                self._insert_partitions(topic_id, partitions)
+
+    def alter_topic_config(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
+            self._insert_configs(topic_id, configs)
+
+    def allocate_producer_id_block(self) -> ProducerIdBlock:
+        with self._transaction() as connection:
+            first_id = int(_read_key(connection, "next_producer_id") or 0)
+            if not 0 <= first_id <= MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_LENGTH:
+                raise CorruptMetadataError(f"{self._path}: the next producer id, {first_id}, is out of range")
+            _write_key(connection, "next_producer_id", str(first_id + PRODUCER_ID_BLOCK_LENGTH))
+        return ProducerIdBlock(first_id, PRODUCER_ID_BLOCK_LENGTH)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with _explained(self._path), _write_transaction(self._connection):
+            yield self._connection
+
+    def _insert_partitions(self, topic_id: bytes, partitions: Sequence[PartitionImage]) -> None:
+        self._connection.executemany(
+            "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (topic_id, p.partition, p.leader, p.leader_epoch, p.partition_epoch, _join(p.replicas), _join(p.isr))
+                for p in partitions
+            ],
+        )
+
+    def _insert_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        self._connection.executemany(
+            "INSERT INTO topic_configs VALUES (?, ?, ?)", [(topic_id, name, value) for name, value in configs.items()]
+        )
+
+    def _partition(self, topic_id: bytes, row: Sequence[Any]) -> PartitionImage:
+        partition, leader, leader_epoch, partition_epoch, replicas, isr = row
+        try:
+            return PartitionImage(partition, leader, leader_epoch, _split(replicas), _split(isr), partition_epoch)
+        except ValueError as error:
+            raise CorruptMetadataError(
+                f"{self._path}: partition {partition} of topic id {uuid_to_text(topic_id)} has no readable replicas"
+            ) from error
+
+    def _topic(
+        self, name: str, topic_id: bytes, partitions: list[PartitionImage], configs: dict[str, str]
+    ) -> TopicImage:
+        numbers = [partition.partition for partition in partitions]
+        if not is_legal(name) or numbers != list(range(len(numbers))) or not numbers:
+            raise CorruptMetadataError(
+                f"{self._path}: topic {name!r} (id {uuid_to_text(topic_id)}) is damaged: its partitions are {numbers}"
+            )
+        return TopicImage(name, topic_id, tuple(partitions), is_internal(name), MappingProxyType(configs))
+
+
+def _join(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))
+
+
+def _split(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def _read_key(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT value FROM cluster WHERE key = ?", (key,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _write_key(connection: sqlite3.Connection, key: str, value: str) -> None:
+    connection.execute(
+        "INSERT INTO cluster VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+    )
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+@contextlib.contextmanager
+def _write_transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into the store's, with the file's name and what can be done."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise MetadataStoreError(f"cannot use the metadata store {path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise CorruptMetadataError(_damaged(path, str(error))) from error
+
+
+def _damaged(path: Path, reason: str) -> str:
+    return (
+        f"the metadata store {path} is damaged ({reason}). The log directories are untouched. Restore the file from a "
+        f"backup, or salvage it with `sqlite3 {path} .recover`"
+    )
+
+
+def _check_pages(path: Path, connection: sqlite3.Connection) -> None:
+    problems = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if problems is not None and problems[0] != "ok":
+        raise CorruptMetadataError(_damaged(path, str(problems[0])))
+
+
+def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None) -> str:
+    """Make the tables in a new file, or check that an old one is ours.  The cluster id that it holds."""
+    version = _pragma(connection, "user_version")
+    application_id = _pragma(connection, "application_id")
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if version == 0 and application_id == 0 and not tables:
+        return _create(path, connection, cluster_id or uuid_to_text(random_uuid()))
+    if application_id != APPLICATION_ID:
+        raise MetadataVersionError(f"{path} is an SQLite file, but not one of kbroker's")
+    if version != SCHEMA_VERSION:
+        raise MetadataVersionError(
+            f"{path} has schema version {version}, this kbroker knows {SCHEMA_VERSION}: start the version that wrote it"
+        )
+    stored = _read_key(connection, "cluster_id")
+    if stored is None:
+        raise CorruptMetadataError(_damaged(path, "it holds no cluster id"))
+    return stored
+
+
+def _create(path: Path, connection: sqlite3.Connection, cluster_id: str) -> str:
+    try:
+        uuid_from_text(cluster_id)
+    except ValueError as error:
+        logger.warning("the cluster id is used as it is, although it is not in Kafka's form: %s", error)
+    with _write_transaction(connection):
+        for statement in _SCHEMA.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+        _write_key(connection, "cluster_id", cluster_id)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    logger.info("made the metadata store %s for cluster %s", path, cluster_id)
+    return cluster_id

@@ -1,0 +1,76 @@
+"""Which brokers hold the replicas of new partitions: pure functions.
+
+Brokers are ordered so that neighbours are in different racks where possible; partition i then takes the brokers from
+place `start + i` on, so leaders and followers are spread evenly and the replicas of a partition over racks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from kbroker.metadata.image import NO_LEADER, BrokerImage, PartitionImage
+
+
+def rack_alternated(brokers: Sequence[BrokerImage]) -> list[int]:
+    """Node ids with one broker of each rack in turn."""
+    racks: dict[str | None, list[int]] = {}
+    for broker in sorted(brokers, key=lambda broker: broker.node_id):
+        racks.setdefault(broker.rack, []).append(broker.node_id)
+    order: list[int] = []
+    queues = list(racks.values())
+    while queues:
+        order.extend(queue.pop(0) for queue in queues)
+        queues = [queue for queue in queues if queue]
+    return order
+
+
+def place(
+    brokers: Sequence[BrokerImage], partition_count: int, replication_factor: int, start: int = 0
+) -> list[tuple[int, ...]]:
+    """Replicas for each of `partition_count` partitions; the first is the preferred leader."""
+    order = rack_alternated(brokers)
+    if replication_factor > len(order):
+        raise InvalidReplicationFactorError(
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(order)} broker(s) are registered or some "
+            "brokers have all their log directories cordoned."
+        )
+    return [
+        tuple(order[(start + partition + i) % len(order)] for i in range(replication_factor))
+        for partition in range(partition_count)
+    ]
+
+
+def check_assignment(replicas: Sequence[int], registered: frozenset[int], replication_factor: int | None) -> None:
+    """InvalidReplicaAssignmentError, with Kafka's texts, when a manual assignment cannot be used."""
+    if not replicas:
+        raise InvalidReplicaAssignmentError("The manual partition assignment includes an empty replica list.")
+    previous: int | None = None
+    for node_id in sorted(replicas):
+        if node_id not in registered:
+            raise InvalidReplicaAssignmentError(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+        if node_id == previous:
+            raise InvalidReplicaAssignmentError(
+                f"The manual partition assignment includes the broker {node_id} more than once."
+            )
+        previous = node_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise InvalidReplicaAssignmentError(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def new_partition(number: int, replicas: Sequence[int], alive: frozenset[int]) -> PartitionImage:
+    """A partition at its first epoch: the first replica that is alive leads, the living replicas are in sync."""
+    isr = tuple(node_id for node_id in replicas if node_id in alive)
+    return PartitionImage(
+        partition=number,
+        leader=isr[0] if isr else NO_LEADER,
+        leader_epoch=0,
+        replicas=tuple(replicas),
+        isr=isr,
+    )

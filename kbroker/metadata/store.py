@@ -1,0 +1,67 @@
+"""What keeps the cluster's metadata: the interface between the rules for changing it and a place on disk.
+
+Every method that changes something returns after the change is durable, and applies all of it or nothing.  Methods
+may block for the time of one fsync; callers keep them rare (topics, configs, one block of producer ids per 1,000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kbroker.errors import KafkaStorageError
+from kbroker.metadata.image import PartitionImage, TopicImage
+
+PRODUCER_ID_BLOCK_LENGTH = 1000
+
+
+class MetadataStoreError(KafkaStorageError):
+    """The store cannot be read or written; the message says which file and what to do."""
+
+
+class CorruptMetadataError(MetadataStoreError):
+    """What the store holds is damaged or contradicts itself."""
+
+
+class MetadataVersionError(MetadataStoreError):
+    """The store was written by a newer kbroker, or is not kbroker's at all."""
+
+
+class ClusterIdMismatchError(MetadataStoreError):
+    """The store belongs to another cluster than the log directories."""
+
+
+class ProducerIdBlock(NamedTuple):
+    """Ids `first_id` to `first_id + length - 1`, given to one broker for good."""
+
+    first_id: int
+    length: int
+
+
+class MetadataStore(Protocol):
+    """Topics, their configs, the cluster id and the next producer id."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters of URL-safe base64."""
+
+    def topics(self) -> list[TopicImage]:
+        """Every topic, by name."""
+
+    def create_topics(self, topics: Sequence[TopicImage]) -> None:
+        """Add topics: all or none."""
+
+    def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
+        """Remove topics with all that belongs to them: all or none.  Unknown ids are ignored."""
+
+    def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        """Add partitions to topics, given by id: all or none."""
+
+    def alter_topic_config(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+        """Replace all configs of a topic."""
+
+    def allocate_producer_id_block(self) -> ProducerIdBlock:
+        """The next ids, which no one was given before and no one will be given again."""
+
+    def close(self) -> None:
+        """Release the files.  Closing twice is harmless."""
