@@ -36,6 +36,9 @@ cdef struct Walk:
     int32_t index             # records walked so far
     int32_t max_index         # the first record with max_timestamp
     int32_t keyless_count
+    int64_t timestamp         # of the last record walked, as are the next two
+    int32_t key_length
+    int32_t value_length
     int32_t fault             # WalkFault
     int64_t detail
     int64_t other
@@ -48,6 +51,9 @@ cdef inline void walk_init(Walk* self, int64_t base_timestamp) noexcept nogil:
     self.index = 0
     self.max_index = 0
     self.keyless_count = 0
+    self.timestamp = -1
+    self.key_length = -1
+    self.value_length = -1
     self.fault = WALK_OK
     self.detail = 0
     self.other = 0
@@ -60,15 +66,19 @@ cdef inline bint walk_fail(Walk* self, int fault, int64_t detail, int64_t other)
     return False
 
 
-cdef inline bint walk_timestamp(Walk* self, int64_t delta) noexcept nogil:
+cdef inline void walk_note(Walk* self, int64_t timestamp_delta, int32_t key_length, int32_t value_length) noexcept nogil:
+    """Takes note of a record whose fields are in order."""
     # Unsigned, because a hostile delta may wrap; Java's sum wraps as well.
-    cdef int64_t timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>delta)
+    cdef int64_t timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>timestamp_delta)
+    self.timestamp = timestamp
+    self.key_length = key_length
+    self.value_length = value_length
+    self.keyless_count += key_length < 0
     if timestamp > self.max_timestamp:
         self.max_timestamp = timestamp
         self.max_index = self.index
     if timestamp < self.min_timestamp and timestamp != -1:
         self.min_timestamp = timestamp
-    return True
 
 
 cdef inline bint walk_headers(Cursor* cursor, Walk* self, int32_t count) noexcept nogil:
@@ -117,8 +127,8 @@ cdef inline bint walk_fields(Cursor* cursor, Walk* self) noexcept nogil:
             return walk_fail(self, WALK_HEADERS_TOO_MANY, headers_count, 0)
         if not walk_headers(cursor, self, headers_count):
             return False
-    self.keyless_count += key_length < 0
-    return walk_timestamp(self, timestamp_delta)
+    walk_note(self, timestamp_delta, key_length, value_length)
+    return True
 
 
 cdef inline bint walk_record(Cursor* cursor, Walk* self) noexcept nogil:
