@@ -1,0 +1,41 @@
+from libc.stdint cimport uint64_t
+
+from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.route cimport Endpoint, Route
+from kbroker._fast.sender cimport Sender
+
+
+cdef class RequestContext:
+    cdef readonly int api_key
+    cdef readonly int api_version
+    cdef readonly int correlation_id
+    cdef readonly str client_id
+    cdef readonly Connection connection
+    cdef readonly object services
+    cdef Route route
+    cdef uint64_t started_ns
+    cdef Py_ssize_t bytes_in
+
+
+cdef class Connection(Receiver):
+    cdef readonly Endpoint endpoint
+    cdef Sender sender
+    cdef RequestContext pending
+    cdef bint processing
+    cdef bint blocked
+    cdef int writer_fd
+    cdef readonly double last_active
+    cdef readonly unsigned long long frames
+    cdef bytes client_id_bytes
+    cdef str client_id_text
+    cdef tuple peer
+    cdef tuple local
+    cdef object __weakref__
+
+    cdef int _process(self) except -1
+    cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef int _answer(self, RequestContext ctx, object response) except -1
+    cdef str _client_id(self, const char* data, Py_ssize_t size)
+    cdef int _flush(self) except -1
+    cdef int _fail(self, str reason, str detail) except -1

@@ -1,0 +1,34 @@
+from typing import Any
+
+from kbroker._fast.receiver import Receiver
+from kbroker._fast.route import NO_RESPONSE as NO_RESPONSE
+from kbroker._fast.route import Endpoint
+
+class RequestContext:
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection: Connection
+    services: Any
+    open: bool
+    def respond(self, response: Any) -> None: ...
+    def fail(self, reason: str) -> None: ...
+
+class Connection(Receiver):
+    endpoint: Endpoint
+    last_active: float
+    frames: int
+    busy: bool
+    queued_bytes: int
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+    def __init__(self, endpoint: Endpoint) -> None: ...
+    def connection_made(self, transport: Any) -> None: ...
+    def buffer_updated(self, nbytes: int) -> None: ...
+    def eof_received(self) -> bool: ...
+    def connection_lost(self, error: BaseException | None) -> None: ...
+    def close(self, reason: str = "closed") -> None: ...

@@ -1,0 +1,356 @@
+"""One client connection: frames in, answers out, in the order the requests came.
+
+A frame is a 4-byte big-endian length and that many bytes; a request starts with api_key int16, api_version int16,
+correlation_id int32, client_id as a nullable string with a 2-byte length and, in flexible versions, tagged fields.
+
+One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes the connection, and the
+frames behind it wait in the receive buffer; so does a connection whose socket does not take its answers (`blocked`).
+While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
+Answers of one wake-up leave together.
+
+Knows bytes, frames and the `Route` table alone.  What a request means is the handler's, which a route names; policy on
+connections (limits, logging, idle time) is the listener's, which the endpoint calls as `owner`.
+"""
+
+import os
+
+from kbroker._fast.route import NO_RESPONSE
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from kbroker._fast.cursor cimport (
+    Cursor,
+    cursor_init,
+    cursor_int16,
+    cursor_int32,
+    cursor_take,
+    cursor_uvarint,
+    kb_load32,
+)
+from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.route cimport API_KEYS, Endpoint, Route
+from kbroker._fast.sender cimport Sender
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* result)
+    int CLOCK_MONOTONIC
+
+cdef enum:
+    HEADER_BYTES = 8
+    # Sent in one go before the loop looks after the others.
+    FLUSH_BYTES = 4194304
+    # Answers that wait for the end of the wake-up; with more than this the socket is asked first.
+    FLUSH_NOW_BYTES = 262144
+
+
+cdef object _NO_RESPONSE = NO_RESPONSE
+
+
+cdef inline uint64_t now_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <uint64_t> now.tv_sec * 1000000000 + <uint64_t> now.tv_nsec
+
+
+cdef inline void skip_tagged_fields(Cursor* cursor) noexcept nogil:
+    """Unknown tagged fields of a header are skipped, as the protocol asks."""
+    cdef uint32_t left = cursor_uvarint(cursor)
+    while left > 0 and not cursor.fault:
+        cursor_uvarint(cursor)
+        cursor_take(cursor, cursor_uvarint(cursor))
+        left -= 1
+
+
+cdef class RequestContext:
+    """One request under way: its header, where it came from, and where its answer goes."""
+
+    def respond(self, response) -> None:
+        """Answer a request whose handler returned None; ignored when the connection is gone."""
+        cdef Connection connection = self.connection
+        if connection.closed or connection.pending is not self:
+            return
+        connection._answer(self, response)
+        if not connection.processing:
+            connection._process()
+
+    def fail(self, str reason) -> None:
+        """Close the connection without an answer, as a failed request with acks=0 asks for."""
+        self.connection.close(reason)
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer would still reach the client."""
+        return not self.connection.closed and self.connection.pending is self
+
+
+cdef class Connection(Receiver):
+    """An asyncio BufferedProtocol.  It is made by a listener for each client that it accepts."""
+
+    def __cinit__(self):
+        self.writer_fd = -1
+
+    def __init__(self, Endpoint endpoint):
+        self.endpoint = endpoint
+        self.pool = endpoint.pool
+
+    # What the loop calls
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self.sender = Sender(transport.get_extra_info("socket").fileno())
+        self.last_active = now_ns() * 1e-9
+        self.endpoint.connections.add(self)
+        if not self.endpoint.owner.connection_opened(self):
+            self.close("refused")
+
+    def buffer_updated(self, Py_ssize_t nbytes) -> None:
+        if self.closed or self.buffer is None:
+            return
+        self.filled += nbytes
+        self.last_active = now_ns() * 1e-9
+        self._process()
+
+    def eof_received(self) -> bool:
+        self.close("closed by the client")
+        return False
+
+    def connection_lost(self, error) -> None:
+        self.close("closed by the client" if error is None else f"lost: {error}")
+        self.transport = None
+
+    def pause_writing(self) -> None:
+        """Never called: nothing is written through the transport."""
+
+    def resume_writing(self) -> None:
+        """Never called: nothing is written through the transport."""
+
+    # Frames
+
+    cdef int _process(self) except -1:
+        cdef Py_ssize_t available, size
+        cdef const char* data
+        if self.processing:
+            return 0
+        self.processing = True
+        try:
+            if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
+                self.get_buffer(-1)
+            while not self.closed and self.pending is None and not self.blocked and self.buffer is not None:
+                available = self.filled - self.start
+                if available < 4:
+                    break
+                data = self.buffer.data + self.start
+                size = <int> kb_load32(<const uint8_t*> data)
+                if size < 0 or size > self.endpoint.max_frame_bytes or size < HEADER_BYTES:
+                    self._fail("bad frame", self.endpoint.owner.describe_bad_frame(
+                        PyBytes_FromStringAndSize(data, min(available, 16)), size))
+                    break
+                if available < 4 + size:
+                    break
+                self.start += 4 + size
+                self._dispatch(self.start - size, self.start)
+                if self.sender.queued_bytes >= FLUSH_NOW_BYTES:
+                    self._flush()
+        except Exception as error:
+            self.endpoint.owner.handler_failed(self.pending, error)
+            self.close("a request failed")
+        finally:
+            self.processing = False
+        if not self.closed:
+            self._flush()
+            self._settle(self.pending is not None or self.blocked)
+
+    cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1:
+        """Read the request header, find the route and run the handler."""
+        cdef RequestContext ctx = RequestContext.__new__(RequestContext)
+        cdef Route route = None
+        cdef const char* id_data
+        cdef Py_ssize_t id_bytes
+        cdef Cursor cursor
+        cursor_init(&cursor, <const uint8_t*> self.buffer.data + position, end - position)
+        self.frames += 1
+        ctx.started_ns = now_ns()
+        ctx.bytes_in = 4 + end - position
+        ctx.connection = self
+        ctx.services = self.endpoint.services
+        ctx.api_key = cursor_int16(&cursor)
+        ctx.api_version = cursor_int16(&cursor)
+        ctx.correlation_id = cursor_int32(&cursor)
+        id_bytes = cursor_int16(&cursor)
+        if id_bytes >= 0:
+            id_data = <const char*> cursor_take(&cursor, id_bytes)
+            if id_data != NULL:
+                ctx.client_id = self._client_id(id_data, id_bytes)
+        if cursor.fault:
+            return self._fail("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header")
+        if 0 <= ctx.api_key < API_KEYS:
+            route = <Route> self.endpoint.routes[ctx.api_key]
+        ctx.route = route
+        self.pending = ctx
+        if route is None or not route.min_version <= ctx.api_version <= route.max_version:
+            return self._unsupported(ctx)
+        if ctx.api_version >= route.header_flexible_from:
+            skip_tagged_fields(&cursor)
+            if cursor.fault:
+                return self._fail("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off")
+        return self._run(ctx, cursor.position - <const uint8_t*> self.buffer.data, end)
+
+    cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
+        cdef Route route = ctx.route
+        cdef object response
+        try:
+            response = route.decoder(ctx.api_version)(self.buffer, position, end)
+        except ValueError as error:
+            self._fail("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}")
+            return 0
+        response = route.handle(ctx, response)
+        if response is None:
+            return 0
+        if route.is_async:
+            self.endpoint.owner.spawn(ctx, response)
+            return 0
+        if self.pending is ctx:
+            self._answer(ctx, response)
+        return 0
+
+    def _unsupported(self, RequestContext ctx) -> int:
+        frame = self.endpoint.owner.unsupported(ctx)
+        if frame is None:
+            return self._fail("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served")
+        self.pending = None
+        self.sender.queue(frame)
+        return 0
+
+    cdef int _answer(self, RequestContext ctx, object response) except -1:
+        cdef Route route = ctx.route
+        cdef object frame
+        cdef object part
+        cdef unsigned long long before = self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes
+        if response is not _NO_RESPONSE:
+            frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
+                                                   ctx.api_version >= route.answer_flexible_from)
+            if type(frame) is bytes:
+                self.sender.queue(frame)
+            else:
+                for part in frame:
+                    self.sender.queue(part)
+        self.pending = None
+        self.endpoint.stats.record(
+            ctx.api_key, now_ns() - ctx.started_ns, ctx.bytes_in,
+            <Py_ssize_t> (self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes - before))
+        return 0
+
+    cdef str _client_id(self, const char* data, Py_ssize_t size):
+        """The client id as text; the last one seen on this connection is kept, as clients repeat it."""
+        if (self.client_id_bytes is None or PyBytes_GET_SIZE(self.client_id_bytes) != size
+                or memcmp(PyBytes_AS_STRING(self.client_id_bytes), data, size) != 0):
+            self.client_id_bytes = PyBytes_FromStringAndSize(data, size)
+            self.client_id_text = self.client_id_bytes.decode("utf-8", "replace")
+        return self.client_id_text
+
+    # Output
+
+    cdef int _flush(self) except -1:
+        """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
+        cdef int outcome
+        if self.closed or self.sender.queued_bytes == 0 and self.sender.head == len(self.sender.parts):
+            return 0
+        try:
+            outcome = self.sender.flush(FLUSH_BYTES)
+        except OSError as error:
+            self.close(f"lost: {error}")
+            return 0
+        if outcome == 1:
+            if self.writer_fd >= 0:
+                self._unwatch()
+            self.blocked = False
+        elif outcome == 0:
+            self.blocked = True
+            if self.writer_fd < 0:
+                # The loop refuses to watch a transport's own descriptor.
+                self.writer_fd = os.dup(self.sender.fd)
+                self.endpoint.loop.add_writer(self.writer_fd, self._on_writable)
+        else:
+            self.blocked = True
+            self.endpoint.loop.call_soon(self._on_writable)
+        return 0
+
+    def _on_writable(self) -> None:
+        if self.closed:
+            return
+        self.last_active = now_ns() * 1e-9
+        self._flush()
+        if not self.closed and not self.blocked:
+            self._process()
+
+    def _unwatch(self) -> None:
+        self.endpoint.loop.remove_writer(self.writer_fd)
+        os.close(self.writer_fd)
+        self.writer_fd = -1
+
+    # Closing, and what others may ask
+
+    cdef int _fail(self, str reason, str detail) except -1:
+        self.endpoint.owner.bad_request(self, reason, detail)
+        self.close(reason)
+        return 0
+
+    def close(self, str reason="closed") -> None:
+        """Close now; what is queued for the client and not yet with the kernel is dropped."""
+        if self.closed:
+            return
+        self.closed = True
+        self.pending = None
+        if self.sender is not None:
+            self.sender.clear()
+        if self.writer_fd >= 0:
+            self._unwatch()
+        if self.buffer is not None:
+            self._give_back()
+        self.wanted_bytes = 0
+        self.endpoint.connections.discard(self)
+        self.endpoint.owner.connection_closed(self, reason)
+        if self.transport is not None:
+            self.transport.abort()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way or an answer not yet with the kernel."""
+        return self.pending is not None or self.blocked
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        return self.sender.queued_bytes if self.sender is not None else 0
+
+    @property
+    def listener_name(self) -> str:
+        return self.endpoint.listener_name
+
+    @property
+    def peer_host(self) -> str:
+        return self._addresses(True)[0]
+
+    @property
+    def peer_port(self) -> int:
+        return self._addresses(True)[1]
+
+    @property
+    def local_host(self) -> str:
+        """The address that the client dialled."""
+        return self._addresses(False)[0]
+
+    @property
+    def local_port(self) -> int:
+        return self._addresses(False)[1]
+
+    def _addresses(self, bint of_peer) -> tuple:
+        if self.peer is None and self.transport is not None:
+            self.peer = tuple(self.transport.get_extra_info("peername") or ("unknown", 0))
+            self.local = tuple(self.transport.get_extra_info("sockname") or ("unknown", 0))
+        return (self.peer if of_peer else self.local) or ("unknown", 0)

@@ -1,0 +1,22 @@
+cdef class ReceiveBuffer:
+    cdef char* data
+    cdef readonly Py_ssize_t capacity
+    cdef readonly int exports
+    cdef bint counted
+
+
+cdef class BufferPool:
+    cdef readonly Py_ssize_t buffer_bytes
+    cdef readonly Py_ssize_t limit_bytes
+    cdef readonly Py_ssize_t used_bytes
+    cdef readonly Py_ssize_t spare_bytes
+    cdef readonly Py_ssize_t spare_limit_bytes
+    cdef readonly int held
+    cdef list free
+    cdef list spare
+    cdef object waiting
+
+    cdef ReceiveBuffer acquire(self)
+    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size)
+    cdef void release(self, ReceiveBuffer buffer)
+    cdef void wait(self, object connection)

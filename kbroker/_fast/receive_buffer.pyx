@@ -1,0 +1,113 @@
+"""Memory that requests are received into, shared by all connections.
+
+A connection borrows a buffer when the kernel has bytes for it and gives it back as soon as no unfinished frame lies
+in it, so that an idle connection holds none.  Two kinds:
+
+* pooled buffers of `buffer_bytes`, enough for most frames, kept on a free list;
+* frame buffers of a large frame's exact size, counted against `limit_bytes` (`queued.max.request.bytes`).  When the
+  budget is used up the connection waits its turn and its socket is not read.  A frame larger than the whole budget is
+  let through alone, so that it cannot wait for ever.
+
+Record batches are handed to the log as memoryviews over these buffers.  `exports` counts those views: a buffer that
+is given back while views on it live is left to them and to the garbage collector, never reused.
+"""
+
+from collections import deque
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdlib cimport free, malloc
+
+cdef enum:
+    FREE_LIST_LENGTH = 16
+    FRAME_ROUND_BYTES = 65536
+
+
+cdef class ReceiveBuffer:
+    """A block of memory that takes part in the buffer protocol and counts its views."""
+
+    def __cinit__(self, Py_ssize_t capacity):
+        self.data = <char*> malloc(capacity)
+        if self.data == NULL:
+            raise MemoryError()
+        self.capacity = capacity
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self):
+        return self.capacity
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.capacity, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* view):
+        self.exports -= 1
+
+
+cdef class BufferPool:
+    """The buffers of one broker and the budget of its large frames.
+
+    `buffer_bytes`: size of a pooled buffer.  `limit_bytes`: what large frames may hold together, 0 for no limit.
+    `spare_limit_bytes`: how much of freed frame buffers is kept for the next large frame.
+    """
+
+    def __cinit__(self, Py_ssize_t buffer_bytes=131072, Py_ssize_t limit_bytes=0, Py_ssize_t spare_limit_bytes=8388608):
+        if buffer_bytes < 1024:
+            raise ValueError("a pooled buffer has at least 1024 bytes")
+        self.buffer_bytes = buffer_bytes
+        self.limit_bytes = limit_bytes
+        self.spare_limit_bytes = spare_limit_bytes
+        self.free = []
+        self.spare = []
+        self.waiting = deque()
+
+    cdef ReceiveBuffer acquire(self):
+        self.held += 1
+        if self.free:
+            return <ReceiveBuffer> self.free.pop()
+        return ReceiveBuffer(self.buffer_bytes)
+
+    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size):
+        """A buffer for a frame of `size` bytes, or None when the budget has no room now."""
+        cdef ReceiveBuffer candidate
+        cdef Py_ssize_t capacity = (size + FRAME_ROUND_BYTES - 1) // FRAME_ROUND_BYTES * FRAME_ROUND_BYTES
+        cdef Py_ssize_t index
+        if self.limit_bytes > 0 and self.used_bytes > 0 and self.used_bytes + capacity > self.limit_bytes:
+            return None
+        for index in range(len(self.spare)):
+            candidate = <ReceiveBuffer> self.spare[index]
+            if capacity <= candidate.capacity <= 4 * capacity:
+                del self.spare[index]
+                self.spare_bytes -= candidate.capacity
+                break
+        else:
+            candidate = ReceiveBuffer(capacity)
+        candidate.counted = True
+        self.used_bytes += candidate.capacity
+        return candidate
+
+    cdef void release(self, ReceiveBuffer buffer):
+        if not buffer.counted:
+            self.held -= 1
+            if buffer.exports == 0 and len(self.free) < FREE_LIST_LENGTH:
+                self.free.append(buffer)
+            return
+        buffer.counted = False
+        self.used_bytes -= buffer.capacity
+        if buffer.exports == 0 and self.spare_bytes + buffer.capacity <= self.spare_limit_bytes:
+            self.spare.append(buffer)
+            self.spare_bytes += buffer.capacity
+        if self.waiting:
+            self.waiting.popleft().resume_after_budget()
+
+    cdef void wait(self, object connection):
+        self.waiting.append(connection)
+
+    def trim(self) -> int:
+        """Free what no connection holds; the number of bytes given back.  Called when the broker is idle."""
+        freed = self.spare_bytes + len(self.free) * self.buffer_bytes
+        self.free.clear()
+        self.spare.clear()
+        self.spare_bytes = 0
+        return freed

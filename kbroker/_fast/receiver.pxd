@@ -1,0 +1,22 @@
+from kbroker._fast.receive_buffer cimport BufferPool, ReceiveBuffer
+
+
+cdef class Receiver:
+    cdef BufferPool pool
+    cdef object transport
+    cdef readonly bint closed
+    cdef ReceiveBuffer buffer
+    cdef Py_ssize_t start
+    cdef Py_ssize_t filled
+    cdef char* stash
+    cdef Py_ssize_t stash_bytes
+    cdef Py_ssize_t wanted_bytes
+    cdef bint reading_paused
+
+    cdef int _settle(self, bint waiting) except -1
+    cdef int _stash(self, Py_ssize_t leftover) except -1
+    cdef void _unstash(self)
+    cdef void _give_back(self)
+    cdef int _grow(self, Py_ssize_t need, Py_ssize_t leftover) except -1
+    cdef int _pause_reading(self) except -1
+    cdef int _resume_reading(self) except -1

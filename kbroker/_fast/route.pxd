@@ -1,0 +1,35 @@
+from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.receive_buffer cimport BufferPool
+
+cdef enum:
+    API_KEYS = 128
+
+
+cdef class Route:
+    cdef readonly int api_key
+    cdef readonly int min_version
+    cdef readonly int max_version
+    cdef readonly bint is_async
+    cdef object handle
+    cdef object compile_request
+    cdef object compile_response
+    cdef list decoders
+    cdef list encoders
+    cdef readonly int header_flexible_from
+    cdef readonly int answer_flexible_from
+
+    cdef object decoder(self, int version)
+    cdef object encoder(self, int version)
+
+
+cdef class Endpoint:
+    cdef readonly str listener_name
+    cdef readonly object services
+    cdef readonly BufferPool pool
+    cdef readonly RequestStats stats
+    cdef list routes
+    cdef object loop
+    cdef object owner
+    cdef readonly Py_ssize_t max_frame_bytes
+    cdef readonly set connections
+    cdef public bint draining

@@ -1,0 +1,49 @@
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kbroker._fast.counters import RequestStats
+from kbroker._fast.receive_buffer import BufferPool
+
+class NoResponse: ...
+
+NO_RESPONSE: NoResponse
+
+class Route:
+    api_key: int
+    min_version: int
+    max_version: int
+    is_async: bool
+    header_flexible_from: int
+    answer_flexible_from: int
+    def __init__(
+        self,
+        api_key: int,
+        min_version: int,
+        max_version: int,
+        handle: Callable[..., Any],
+        is_async: bool,
+        compile_request: Callable[[int], Any],
+        compile_response: Callable[[int], Any],
+        header_flexible_from: int,
+        answer_flexible_from: int,
+    ) -> None: ...
+
+class Endpoint:
+    listener_name: str
+    services: Any
+    pool: BufferPool
+    stats: RequestStats
+    connections: set[Any]
+    draining: bool
+    max_frame_bytes: int
+    def __init__(
+        self,
+        listener_name: str,
+        services: Any,
+        pool: BufferPool,
+        stats: RequestStats,
+        routes: Iterable[Route],
+        loop: Any,
+        owner: Any,
+        max_frame_bytes: int,
+    ) -> None: ...

@@ -1,0 +1,70 @@
+"""What the connections of one listener share: how each API is served, and the listener's parts.
+
+Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining`.
+"""
+
+from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.receive_buffer cimport BufferPool
+
+
+class NoResponse:
+    """What a handler returns when the protocol wants no answer (Produce with acks=0)."""
+
+
+NO_RESPONSE = NoResponse()
+
+cdef class Route:
+    """How one API is served: versions, handler, and the codec programs, compiled at their first use.
+
+    `compile_request(version)` gives an object with `decode(buffer, pos, end)`, `compile_response(version)` one with
+    `encode_response(struct, correlation_id, flexible)`.
+    """
+
+    def __init__(self, int api_key, int min_version, int max_version, handle, bint is_async,
+                 compile_request, compile_response, int header_flexible_from, int answer_flexible_from):
+        if not 0 <= api_key < API_KEYS:
+            raise ValueError(f"API key {api_key} is out of range")
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
+        self.handle = handle
+        self.is_async = is_async
+        self.compile_request = compile_request
+        self.compile_response = compile_response
+        self.header_flexible_from = header_flexible_from
+        self.answer_flexible_from = answer_flexible_from
+        self.decoders = [None] * (max_version + 1)
+        self.encoders = [None] * (max_version + 1)
+
+    cdef object decoder(self, int version):
+        if self.decoders[version] is None:
+            self.decoders[version] = self.compile_request(version).decode
+        return self.decoders[version]
+
+    cdef object encoder(self, int version):
+        if self.encoders[version] is None:
+            self.encoders[version] = self.compile_response(version).encode_response
+        return self.encoders[version]
+
+
+cdef class Endpoint:
+    """What the connections of one listener share.
+
+    `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
+    reason)`, `bad_request(connection, reason, detail)`, `handler_failed(ctx, error)`, `unsupported(ctx) -> response
+    frame bytes | None` for versions out of range, and `spawn(ctx, coroutine)`.
+    """
+
+    def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
+                 Py_ssize_t max_frame_bytes):
+        self.listener_name = listener_name
+        self.services = services
+        self.pool = pool
+        self.stats = stats
+        self.routes = [None] * API_KEYS
+        for route in routes:
+            self.routes[(<Route?> route).api_key] = route
+        self.loop = loop
+        self.owner = owner
+        self.max_frame_bytes = max_frame_bytes
+        self.connections = set()

@@ -1,0 +1,17 @@
+from kbroker._fast.file_region cimport FileRegion
+
+
+cdef class Sender:
+    cdef int fd
+    cdef list parts
+    cdef Py_ssize_t head
+    cdef Py_ssize_t offset
+    cdef readonly Py_ssize_t queued_bytes
+    cdef readonly unsigned long long sent_bytes
+
+    cdef void queue(self, object part)
+    cdef int flush(self, Py_ssize_t budget_bytes) except -2
+    cdef void clear(self)
+    cdef ssize_t _send_bytes(self) except? -1
+    cdef ssize_t _send_region(self, FileRegion region) except? -1
+    cdef void _advance(self, Py_ssize_t sent)

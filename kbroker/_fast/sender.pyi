@@ -1,0 +1,6 @@
+class FileShrunkError(OSError): ...
+
+class Sender:
+    queued_bytes: int
+    sent_bytes: int
+    def __init__(self, fd: int) -> None: ...

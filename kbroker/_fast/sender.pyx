@@ -1,0 +1,151 @@
+"""The output of one connection: bytes and file regions, sent in the order they were queued.
+
+Everything goes straight to the socket: neighbouring byte strings leave in one `sendmsg`, a file region by `sendfile`
+behind a `MSG_MORE` header, so that record batches pass from the page cache to the socket without entering this
+process.  Nothing here blocks: what the socket does not take stays queued, and the connection asks the loop to call
+when it is writable again.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.string cimport memset
+from posix.types cimport off_t
+
+from kbroker._fast.file_region cimport FileRegion
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        void* msg_name
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+    int MSG_NOSIGNAL
+    int MSG_MORE
+    int MSG_DONTWAIT
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
+
+cdef enum:
+    IOV_COUNT = 32
+    # Above this a sendfile copies long enough that other threads may run meanwhile.
+    RELEASE_GIL_BYTES = 131072
+    # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
+    SENDFILE_BYTES = 2097152
+
+
+class FileShrunkError(OSError):
+    """A file region reaches past the end of its file: the log was cut under a reader."""
+
+
+cdef class Sender:
+    """Queue and socket of one connection.  `fd` stays owned by the transport."""
+
+    def __cinit__(self, int fd):
+        self.fd = fd
+        self.parts = []
+
+    cdef void queue(self, object part):
+        self.parts.append(part)
+        if type(part) is bytes:
+            self.queued_bytes += PyBytes_GET_SIZE(part)
+        else:
+            self.queued_bytes += (<FileRegion> part).size
+
+    cdef void clear(self):
+        self.parts.clear()
+        self.head = 0
+        self.offset = 0
+        self.queued_bytes = 0
+
+    cdef int flush(self, Py_ssize_t budget_bytes) except -2:
+        """Send what the socket takes: 1 when all is out, 0 when the socket is full, 2 when the budget is used up.
+
+        Raises OSError when the connection is broken.
+        """
+        cdef ssize_t sent
+        cdef Py_ssize_t spent = 0
+        while self.head < len(self.parts):
+            if spent >= budget_bytes:
+                return 2
+            if type(self.parts[self.head]) is bytes:
+                sent = self._send_bytes()
+            else:
+                sent = self._send_region(<FileRegion> self.parts[self.head])
+            if sent < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EAGAIN:
+                    return 0
+                raise OSError(errno, "send failed")
+            spent += sent
+            self.sent_bytes += <unsigned long long> sent
+            self.queued_bytes -= sent
+            self._advance(sent)
+        self.clear()
+        return 1
+
+    cdef ssize_t _send_bytes(self) except? -1:
+        cdef iovec vector[IOV_COUNT]
+        cdef msghdr message
+        cdef object part
+        cdef Py_ssize_t index = self.head
+        cdef Py_ssize_t total = len(self.parts)
+        cdef int count = 0
+        cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT
+        while index < total and count < IOV_COUNT:
+            part = self.parts[index]
+            if type(part) is not bytes:
+                flags |= MSG_MORE
+                break
+            vector[count].iov_base = PyBytes_AS_STRING(part)
+            vector[count].iov_len = PyBytes_GET_SIZE(part)
+            count += 1
+            index += 1
+        vector[0].iov_base = <char*> vector[0].iov_base + self.offset
+        vector[0].iov_len -= self.offset
+        if count == 1:
+            return send(self.fd, vector[0].iov_base, vector[0].iov_len, flags)
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = vector
+        message.msg_iovlen = count
+        return sendmsg(self.fd, &message, flags)
+
+    cdef ssize_t _send_region(self, FileRegion region) except? -1:
+        cdef off_t position = region.position + self.offset
+        cdef size_t left = region.size - self.offset
+        cdef int fd = region.fd
+        cdef int out_fd = self.fd
+        cdef ssize_t sent
+        if left == 0:
+            return 0
+        if left > SENDFILE_BYTES:
+            left = SENDFILE_BYTES
+        if left < RELEASE_GIL_BYTES:
+            sent = sendfile(out_fd, fd, &position, left)
+        else:
+            with nogil:
+                sent = sendfile(out_fd, fd, &position, left)
+        if sent == 0:
+            raise FileShrunkError(f"{left} bytes at {position} are no longer in the file")
+        return sent
+
+    cdef void _advance(self, Py_ssize_t sent):
+        cdef object part
+        cdef Py_ssize_t size
+        sent += self.offset
+        while self.head < len(self.parts):
+            part = self.parts[self.head]
+            size = PyBytes_GET_SIZE(part) if type(part) is bytes else (<FileRegion> part).size
+            if sent < size:
+                break
+            sent -= size
+            self.parts[self.head] = None
+            self.head += 1
+        self.offset = sent

@@ -1,0 +1,202 @@
+"""Produce (API 0): append record batches to partitions.
+
+Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
+request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
+A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kbroker._fast.route import NO_RESPONSE
+from kbroker.errors import ErrorCode, InvalidTopicError, InvalidTxnStateError, KafkaError
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+from kbroker.storage.log_validator import AppendOrigin, RecordValidationError, validate_and_analyze
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+    from kbroker.replication.partition import Partition
+    from kbroker.storage.log_validator import AnalyzedBatch
+
+logger = logging.getLogger("kbroker.produce")
+
+ProduceResponse: Any = message("ProduceResponse")
+TopicProduceResponse: Any = ProduceResponse.TopicProduceResponse
+PartitionProduceResponse: Any = ProduceResponse.PartitionProduceResponse
+BatchIndexAndErrorMessage: Any = ProduceResponse.BatchIndexAndErrorMessage
+
+ALL_REPLICAS = -1
+NO_ACKNOWLEDGEMENT = 0
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ADMIN_CLIENT_ID = "__admin_client"
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+ATTRIBUTES_POSITION = 22
+COMPRESSION_MASK = 0x07
+# A compressed batch from this size on is judged by a thread: decompressing it takes longer than handing it over.
+THREAD_BYTES = 65536
+
+
+def handle_produce(ctx: RequestContext, request: Any) -> Struct | None:
+    """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
+
+    acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
+    v8 on names the refused records; v13 on names topics by id.
+    """
+    if request.acks not in (0, 1, ALL_REPLICAS):
+        return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None and needs_thread(data.records):
+                task = asyncio.ensure_future(_produce_with_thread(ctx, request))
+                task.add_done_callback(lambda done: _finish_thread(ctx, request, done))
+                return None
+    return _finish(ctx, request, _append_all(ctx, request, {}))
+
+
+def needs_thread(records: memoryview) -> bool:
+    """Whether judging this batch would hold the loop for long: it is large and compressed."""
+    return len(records) >= THREAD_BYTES and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK != 0
+
+
+async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
+    """Judge the long batches in a thread, one after the other, then append all in order."""
+    loop = asyncio.get_running_loop()
+    judged: dict[int, AnalyzedBatch | KafkaError] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is None or not needs_thread(data.records):
+                continue
+            try:
+                partition = _partition(ctx, topic, data.index)
+                judged[id(data)] = await loop.run_in_executor(None, _judge, ctx, partition, data.records)
+            except KafkaError as error:
+                judged[id(data)] = error
+    return _append_all(ctx, request, judged)
+
+
+def _finish_thread(ctx: RequestContext, request: Any, task: asyncio.Task[list[Any]]) -> None:
+    error = task.exception()
+    if error is not None:
+        logger.error("a produce request failed", exc_info=error)
+        ctx.respond(_answer(_refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)))
+        return
+    response = _finish(ctx, request, task.result())
+    if response is not None:
+        ctx.respond(response)
+
+
+def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
+    return validate_and_analyze(
+        records,
+        partition.log.config,
+        ctx.services.clock.now_ms(),
+        topic_partition=partition,
+        produce_version=ctx.api_version,
+    )
+
+
+def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> list[Any]:
+    acks_all = request.acks == ALL_REPLICAS
+    responses = []
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            try:
+                partition = _partition(ctx, topic, data.index)
+                if acks_all and len(partition.isr) < partition.log.config.min_insync_replicas:
+                    partition.check_in_sync()
+                answers.append(_append(ctx, partition, data, judged.get(id(data)) if judged else None))
+            except KafkaError as error:
+                answers.append(_refuse(data.index, error))
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return responses
+
+
+def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
+    manager = ctx.services.replica_manager
+    if ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        topic.name = manager.topic_name(topic.topic_id)
+    name = topic.name
+    if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+        raise InvalidTopicError(f"Cannot append to internal topic {name}")
+    partition: Partition = manager.partition(name, index)
+    return partition
+
+
+def _append(ctx: RequestContext, partition: Partition, data: Any, judged: AnalyzedBatch | KafkaError | None) -> Any:
+    if isinstance(judged, KafkaError):
+        raise judged
+    analyzed = (
+        _judge(ctx, partition, data.records if data.records is not None else memoryview(b""))
+        if judged is None
+        else judged
+    )
+    if analyzed.info.is_transactional:
+        raise InvalidTxnStateError("transactions are not served by this broker")
+    result = ctx.services.replica_manager.append(
+        partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
+    )
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=result.first_offset,
+        log_append_time_ms=result.log_append_time,
+        log_start_offset=result.log_start_offset,
+    )
+
+
+def _refuse(index: int, error: KafkaError) -> Any:
+    answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    if isinstance(error, RecordValidationError):
+        answer.error_message = error.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=bad.batch_index, batch_index_error_message=bad.message)
+            for bad in error.record_errors
+        ]
+    return answer
+
+
+def _refuse_all(request: Any, code: ErrorCode) -> list[Any]:
+    return [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+
+
+def _answer(responses: list[Any]) -> Struct:
+    response: Struct = ProduceResponse(responses=responses)
+    return response
+
+
+def _finish(ctx: RequestContext, request: Any, responses: list[Any]) -> Any:
+    """The answer, or with acks=0 none: then a failure closes the connection."""
+    if request.acks != NO_ACKNOWLEDGEMENT:
+        return ProduceResponse(responses=responses)
+    for topic in responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                logger.info(
+                    "closing the connection of %s: its produce request with acks=0 to %s-%d failed with %s",
+                    ctx.client_id,
+                    topic.name,
+                    answer.index,
+                    ErrorCode(answer.error_code).name,
+                )
+                ctx.connection.close("a produce request with acks=0 failed")
+                return None
+    return NO_RESPONSE
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.PRODUCE, 3, 13, handle_produce, advertised_min_version=0),)

@@ -1,0 +1,231 @@
+"""One listener: its socket, its connections and what is said of them.
+
+The listener owns policy on connections: limits, idle time, the log lines about clients that misbehave (rate-limited by
+reason), and an orderly end.  What arrives on a connection is the compiled `Connection`'s, which calls back here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kbroker._fast.connection import Connection, RequestContext
+from kbroker._fast.counters import RequestStats
+from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.route import Endpoint, Route
+from kbroker.log_output import RateLimitedLog
+from kbroker.network.limits import ConnectionLimits
+
+logger = logging.getLogger("kbroker.network")
+
+TLS_HANDSHAKE = b"\x16\x03"
+HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
+
+
+class BindError(OSError):
+    """A listener's address cannot be bound; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """How sockets are set up.  Buffer sizes of -1 and an empty congestion control leave the system's choice."""
+
+    backlog: int
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    tcp_congestion: str = ""
+
+
+class Listener:
+    """Accepts and looks after the connections of one `listeners` entry."""
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        options: SocketOptions,
+        limits: ConnectionLimits,
+        *,
+        services: Any,
+        pool: BufferPool,
+        stats: RequestStats,
+        routes: Iterable[Route],
+        unsupported: Callable[[RequestContext], bytes | None],
+        max_frame_bytes: int,
+        max_idle_ms: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self._options = options
+        self._limits = limits
+        self._loop = loop
+        self._max_idle_seconds = max_idle_ms / 1000
+        self._server: asyncio.AbstractServer | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._complaints = RateLimitedLog(logger)
+        self._addresses: dict[Connection, str] = {}
+        self.unsupported = unsupported
+        self.accepted_count = 0
+        self.refused: Counter[str] = Counter()
+        self.closed: Counter[str] = Counter()
+        self.endpoint = Endpoint(name, services, pool, stats, routes, loop, self, max_frame_bytes)
+
+    async def start(self) -> None:
+        """Bind and accept.  BindError when the address is taken or not ours."""
+        sock = self._bind()
+        self.port = sock.getsockname()[1]
+        self._server = await self._loop.create_server(
+            lambda: Connection(self.endpoint),  # type: ignore[arg-type, return-value]
+            sock=sock,
+            backlog=self._options.backlog,
+        )
+
+    def _bind(self) -> socket.socket:
+        family, host = _family(self.host)
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self.host == "" else 1)
+            # Accepted sockets inherit these from the listening one.
+            if self._options.send_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
+            if self._options.receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
+            self._set_congestion(sock)
+            sock.bind((host, self.port))
+        except OSError as error:
+            sock.close()
+            raise BindError(
+                error.errno, f"listener {self.name}: cannot bind {self.host or '*'}:{self.port}: {error.strerror}"
+            ) from error
+        sock.setblocking(False)
+        return sock
+
+    def _set_congestion(self, sock: socket.socket) -> None:
+        name = self._options.tcp_congestion
+        if not name:
+            return
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except OSError as error:
+            logger.warning("socket.tcp.congestion=%s is not to be had here (%s); the system's is used", name, error)
+
+    # Called by connections
+
+    def connection_opened(self, connection: Connection) -> bool:
+        self.accepted_count += 1
+        address = connection.peer_host
+        self._addresses[connection] = address
+        setting = self._limits.admit(address)
+        if setting is None and not self.endpoint.draining:
+            return True
+        reason = setting or "shutting down"
+        self.refused[reason] += 1
+        self._complaints.warning(reason, "refused a connection from %s: %s is reached", address, reason)
+        return False
+
+    def connection_closed(self, connection: Connection, reason: str) -> None:
+        address = self._addresses.pop(connection, None)
+        if address is not None:
+            self._limits.leave(address)
+        self.closed[reason.partition(":")[0]] += 1
+
+    def describe_bad_frame(self, head: bytes, size: int) -> str:
+        """What the first bytes of a frame look like when their length cannot be one."""
+        if head.startswith(TLS_HANDSHAKE):
+            return "this looks like a TLS handshake, but the listener speaks plaintext"
+        if head.startswith(HTTP_METHODS):
+            return "this looks like an HTTP request, but the listener speaks Kafka's protocol"
+        limit = self.endpoint.max_frame_bytes
+        if size > limit:
+            return f"a request of {size} bytes is over socket.request.max.bytes={limit}"
+        return f"a request cannot have {size} bytes"
+
+    def bad_request(self, connection: Connection, reason: str, detail: str) -> None:
+        self._complaints.warning(
+            reason,
+            "closing the connection of %s:%d to listener %s: %s: %s",
+            connection.peer_host,
+            connection.peer_port,
+            self.name,
+            reason,
+            detail,
+        )
+
+    def handler_failed(self, ctx: RequestContext | None, error: BaseException) -> None:
+        logger.error(
+            "API %s version %s failed; its connection is closed",
+            None if ctx is None else ctx.api_key,
+            None if ctx is None else ctx.api_version,
+            exc_info=error,
+        )
+
+    def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a handler that waits; its answer goes out when it is there."""
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._finish(ctx, done))
+
+    def _finish(self, ctx: RequestContext, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            ctx.connection.close("shutting down")
+            return
+        error = task.exception()
+        if error is not None:
+            self.handler_failed(ctx, error)
+            ctx.connection.close("a request failed")
+            return
+        response = task.result()
+        if response is not None:
+            ctx.respond(response)
+
+    # Called by the broker
+
+    def close_idle(self, now: float) -> int:
+        """Close connections without traffic for `connections.max.idle.ms`; how many.  `now`: monotonic seconds."""
+        if self._max_idle_seconds <= 0:
+            return 0
+        oldest = now - self._max_idle_seconds
+        idle = [each for each in self.endpoint.connections if each.last_active < oldest and not each.busy]
+        for connection in idle:
+            connection.close("idle")
+        return len(idle)
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; connections live on."""
+        self.endpoint.draining = True
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether any connection has a request under way or an answer not yet sent."""
+        return any(connection.busy for connection in self.endpoint.connections)
+
+    def close_connections(self) -> None:
+        """Close them all and cancel the handlers that still wait."""
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self.endpoint.connections):
+            connection.close("shutting down")
+
+
+def _family(host: str) -> tuple[socket.AddressFamily, str]:
+    """Address family and bind address: IPv6 where the host is one, both families where no host is given."""
+    if host == "":
+        return (socket.AF_INET6, "::") if socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise BindError(error.errno, f"cannot resolve the listener host {host!r}: {error.strerror}") from error
+    return family, str(address[0])

@@ -1,0 +1,87 @@
+"""Fetches that wait for data (`fetch.min.bytes`, `fetch.max.wait.ms`).
+
+States: waiting → done.  A delayed fetch leaves when enough bytes have come, when its time is up, when a partition that
+it names errs or goes, or when its connection is gone.  An append only marks the partition; the fetches that wait for
+it are looked at once per turn of the loop, however many appends that turn brought.
+
+Invariant: a waiting fetch stands in `Partition.waiting` of each partition that it names, a done one in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker.replication.partition import Partition
+
+
+class DelayedFetch:
+    """One waiting fetch.
+
+    `attempt(force)` reads again and answers when there is enough, or in any case when `force`; it says whether it did.
+    """
+
+    __slots__ = ("attempt", "partitions", "timer", "done")
+
+    def __init__(self, attempt: Callable[[bool], bool], partitions: tuple[Partition, ...]) -> None:
+        self.attempt = attempt
+        self.partitions = partitions
+        self.timer: asyncio.TimerHandle | None = None
+        self.done = False
+
+
+class FetchPurgatory:
+    """The waiting fetches of a broker."""
+
+    __slots__ = ("_loop", "_marked", "_scheduled", "waiting_count")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._marked: dict[Partition, None] = {}
+        self._scheduled = False
+        self.waiting_count = 0
+
+    def wait(self, attempt: Callable[[bool], bool], partitions: Iterable[Partition], wait_ms: int) -> DelayedFetch:
+        """Keep a fetch until `attempt` succeeds or `wait_ms` have passed."""
+        fetch = DelayedFetch(attempt, tuple(partitions))
+        for partition in fetch.partitions:
+            partition.waiting[fetch] = None
+        fetch.timer = self._loop.call_later(wait_ms / 1000, self._expire, fetch)
+        self.waiting_count += 1
+        return fetch
+
+    def mark(self, partition: Partition) -> None:
+        """Data came to `partition`: look at its waiting fetches in this turn of the loop."""
+        self._marked[partition] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._look)
+
+    def expire_partition(self, partition: Partition) -> None:
+        """The partition is going away: its waiting fetches answer now."""
+        for fetch in list(partition.waiting):
+            self._expire(fetch)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        marked, self._marked = self._marked, {}
+        for partition in marked:
+            for fetch in list(partition.waiting):
+                if not fetch.done and fetch.attempt(False):
+                    self._finish(fetch)
+
+    def _expire(self, fetch: DelayedFetch) -> None:
+        if not fetch.done:
+            self._finish(fetch)
+            fetch.attempt(True)
+
+    def _finish(self, fetch: DelayedFetch) -> None:
+        fetch.done = True
+        self.waiting_count -= 1
+        if fetch.timer is not None:
+            fetch.timer.cancel()
+        for partition in fetch.partitions:
+            partition.waiting.pop(fetch, None)

@@ -1,0 +1,235 @@
+"""Incremental fetch sessions (KIP-227): a consumer names its partitions once and later sends the changes only.
+
+What a request means follows from its session id and epoch:
+
+    id 0,  epoch -1   sessionless: a full fetch, no session is kept
+    id 0,  epoch 0    a full fetch that asks for a new session
+    id n,  epoch -1   a full fetch that ends session n
+    id n,  epoch 0    a full fetch that ends session n and asks for a new one
+    id n,  epoch m    an incremental fetch: changes and forgotten partitions of session n, in order
+
+A session's epoch grows by one with each fetch and wraps from 2^31-1 to 1; a fetch out of step is refused, and the
+client starts over.  An incremental answer leaves out partitions with nothing new: no records, no error, and high watermark
+and log start as last told.  The cache holds a bounded number of sessions; when it is full a new one takes the place of
+one that was idle for two minutes, or of a smaller one of that age, else the fetch is served without a session.
+
+Invariant: all partitions of a session are named in the same way, by topic name (up to v12) or by id (v13 on).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+MAX_EPOCH = 0x7FFFFFFF
+EVICT_AFTER_MS = 120_000
+
+PartitionKey = tuple[str | bytes, int]
+
+
+class FetchTarget:
+    """What a fetch asks of one partition, and in a session what was last told of it.
+
+    `topic` is the name the client used, or the name behind its topic id (None while no topic has that id).
+    """
+
+    __slots__ = (
+        "topic",
+        "topic_id",
+        "index",
+        "fetch_offset",
+        "max_bytes",
+        "current_leader_epoch",
+        "last_fetched_epoch",
+        "told_high_watermark",
+        "told_log_start_offset",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+
+    def update(self, newer: FetchTarget) -> None:
+        """Take over what a later fetch of the session asks for; what was told stays."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+
+    def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental answer must name this partition; remembers what it tells."""
+        news = size > 0
+        if high_watermark != self.told_high_watermark:
+            self.told_high_watermark = high_watermark
+            news = True
+        if log_start_offset != self.told_log_start_offset:
+            self.told_log_start_offset = log_start_offset
+            news = True
+        if error_code != 0:
+            # Told again once the error is over.
+            self.told_high_watermark = -1
+            news = True
+        return news
+
+
+class FetchSession:
+    """A client's standing list of partitions."""
+
+    __slots__ = ("session_id", "uses_topic_ids", "epoch", "targets", "created_ms", "last_used_ms", "cached_size")
+
+    def __init__(
+        self, session_id: int, uses_topic_ids: bool, now_ms: int, targets: dict[PartitionKey, FetchTarget]
+    ) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.targets = targets
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.cached_size = len(targets)
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """What to read for one fetch and how to answer it.
+
+    `incremental`: partitions without news are left out.  `session`: the session that the answer belongs to, if any.
+    """
+
+    targets: Iterable[FetchTarget]
+    session: FetchSession | None
+    incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION if self.session is None else self.session.session_id
+
+
+class FetchSessionCache:
+    """The sessions of a broker, `max.incremental.fetch.session.cache.slots` at most."""
+
+    def __init__(self, slots: int, seed: int | None = None) -> None:
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}
+        self._random = random.Random(seed)
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def plan(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: list[FetchTarget],
+        forgotten: Iterable[PartitionKey],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchPlan:
+        """How to serve a fetch.  Raises when its session is unknown, out of step, or named its topics otherwise."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._sessions.pop(session_id, None)
+            session = None
+            if epoch == INITIAL_EPOCH:
+                session = self._create(targets, uses_topic_ids, now_ms)
+            return FetchPlan(targets, session, incremental=False)
+        return self._continue(session_id, epoch, targets, forgotten, uses_topic_ids, now_ms)
+
+    def _continue(
+        self,
+        session_id: int,
+        epoch: int,
+        targets: list[FetchTarget],
+        forgotten: Iterable[PartitionKey],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchPlan:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise FetchSessionIdNotFoundError()
+        if session.epoch != epoch:
+            raise InvalidFetchSessionEpochError()
+        if session.uses_topic_ids != uses_topic_ids:
+            raise FetchSessionTopicIdError()
+        for target in targets:
+            key = (target.topic_id if uses_topic_ids else target.topic or "", target.index)
+            known = session.targets.get(key)
+            if known is None:
+                session.targets[key] = target
+            else:
+                known.update(target)
+        for key in forgotten:
+            session.targets.pop(key, None)
+        session.cached_size = len(session.targets)
+        session.last_used_ms = now_ms
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        if not session.targets:
+            del self._sessions[session_id]
+            return FetchPlan((), None, incremental=False)
+        # A fetch moves the partitions that it answers to the end, so that one partition with much data cannot starve
+        # the others of a session: the order of reading is the order of this dictionary.
+        return FetchPlan(list(session.targets.values()), session, incremental=True)
+
+    def _create(self, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        if not targets or not self._make_room(len(targets), now_ms):
+            return None
+        session_id = self._random.randint(1, MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, MAX_EPOCH)
+        keyed: dict[PartitionKey, FetchTarget] = {
+            (target.topic_id if uses_topic_ids else target.topic or "", target.index): target for target in targets
+        }
+        session = FetchSession(session_id, uses_topic_ids, now_ms, keyed)
+        self._sessions[session_id] = session
+        return session
+
+    def _make_room(self, size: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
+        victim: FetchSession | None = oldest if now_ms - oldest.last_used_ms > EVICT_AFTER_MS else None
+        if victim is None:
+            smallest = min(self._sessions.values(), key=lambda session: session.cached_size)
+            if smallest.cached_size < size and now_ms - smallest.created_ms > EVICT_AFTER_MS:
+                victim = smallest
+        if victim is None:
+            return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+    def rotate(self, session: FetchSession, answered: Iterable[FetchTarget]) -> None:
+        """Move partitions that carried records behind those that did not, for the next fetch's fairness."""
+        for target in answered:
+            key: PartitionKey = (target.topic_id if session.uses_topic_ids else target.topic or "", target.index)
+            if session.targets.get(key) is target:
+                del session.targets[key]
+                session.targets[key] = target

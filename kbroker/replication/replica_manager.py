@@ -1,0 +1,160 @@
+"""The partitions that this broker leads, and the only way to append to them and read from them.
+
+Follows the metadata: `apply` is a subscriber of the metadata cache and creates, opens and deletes logs before any other
+request sees the change, so a topic is usable the moment that it is visible.  A log that cannot be created leaves its
+partition without one; such a partition answers KAFKA_STORAGE_ERROR.
+
+Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kbroker.errors import (
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.partition import Partition
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker.config import LogConfig
+    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.log_validator import AnalyzedBatch
+    from kbroker.storage.unified_log import AppendOrigin, AppendResult
+
+logger = logging.getLogger("kbroker.replication")
+
+
+class ReplicaManager:
+    """`log_config(topic_configs)` merges a topic's own settings with the broker's."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node_id = node_id
+        self._log_manager = log_manager
+        self._log_config = log_config
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._names: dict[bytes, str] = {}
+        self._failed: set[TopicPartition] = set()
+        self.purgatory = FetchPurgatory(loop)
+
+    # Following the metadata
+
+    def apply(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
+        """Bring partitions and logs in line with a new image."""
+        for topic in delta.deleted:
+            self._forget(topic)
+        for topic in delta.created:
+            self._lead(topic)
+        for change in delta.changed:
+            self._lead(change.new)
+
+    def apply_image(self, image: ClusterImage) -> None:
+        """Lead what the image at start-up says, each partition with the log that was loaded for it."""
+        for topic in image.topics.values():
+            self._lead(topic)
+
+    def _lead(self, topic: TopicImage) -> None:
+        config = self._log_config(topic.configs)
+        known = self._topics.setdefault(topic.name, {})
+        self._names[topic.topic_id] = topic.name
+        for image in topic.partitions:
+            if image.leader != self._node_id:
+                self._stop_leading(known, image.partition)
+                continue
+            partition = known.get(image.partition)
+            if partition is not None:
+                partition.log.config = config
+                partition.leader_epoch = image.leader_epoch
+                partition.isr = image.isr
+                continue
+            topic_partition = TopicPartition(topic.name, image.partition)
+            try:
+                log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
+            except (OSError, KafkaStorageError):
+                logger.exception("the log of %s could not be opened; it answers KAFKA_STORAGE_ERROR", topic_partition)
+                self._failed.add(topic_partition)
+                continue
+            log.assign_leader_epoch(image.leader_epoch)
+            log.maybe_increment_high_watermark(log.log_end_offset)
+            known[image.partition] = Partition(
+                topic.name, image.partition, topic.topic_id, log, image.leader_epoch, self._node_id, image.isr
+            )
+
+    def _stop_leading(self, known: dict[int, Partition], index: int) -> None:
+        partition = known.pop(index, None)
+        if partition is not None:
+            self.purgatory.expire_partition(partition)
+
+    def _forget(self, topic: TopicImage) -> None:
+        partitions = self._topics.pop(topic.name, {})
+        self._names.pop(topic.topic_id, None)
+        for partition in partitions.values():
+            self.purgatory.expire_partition(partition)
+            self._log_manager.delete_log(partition.topic_partition)
+        self._failed = {failed for failed in self._failed if failed.topic != topic.name}
+
+    # Lookup
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, if this broker leads it; else the error that sends a client to look elsewhere."""
+        partitions = self._topics.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        return self._explain_absence(topic, index)
+
+    def _explain_absence(self, topic: str, index: int) -> Partition:
+        if TopicPartition(topic, index) in self._failed:
+            raise KafkaStorageError(f"Partition {topic}-{index} is offline")
+        partitions = self._topics.get(topic)
+        if partitions is None or index < 0 or index >= len(partitions):
+            raise UnknownTopicOrPartitionError()
+        raise NotLeaderOrFollowerError()
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name behind a topic id.  UnknownTopicIdError when no topic has it."""
+        name = self._names.get(topic_id)
+        if name is None:
+            raise UnknownTopicIdError()
+        return name
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._topics.values():
+            yield from partitions.values()
+
+    # Data
+
+    def append(
+        self,
+        partition: Partition,
+        records: memoryview | bytearray,
+        *,
+        origin: AppendOrigin,
+        analyzed: AnalyzedBatch | None = None,
+        request_version: int | None = None,
+    ) -> AppendResult:
+        """Append one batch as leader, make it visible and wake the fetches that wait for it."""
+        log = partition.log
+        result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
+        if not result.duplicate:
+            log.maybe_increment_high_watermark(log.log_end_offset)
+            if partition.waiting:
+                self.purgatory.mark(partition)
+        return result
