@@ -1,0 +1,172 @@
+"""`kbroker config`: every setting, its default and meaning; `--markdown` writes docs/configuration.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.config import BrokerConfig, ConfigError, ConfigRow, Source, broker_config_rows, render_value
+from kbroker.config import topic_config_rows as topic_rows
+from kbroker.config.broker import environment_name
+from kbroker.config.check import describe_check
+from kbroker.config.table import DIFFERENT_DEFAULTS
+
+STATUS = {"+": "yes", "-": "not yet", "!": "refused"}
+INTRODUCTION = """# Settings
+
+Written by `kbroker config --markdown` from the table that the broker itself reads; do not edit.
+
+## Where a value comes from
+
+The first of these that names a setting counts:
+
+1. `kbroker start --override key=value`, as often as needed;
+2. the environment: `KBROKER_` and the name in capitals with dots as underscores, so `KBROKER_LOG_SEGMENT_BYTES` is
+   `log.segment.bytes`.  Names that start with `kbroker.` do not repeat it: `KBROKER_LOG_FORMAT` is
+   `kbroker.log.format`;
+3. the file: `kbroker start server.properties`, in the syntax of Java's .properties files (comments with `#` and `!`,
+   `=`, `:` or a blank after the key, `\\` at the end of a line that goes on, `\\uXXXX`), read as UTF-8;
+4. the default.
+
+A name that kbroker does not know is a warning that suggests the nearest one it knows.  A value that a setting does not
+allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that kbroker does not act on
+yet ("not yet" below) is a warning.  If it would protect something (TLS, SASL, an authorizer: "refused" below), kbroker
+refuses to start when it is set to anything but its default: nothing is served with less protection than was asked for.
+
+A `server.properties` written for Kafka works: listeners named in `controller.listener.names` are left out, and
+`process.roles` may say what it says.
+
+## Data directories
+
+`log.dirs`, else `log.dir`, else `$KBROKER_HOME/data`; without `KBROKER_HOME`, `~/.local/share/kbroker/data`
+(`$XDG_DATA_HOME/kbroker/data` where that is set).  Kafka's default, `/tmp/kafka-logs`, does not survive a reboot.
+
+## Where defaults differ from Kafka's
+"""
+
+
+@click.command("config")
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(dir_okay=False))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting.")
+@click.option("--topics", "show_topics", is_flag=True, help="Show the settings of topics instead of the broker's.")
+@click.option("--all", "show_all", is_flag=True, help="Include settings that kbroker does not act on.")
+@click.option("--markdown", is_flag=True, help="Write docs/configuration.md.")
+@json_option
+def command(
+    properties: str | None,
+    overrides: tuple[str, ...],
+    show_topics: bool,
+    show_all: bool,
+    markdown: bool,
+    as_json: bool,
+) -> None:
+    """Show the settings: what each is here and now, where that comes from, what is allowed.
+
+    Reads SERVER.PROPERTIES, the environment and overrides as `kbroker start` does.
+    """
+    if markdown:
+        click.echo(render_markdown(), nl=False)
+        return
+    try:
+        config = BrokerConfig.load(properties, overrides)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    for warning in config.warnings:
+        click.echo(f"kbroker: warning: {warning}", err=True)
+    rows = [
+        row
+        for row in (topic_rows() if show_topics else broker_config_rows())
+        if show_all or as_json or row.implemented or config.source_of(row.name) is not Source.DEFAULT
+    ]
+    if as_json:
+        print_json([_describe(row, config) for row in rows])
+    else:
+        print_table(
+            ("NAME", "VALUE", "FROM", "TYPE", "ALLOWED", "ACTED ON", "MEANING"),
+            [(row.name, *_value(row, config), *_columns(row)) for row in rows],
+        )
+
+
+def _value(row: ConfigRow, config: BrokerConfig) -> tuple[str | None, str]:
+    if row.scope == "topic":
+        return render_value(row.default), "default"
+    value = render_value(config.get(row.name))
+    return ("[hidden]" if row.sensitive and value else value), config.origin_of(row.name)
+
+
+def _columns(row: ConfigRow) -> tuple[str, str, str, str]:
+    return row.type.name, describe_check(row.check), STATUS[row.status], row.doc
+
+
+def _describe(row: ConfigRow, config: BrokerConfig) -> dict[str, Any]:
+    value, origin = _value(row, config)
+    described: dict[str, Any] = {
+        "name": row.name,
+        "scope": row.scope,
+        "type": row.type.name,
+        "value": value,
+        "from": origin,
+        "default": render_value(row.default),
+        "allowed": describe_check(row.check),
+        "implemented": row.implemented,
+        "refused": row.security,
+        "dynamic": row.dynamic or None,
+        "meaning": row.doc,
+    }
+    if row.scope == "topic":
+        described["broker_settings"] = list(row.synonyms)
+    else:
+        described["environment"] = environment_name(row.name)
+    return described
+
+
+def render_markdown() -> str:
+    """docs/configuration.md."""
+    lines = [INTRODUCTION.rstrip("\n"), ""]
+    lines += _table(
+        ("Setting", "kbroker", "Kafka", "Why"),
+        (
+            (f"`{name}`", _default(_broker_row(name)), f"`{kafka}`", why)
+            for name, (kafka, why) in DIFFERENT_DEFAULTS.items()
+        ),
+    )
+    sections = (
+        ("Broker settings", [row for row in broker_config_rows() if row.implemented]),
+        ("Topic settings", topic_rows()),
+        (
+            "Broker settings of Kafka that kbroker does not act on yet",
+            [r for r in broker_config_rows() if r.status == "-"],
+        ),
+        ("Settings that kbroker refuses", [row for row in broker_config_rows() if row.security]),
+    )
+    for title, rows in sections:
+        lines += ["", f"## {title}", ""]
+        topic = title.startswith("Topic")
+        headers = ("Name", "Type", "Default", "Allowed", *(("Default from", "Acted on") if topic else ()), "Meaning")
+        lines += _table(headers, (_markdown_row(row, topic) for row in rows))
+    return "\n".join(lines) + "\n"
+
+
+def _broker_row(name: str) -> ConfigRow:
+    return next(row for row in broker_config_rows() if row.name == name)
+
+
+def _markdown_row(row: ConfigRow, topic: bool) -> tuple[str, ...]:
+    extra = (", ".join(f"`{name}`" for name in row.synonyms), STATUS[row.status]) if topic else ()
+    return f"`{row.name}`", row.type.name, _default(row), describe_check(row.check), *extra, row.doc
+
+
+def _default(row: ConfigRow) -> str:
+    text = render_value(row.default)
+    if text is None:
+        return "unset"
+    return f"`{text}`" if text else "empty"
+
+
+def _table(headers: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
+    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return lines

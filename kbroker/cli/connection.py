@@ -1,0 +1,153 @@
+"""How commands reach a broker: the options they share, the client they make, and its errors as one line.
+
+The client is confluent-kafka, so every command works on any Kafka; `-X` hands it its own settings (TLS, SASL, …).
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kbroker.cli.output import parse_pairs
+from kbroker.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+CONNECT_SECONDS = 5.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster that a command talks to."""
+
+    bootstrap: str
+    settings: dict[str, str]
+    timeout: float
+
+    def client_settings(self) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "kbroker-cli",
+            # Failures are reported as one line by the command; the client's own log would repeat them.
+            "log_level": "0",
+            "allow.auto.create.topics": "false",
+            **self.settings,
+        }
+
+    def admin(self) -> AdminClient:
+        self.check_reachable()
+        settings = self.client_settings()
+        del settings["allow.auto.create.topics"]
+        try:
+            client: AdminClient = admin_api().AdminClient(settings)
+            return client
+        except Exception as error:
+            raise client_error(error) from None
+
+    def check_reachable(self) -> None:
+        """Says at once that nobody listens, where the client would try until its time is up."""
+        reasons = []
+        for address in self.bootstrap.split(","):
+            host, _, port = address.strip().rpartition(":")
+            if not host or not port.isdigit():
+                raise click.UsageError(f"--bootstrap-server {address}: must be host:port")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+            except (OSError, OverflowError) as error:
+                reasons.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
+            else:
+                return
+        raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
+
+
+def cluster_options(function: F) -> F:
+    """Adds `--bootstrap-server`, `-X` and `--timeout`; the command gets them as `cluster`."""
+
+    @functools.wraps(function)
+    def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: Any) -> Any:
+        return function(cluster=Cluster(bootstrap, parse_pairs(client_settings, "-X"), timeout), **others)
+
+    decorated: Any = with_cluster
+    for option in (
+        click.option("--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"),
+        click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client."),
+        click.option(
+            "-b",
+            "--bootstrap-server",
+            "bootstrap",
+            default=DEFAULT_BOOTSTRAP,
+            show_default=True,
+            metavar="HOST:PORT[,…]",
+            help="Where the cluster is.",
+        ),
+    ):
+        decorated = option(decorated)
+    result: F = decorated
+    return result
+
+
+def admin_api() -> Any:
+    """`confluent_kafka.admin`, whose type hints do not export its own names."""
+    import confluent_kafka.admin
+
+    return confluent_kafka.admin
+
+
+def describe_error(error: KafkaError) -> str:
+    """A client's error for people: Kafka's name of it and what the broker said."""
+    name, text = error.name(), error.str()
+    if name in ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"):
+        return f"the broker does not support this request ({text})"
+    if name.startswith("_"):
+        return str(text)
+    try:
+        # Kafka's spelling; the client shortens some names.
+        name = ErrorCode(error.code()).name
+    except ValueError:
+        pass
+    return f"{name}: {text.removeprefix('Broker: ')}"
+
+
+def client_error(error: Exception) -> click.ClickException:
+    """A client's exception as the one line that the user sees.  Raises anything that is no failure of a request."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    if isinstance(error, KafkaException):
+        reason = error.args[0]
+        return click.ClickException(describe_error(reason) if isinstance(reason, KafkaError) else str(reason))
+    if isinstance(error, TimeoutError):
+        return click.ClickException("no answer in time")
+    if isinstance(error, ValueError | TypeError):
+        return click.ClickException(str(error))
+    raise error
+
+
+def result_of(future: Future[Any], timeout: float) -> Any:
+    """The result of an admin request, or a ClickException."""
+    try:
+        return future.result(timeout)
+    except Exception as error:
+        raise client_error(error) from None
+
+
+def results_of(futures: dict[Any, Future[Any]], timeout: float) -> tuple[dict[Any, Any], list[str]]:
+    """Results by key, and a line for each that failed."""
+    results: dict[Any, Any] = {}
+    errors: list[str] = []
+    for key, future in futures.items():
+        try:
+            results[key] = result_of(future, timeout)
+        except click.ClickException as error:
+            errors.append(f"{key}: {error.format_message()}")
+    return results, errors

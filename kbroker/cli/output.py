@@ -1,0 +1,57 @@
+"""What commands print: tables for people, JSON for programs, one line for errors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table as wide as the terminal; as wide as its content where nobody looks (a pipe must not cut cells)."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        # Text, not str: a topic may be called [bold], which is no markup here.
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    console = Console(width=width, highlight=False, soft_wrap=False)
+    with console.capture() as capture:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_errors(errors: Iterable[str]) -> int:
+    """Each error on a line of standard error; the exit status that they mean."""
+    status = 0
+    for error in errors:
+        click.echo(f"kbroker: {error}", err=True)
+        status = 1
+    return status
+
+
+def parse_pairs(items: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` options as a mapping."""
+    pairs: dict[str, str] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{option} {item}: must be key=value")
+        pairs[key] = value
+    return pairs
