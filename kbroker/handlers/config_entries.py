@@ -2,7 +2,8 @@
 
 Sources and synonyms follow Kafka's ConfigHelper: a topic's setting is followed by the broker settings behind it, first
 those that were set, then defaults; entries before the first one that bears the setting's own broker-side name are
-dropped.  So `log.retention.hours` gives a topic its `retention.ms`, but is not shown as its source.
+dropped.  So `log.retention.hours` gives a topic its `retention.ms`, but DescribeConfigs does not show it as the source;
+CreateTopics does (`value_source`), for there Kafka's controller resolves the setting, not the broker.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class ConfigEntry(NamedTuple):
     type_code: int
     doc: str
     synonyms: tuple[Synonym, ...]
+    value_source: ConfigSource
 
     @property
     def is_default(self) -> bool:
@@ -77,12 +79,16 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
         if row.internal and text is None:
             continue
         synonyms = _broker_synonyms(config, row.synonyms[0], rows) if row.synonyms else ()
+        value_source = ConfigSource.DEFAULT
+        if any(name in config.explicit for name in row.synonyms):
+            value_source = ConfigSource.STATIC_BROKER
         if text is not None:
+            value_source = ConfigSource.TOPIC
             synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
             value: str | None = text
         else:
             value = render_value(topic_value_from_broker(row.name, config))
-        entries.append(_entry(row, value, synonyms, read_only=False))
+        entries.append(_entry(row, value, synonyms, read_only=False)._replace(value_source=value_source))
     return entries
 
 
@@ -103,7 +109,7 @@ def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
 
 def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    return ConfigEntry(row.name, value, source, row.sensitive, read_only, row.type.value, row.doc, synonyms)
+    return ConfigEntry(row.name, value, source, row.sensitive, read_only, row.type.value, row.doc, synonyms, source)
 
 
 def _broker_synonyms(config: BrokerConfig, name: str, rows: Mapping[str, ConfigRow]) -> tuple[Synonym, ...]:

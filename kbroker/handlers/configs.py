@@ -85,6 +85,8 @@ def _describe(services: Services, resource_type: int, name: str) -> list[ConfigE
         return _loggers()
     if resource_type in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
         kind = ResourceType(resource_type).name
+        if not name and resource_type == ResourceType.GROUP:
+            raise InvalidRequestError("Group name must not be empty")
         raise InvalidRequestError(f"kbroker keeps no settings for resources of type {kind}")
     raise InvalidRequestError(MALFORMED)
 
@@ -125,6 +127,7 @@ def _loggers() -> list[ConfigEntry]:
                 type_code=UNKNOWN_TYPE,
                 doc="",
                 synonyms=(),
+                value_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
             )
         )
     return entries
@@ -138,7 +141,7 @@ def _struct(response: Any, entry: ConfigEntry, version: int, request: Any) -> St
         is_sensitive=entry.sensitive,
         config_source=entry.source,
         config_type=entry.type_code,
-        documentation=entry.doc if request.include_documentation else None,
+        documentation=entry.doc if request.include_documentation or not entry.doc else None,
     )
     if version == 0:
         struct.is_default = entry.is_default

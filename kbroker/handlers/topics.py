@@ -83,7 +83,7 @@ def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struc
                 name=entry.name,
                 value=entry.value,
                 read_only=entry.read_only,
-                config_source=entry.source,
+                config_source=entry.value_source,
                 is_sensitive=entry.sensitive,
             )
             for entry in sorted(topic_entries(ctx.services.config, topic.configs))

@@ -60,7 +60,7 @@ class TopicImage:
     topic_id: bytes
     partitions: tuple[PartitionImage, ...]
     is_internal: bool = False
-    configs: Mapping[str, str] = field(default=_NO_CONFIGS)
+    configs: Mapping[str, str] = field(default_factory=lambda: _NO_CONFIGS)
 
     @property
     def replication_factor(self) -> int:
