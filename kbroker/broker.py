@@ -1,0 +1,318 @@
+"""The one place that builds, starts and stops the parts of a broker.
+
+Start: lock the log directories, open the metadata, load the logs, lead the partitions, load the groups' coordinator,
+listen.  A part that is not ready yet answers with a retriable error; the listeners open last of all that clients see.
+
+Stop (SIGTERM, SIGINT): stop accepting, let requests under way finish, close connections, flush the logs, write the
+clean-shutdown marker.  A second signal ends the process at once, without the marker.
+
+Exit codes: 0 stopped in order, 1 could not start or failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kbroker import __version__, log_output
+from kbroker._fast.counters import RequestStats
+from kbroker._fast.receive_buffer import BufferPool
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.config import log_config
+from kbroker.coordinator.group_coordinator import GroupCoordinator
+from kbroker.errors import KafkaError
+from kbroker.handlers import dispatch
+from kbroker.handlers.endpoints import local_broker
+from kbroker.handlers.services import Services
+from kbroker.handlers.table import advertised_ranges
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import ClusterImage
+from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
+from kbroker.metadata.local_store import LocalStore
+from kbroker.metadata.producer_id_manager import ProducerIdManager
+from kbroker.metadata.topic_manager import TopicManager
+from kbroker.metrics.http_server import MetricsServer, start_metrics_server
+from kbroker.metrics.loop_delay import LoopDelaySampler
+from kbroker.metrics.readiness import Readiness, ReadyState
+from kbroker.metrics.sources import ConnectionTotals, Sources
+from kbroker.network.limits import ConnectionLimits
+from kbroker.network.listener import BindError, Listener, SocketOptions
+from kbroker.periodic import PeriodicTasks
+from kbroker.protocol.api import ApiKey
+from kbroker.replication.fetch_session import FetchSessionCache
+from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.replication.state_log import PartitionStateLog
+from kbroker.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
+logger = logging.getLogger("kbroker.broker")
+
+DRAIN_SECONDS = 1.0
+DRAIN_STEP_SECONDS = 0.005
+SWEEP_INTERVAL_MS = 1_000
+TRIM_INTERVAL_MS = 30_000
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why and what to do."""
+
+
+class Broker:
+    """One running broker.  `start` and `stop` are called once each, on the loop."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.loop = loop
+        self.clock = SYSTEM_CLOCK
+        self.readiness = Readiness()
+        self.stats = RequestStats()
+        self.tasks = PeriodicTasks(loop)
+        self.loop_delay = LoopDelaySampler(self._activity)
+        self.listeners: list[Listener] = []
+        self.metrics: MetricsServer | None = None
+        self.log_manager = LogManager(config, self.clock)
+        self.store: LocalStore | None = None
+
+    async def start(self) -> None:
+        """Bring everything up; StartError (or a part's own error) when it cannot be."""
+        config = self.config
+        dirs = self.log_manager.open_dirs()
+        store = self.store = LocalStore.open(
+            os.path.join(dirs.first, METADATA_FILE), dirs.cluster_id, must_exist=dirs.hold_partitions
+        )
+        self.log_manager.claim(store.cluster_id)
+        node_id = config.node_id
+        image = ClusterImage.of(
+            store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
+        )
+        cache = MetadataCache(image)
+        self.log_manager.load_all({topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()})
+        replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
+        replicas.apply_image(image)
+        cache.subscribe(replicas.apply)
+        topics = TopicManager(config, cache, store)
+        self.services = services = Services(
+            config=config,
+            clock=self.clock,
+            node_id=node_id,
+            metadata_cache=cache,
+            metadata_store=store,
+            topics=topics,
+            producer_ids=ProducerIdManager(store),
+            log_manager=self.log_manager,
+            replica_manager=replicas,
+            loop=self.loop,
+            fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
+            fetch_max_bytes=config.get("fetch.max.bytes"),
+        )
+        self._start_coordinator(services)
+        await self._listen(services)
+        await self._start_metrics(services)
+        self._schedule()
+        self.readiness.move(ReadyState.READY)
+
+    def _start_coordinator(self, services: Services) -> None:
+        state_log = PartitionStateLog(
+            GROUP_METADATA_TOPIC,
+            services.replica_manager,
+            lambda: services.topics.ensure_internal(GROUP_METADATA_TOPIC),
+        )
+        services.group_coordinator = GroupCoordinator(self.config, self.clock, self.loop, state_log, services.metadata_cache)
+        services.group_coordinator.start()
+
+    async def _listen(self, services: Services) -> None:
+        config = self.config
+        handlers = dispatch.served()
+        services.advertised_apis = advertised_ranges(handlers)
+        routes = dispatch.routes(handlers)
+        limits = ConnectionLimits(
+            config.get("max.connections"),
+            config.get("max.connections.per.ip"),
+            _per_address(config.get("max.connections.per.ip.overrides")),
+        )
+        options = SocketOptions(
+            backlog=config.get("socket.listen.backlog.size"),
+            send_buffer_bytes=config.get("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
+            tcp_congestion=config.get("socket.tcp.congestion") or "",
+        )
+        pool = self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
+        for each in config.listeners:
+            listener = Listener(
+                each.name,
+                each.host,
+                each.port,
+                options,
+                limits,
+                services=services,
+                pool=pool,
+                stats=self.stats,
+                routes=routes,
+                unsupported=dispatch.unsupported,
+                max_frame_bytes=config.get("socket.request.max.bytes"),
+                max_idle_ms=config.get("connections.max.idle.ms"),
+                loop=self.loop,
+            )
+            await listener.start()
+            self.listeners.append(listener)
+
+    async def _start_metrics(self, services: Services) -> None:
+        self.loop_delay.start(self.loop)
+        sources = Sources(
+            version=__version__,
+            node_id=services.node_id,
+            cluster_id=services.metadata_cache.image.cluster_id,
+            requests=self.stats,
+            api_name=_api_name,
+            loop_delay=self.loop_delay,
+            connections=self._connection_totals,
+            logs=lambda: list(self.log_manager.logs.values()),
+            groups=services.group_coordinator.summaries,
+        )
+        self.metrics = await start_metrics_server(self.config.get("metrics.listener"), sources, self.readiness)
+
+    def _schedule(self) -> None:
+        self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
+        self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
+        for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
+            self.tasks.add(task.name, task.interval_ms, task.run)
+
+    async def stop(self) -> None:
+        """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""
+        self.readiness.move(ReadyState.STOPPING)
+        for listener in self.listeners:
+            listener.stop_accepting()
+        deadline = self.loop.time() + DRAIN_SECONDS
+        while any(listener.busy for listener in self.listeners) and self.loop.time() < deadline:
+            await asyncio.sleep(DRAIN_STEP_SECONDS)
+        for listener in self.listeners:
+            listener.close_connections()
+        self.tasks.stop()
+        self.loop_delay.stop()
+        if self.metrics is not None:
+            await self.metrics.close()
+        self.services.group_coordinator.stop()
+        self.log_manager.shutdown()
+        if self.store is not None:
+            self.store.close()
+
+    def release(self) -> None:
+        """After a failed start: give the directories and files back."""
+        for listener in self.listeners:
+            listener.stop_accepting()
+        if self.store is not None:
+            self.store.close()
+        self.log_manager.release()
+
+    # What the parts ask
+
+    def _log_config(self, topic_configs: Any) -> Any:
+        return log_config(self.config, topic_configs)
+
+    def _activity(self) -> int:
+        return sum(listener.accepted_count for listener in self.listeners) + self.stats.total_count()
+
+    def _close_idle(self) -> None:
+        now = time.monotonic()
+        for listener in self.listeners:
+            listener.close_idle(now)
+
+    def _connection_totals(self) -> ConnectionTotals:
+        refused: dict[str, int] = {}
+        closed: dict[str, int] = {}
+        for listener in self.listeners:
+            for reason, count in listener.refused.items():
+                refused[reason] = refused.get(reason, 0) + count
+            for reason, count in listener.closed.items():
+                closed[reason] = closed.get(reason, 0) + count
+        return ConnectionTotals(
+            current={listener.name: len(listener.endpoint.connections) for listener in self.listeners},
+            accepted={listener.name: listener.accepted_count for listener in self.listeners},
+            refused=refused,
+            closed=closed,
+        )
+
+
+def _api_name(api_key: int) -> str:
+    try:
+        return ApiKey(api_key).name
+    except ValueError:
+        return str(api_key)
+
+
+def _per_address(text: str) -> dict[str, int]:
+    """The rows of `max.connections.per.ip.overrides`, `address:count` with commas; checked when it was read."""
+    return {
+        address: int(count)
+        for address, _, count in (row.strip().rpartition(":") for row in text.split(",") if row.strip())
+    }
+
+
+async def _serve(config: BrokerConfig, started: float) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, stopping)
+    broker = Broker(config, loop)
+    try:
+        await broker.start()
+    except (StartError, KafkaError, BindError, OSError, ValueError) as error:
+        logger.error("cannot start: %s", error)
+        logger.debug("because of", exc_info=error)
+        broker.release()
+        return 1
+    # What start-up made lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    logger.info("%s", _ready_line(broker, started))
+    await stopping.wait()
+    logger.info("stopping")
+    await broker.stop()
+    logger.info("stopped")
+    return 0
+
+
+def _on_signal(stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        os._exit(1)
+    stopping.set()
+
+
+def _ready_line(broker: Broker, started: float) -> str:
+    addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.listeners)
+    directories = ", ".join(broker.config.log_dirs)
+    metrics = f", metrics on port {broker.metrics.port}" if broker.metrics is not None else ""
+    return (
+        f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
+        f"after {(time.time() - started) * 1000:.0f} ms"
+    )
+
+
+def _process_started() -> float:
+    """When this process began, in seconds since the epoch: the ready line counts from there, imports included."""
+    ticks = float(open("/proc/self/stat").read().rpartition(")")[2].split()[19])  # noqa: PTH123, SIM115
+    with open("/proc/uptime") as uptime:  # noqa: PTH123
+        return time.time() - float(uptime.read().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def run(config: BrokerConfig) -> int:
+    """Serve until a signal ends it; the exit code."""
+    import uvloop
+
+    log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"))
+    for warning in config.warnings:
+        logging.getLogger("kbroker.config").warning("%s", warning)
+    try:
+        return uvloop.run(_serve(config, _process_started()))
+    except KeyboardInterrupt:
+        return 1

@@ -1,0 +1,122 @@
+"""Fetch sessions: what a request means by its id and epoch, and what an incremental answer may leave out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
+from kbroker.replication.fetch_session import EVICT_AFTER_MS, MAX_EPOCH, FetchSessionCache, FetchTarget
+from kbroker.types import ZERO_UUID
+
+
+def target(topic: str = "t", index: int = 0, offset: int = 0) -> FetchTarget:
+    return FetchTarget(topic, ZERO_UUID, index, offset, 1000, -1, -1)
+
+
+def plan(cache: FetchSessionCache, session_id: int, epoch: int, *targets: FetchTarget, now: int = 0, by_id: bool = False):  # type: ignore[no-untyped-def]
+    return cache.plan(session_id, epoch, list(targets), [], by_id, now)
+
+
+def test_a_fetch_without_a_session_leaves_none() -> None:
+    """A client that does not want a session would fill the cache of those that do."""
+    cache = FetchSessionCache(10)
+    made = plan(cache, 0, -1, target())
+    assert made.session_id == 0
+    assert not made.incremental
+    assert len(cache) == 0
+
+
+def test_a_session_goes_on_with_its_epochs_in_order() -> None:
+    """A repeated or lost fetch would be answered with partitions missing: records never seen."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target(index=0), target(index=1))
+    assert first.session_id > 0
+    second = plan(cache, first.session_id, 1, target(index=1, offset=7))
+    assert second.incremental
+    assert [(each.index, each.fetch_offset) for each in second.targets] == [(0, 0), (1, 7)]
+    with pytest.raises(InvalidFetchSessionEpochError):
+        plan(cache, first.session_id, 1)
+    with pytest.raises(InvalidFetchSessionEpochError):
+        plan(cache, first.session_id, 3)
+    assert plan(cache, first.session_id, 2).incremental
+
+
+def test_an_unknown_session_is_refused() -> None:
+    """After a restart a client would wait for partitions that the broker has never heard of."""
+    with pytest.raises(FetchSessionIdNotFoundError):
+        plan(FetchSessionCache(10), 77, 1)
+
+
+def test_a_session_does_not_mix_names_and_ids() -> None:
+    """A topic deleted and made again would be read under the old id's offsets."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target())
+    with pytest.raises(FetchSessionTopicIdError):
+        plan(cache, first.session_id, 1, by_id=True)
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    """After two billion fetches a long-lived consumer would be thrown out of its session, or start a full fetch."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target())
+    first.session.epoch = MAX_EPOCH
+    plan(cache, first.session_id, MAX_EPOCH)
+    assert first.session.epoch == 1
+
+
+def test_closing_and_replacing_a_session() -> None:
+    """Sessions of clients that left would hold the cache's places."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target())
+    second = plan(cache, first.session_id, 0, target())
+    assert second.session_id not in (0, first.session_id)
+    assert len(cache) == 1
+    plan(cache, second.session_id, -1, target())
+    assert len(cache) == 0
+
+
+def test_forgotten_partitions_are_no_longer_read() -> None:
+    """A consumer that gave a partition away would still get its records."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target(index=0), target(index=1))
+    second = cache.plan(first.session_id, 1, [], [("t", 0)], False, 0)
+    assert [each.index for each in second.targets] == [1]
+    third = cache.plan(first.session_id, 2, [], [("t", 1)], False, 0)
+    assert third.session_id == 0
+    assert len(cache) == 0
+
+
+def test_a_full_cache_keeps_active_sessions_and_replaces_idle_ones() -> None:
+    """A burst of short-lived clients would throw out the sessions of consumers at work."""
+    cache = FetchSessionCache(2)
+    first = plan(cache, 0, 0, target(), now=0)
+    second = plan(cache, 0, 0, target(), now=0)
+    assert plan(cache, 0, 0, target(), now=1000).session_id == 0
+    plan(cache, second.session_id, 1, now=EVICT_AFTER_MS)
+    third = plan(cache, 0, 0, target(), now=EVICT_AFTER_MS + 1)
+    assert third.session_id > 0
+    assert {session.session_id for session in cache} == {second.session_id, third.session_id}
+    assert first.session_id not in {session.session_id for session in cache}
+    assert cache.evictions == 1
+
+
+def test_no_slots_means_no_sessions() -> None:
+    """A broker with the cache turned off would fail every consumer."""
+    assert plan(FetchSessionCache(0), 0, 0, target()).session_id == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30
+    )
+)
+def test_news_are_told_once_and_errors_until_they_end(steps: list[tuple[int, int, int, int]]) -> None:
+    """A consumer would never learn of a moved high watermark, or be woken for nothing for ever."""
+    each = target()
+    told: tuple[int, int] | None = None
+    for error, size, high_watermark, log_start in steps:
+        news = each.has_news(error, size, high_watermark, log_start)
+        assert news == (error != 0 or size > 0 or told != (high_watermark, log_start))
+        told = None if error else (high_watermark, log_start)
