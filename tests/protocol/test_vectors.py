@@ -1,6 +1,6 @@
 """Bytes that Kafka's own generated classes wrote, with Kafka's JSON of the same objects.
 
-`vectors/DumpVectors.java` makes the files: 4.3.1 has every version that it serves, 3.9.1 the older ones that 4.x dropped.
+`vectors/DumpVectors.java` makes the files: 4.3.1 has every version that it serves, 3.9.1 those that 4.x dropped.
 Each line is name, version, bytes in hex, JSON.
 """
 
@@ -19,7 +19,7 @@ from kbroker._fast.codec import DecodeError
 from kbroker.protocol.schema import Field, MessageSchema
 from kbroker.schemas import family_of, message
 from kbroker.types import uuid_from_text
-from tests.protocol.names import fields_in, is_tagged, nested_fields, plain
+from tests.protocol.names import all_versions, fields_in, is_tagged, nested_fields, plain
 
 VECTORS = pathlib.Path(__file__).parent / "vectors"
 RELEASES = ("4.3.1", "3.9.1")
@@ -119,8 +119,6 @@ def test_vectors_cover_every_version() -> None:
     covered = {
         (message_class.__name__, version) for release in RELEASES for message_class, version, _, _ in load(release)
     }
-    from tests.protocol.names import all_versions
-
     missing = {(message_class.__name__, version) for message_class, version in all_versions()} - covered
     # The Streams library, which has this class, is no part of the broker's jars.
     assert {name for name, _ in missing} <= {"SubscriptionInfoData"}
