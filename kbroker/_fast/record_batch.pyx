@@ -458,6 +458,27 @@ def stamp_timestamps(buffer, Py_ssize_t pos, int timestamp_type, int64_t max_tim
         info.header.crc = header.crc
 
 
+def seal(buffer, int codec, BatchInfo info=None):
+    """Makes one batch of a header and a payload of another size or codec: sets batch_length, codec bits and CRC."""
+    cdef Py_buffer view
+    cdef uint8_t* data = _writable_batch(buffer, &view, 0)
+    cdef Header header
+    cdef int fault
+    try:
+        if view.len - LOG_OVERHEAD_BYTES > INT32_MAX:
+            raise ValueError(f"a batch of {view.len} bytes is too large for its format")
+        kb_put32(data + BATCH_LENGTH_POSITION, <uint32_t>(view.len - LOG_OVERHEAD_BYTES))
+        data[ATTRIBUTES_POSITION + 1] = <uint8_t>((data[ATTRIBUTES_POSITION + 1] & ~COMPRESSION_MASK) | codec)
+        kb_put32(data + CRC_POSITION, _crc_of(data, <int32_t>(view.len - LOG_OVERHEAD_BYTES)))
+        fault = parse_header(data, view.len, &header)
+        if fault:
+            raise header_error(fault, &header, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    if info is not None:
+        info.header = header
+
+
 def iterate_batches(buffer, Py_ssize_t pos=0, end=None):
     """The batches from `pos` on, headers only.  Ends at a batch cut off by the end of the buffer, as fetches may be."""
     cdef BatchInfo info

@@ -6,12 +6,12 @@ from kbroker._fast.record_batch import BatchInfo
 
 class RecordWalker:
     findings: list[tuple[int, int, int, int]]
-    findings_count: int
     def __init__(
         self,
         info: BatchInfo,
         *,
         collect: int = 0,
+        every: bool = False,
         require_key: bool = False,
         earliest: int = ...,
         latest: int = ...,

@@ -235,15 +235,16 @@ cdef inline bint awaits_nothing(const Stream* self) noexcept nogil:
 cdef class RecordWalker:
     """Walks the records of the batch of `info` through `feed`; `finish` says whether all were there.
 
-    With `collect`, every record that lacks a key (`require_key`) or has a timestamp outside of the bounds is listed in
-    `findings` as (index, timestamp, key length, value length), up to `collect` of them; `findings_count` counts all.
+    With `collect`, the first that many records which lack a key (`require_key`) or have a timestamp outside of the
+    bounds, or simply all (`every`), are listed in `findings` as (index, timestamp, key length, value length).  When the
+    list is full, nothing more is read.
     """
 
     cdef Stream stream
     cdef BatchInfo info
     cdef readonly list findings
-    cdef readonly int64_t findings_count
     cdef int collect
+    cdef bint every
     cdef bint require_key
     cdef int64_t earliest
     cdef int64_t latest
@@ -253,6 +254,7 @@ cdef class RecordWalker:
         BatchInfo info not None,
         *,
         int collect=0,
+        bint every=False,
         bint require_key=False,
         int64_t earliest=INT64_MIN,
         int64_t latest=INT64_MAX,
@@ -262,8 +264,8 @@ cdef class RecordWalker:
         self.stream.state = LENGTH
         walk_init(&self.stream.walk, info.header.base_timestamp)
         self.findings = []
-        self.findings_count = 0
         self.collect = collect
+        self.every = every
         self.require_key = require_key
         self.earliest = earliest
         self.latest = latest
@@ -290,6 +292,8 @@ cdef class RecordWalker:
         cdef int32_t before
         cdef int took
         while cursor_left(cursor) or (self.stream.state != LENGTH and awaits_nothing(&self.stream)):
+            if len(self.findings) >= self.collect:
+                return True
             before = self.stream.walk.index
             if self.stream.state == LENGTH and self.stream.shift == 0 and before >= self.stream.count:
                 return walk_fail(&self.stream.walk, WALK_LEFT_OVER, cursor_left(cursor), 0)
@@ -304,10 +308,8 @@ cdef class RecordWalker:
         cdef Walk* walk = &self.stream.walk
         cdef bint keyless = self.require_key and walk.key_length < 0
         cdef bint untimely = walk.timestamp != -1 and (walk.timestamp < self.earliest or walk.timestamp > self.latest)
-        if keyless or untimely:
-            self.findings_count += 1
-            if self.findings_count <= self.collect:
-                self.findings.append((walk.index - 1, walk.timestamp, walk.key_length, walk.value_length))
+        if self.every or keyless or untimely:
+            self.findings.append((walk.index - 1, walk.timestamp, walk.key_length, walk.value_length))
         return 0
 
     def finish(self):

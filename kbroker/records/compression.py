@@ -43,6 +43,7 @@ _SNAPPY_MAX_RATIO = 22
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_INDEPENDENT = 0x20
 _LZ4_BLOCK_64_KB = 4
+_LZ4_DEFAULT_LEVEL = 9
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
@@ -148,7 +149,7 @@ def _snappy_block(block: memoryview, budget: Budget) -> bytes:
     try:
         return cast(bytes, snappy.uncompress(bytes(block)))
     except snappy.UncompressError as error:
-        raise CompressionError(f"snappy: {error}") from error
+        raise CompressionError("snappy: a block is damaged") from error
 
 
 def _read_snappy(view: memoryview, budget: Budget) -> Iterator[bytes]:
@@ -370,7 +371,8 @@ def compressor(codec: int, level: int | None = None) -> Compressor:
     if codec == Codec.SNAPPY:
         return _XerialCompressor()
     if codec == Codec.LZ4:
-        return _Lz4Compressor(0 if level is None else level)
+        # Kafka's default level, 9, means the fast compressor; any other the slow one.
+        return _Lz4Compressor(0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(3, level))
     if codec == Codec.ZSTD:
         return _zstd_compressor(3 if level is None else level)
     raise CompressionError(f"Unknown compression type id: {codec}")

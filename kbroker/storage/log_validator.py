@@ -16,11 +16,12 @@ do so, and its readers then see offsets twice or never), and a compressed batch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.record_batch import (
+    BATCH_OVERHEAD,
     BatchError,
     BatchInfo,
     CorruptBatchError,
@@ -28,9 +29,12 @@ from kbroker._fast.record_batch import (
     OldMagicError,
     TruncatedBatchError,
     read_header,
+    seal,
     stamp,
+    stamp_timestamps,
     validate,
 )
+from kbroker._fast.record_stream import RecordWalker, walk_decompressed
 from kbroker.errors import (
     CorruptMessageError,
     ErrorCode,
@@ -40,15 +44,33 @@ from kbroker.errors import (
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
 )
+from kbroker.records.compression import (
+    Codec,
+    CompressionError,
+    DecompressionLimitError,
+    codec_of,
+    compressor,
+    iter_decompress,
+)
+from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
 
-COMPRESSION_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-CODEC_OF_TYPE = {"uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ZSTD = 4
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_MASK = 0x08
+CREATE_TIME = "CreateTime"
+ZSTD = Codec.ZSTD
+MIN_LONG = -(2**63)
+MAX_LONG = 2**63 - 1
 LATEST_PRODUCE_VERSION = 13
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
+
+# An answer names at most so many records of a refused batch (Kafka names all, however many).
+MAX_RECORD_ERRORS = 10_000
+
+EXPANSION_RATIO = 128
+MIN_EXPANSION_BYTES = 8 << 20
 
 
 class AppendOrigin(IntEnum):
@@ -130,25 +152,189 @@ def validate_and_analyze(
         raise _client_refusal(info, topic_partition)
     if size > config.max_message_bytes:
         raise _too_large(size, config, topic_partition)
+    attributes = info.attributes
     compression_type = config.compression_type
     if (
-        not info.compression
+        not attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)
         and (compression_type == "producer" or compression_type == "uncompressed")
-        and not info.timestamp_type
-        and not config.log_append_time
-        and info.max_record_timestamp == info.max_timestamp
-        and info.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
+        and config.message_timestamp_type == CREATE_TIME
+        and info.max_record_timestamp == info.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
         and info.min_record_timestamp >= now_ms - config.message_timestamp_before_max_ms
-        and not (info.keyless_count and config.compact)
+        and (not info.keyless_count or not config.compact)
     ):
         return AnalyzedBatch(info, view, 0, 0, False, size)
-    raise InvalidRecordError("not the common case")
+    if attributes & COMPRESSION_MASK == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        raise _no_zstd(produce_version)
+    return _analyze_fully(view, info, config, now_ms, topic_partition)
 
 
 def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
     """Gives the batch its place in the log; the bytes are then ready to be written."""
     stamp(analyzed.view, 0, base_offset, leader_epoch, analyzed.info)
     return analyzed.view
+
+
+def decompression_limit_bytes(size_bytes: int) -> int:
+    """What a compressed batch of `size_bytes` may expand to.
+
+    The least bound is what the event loop can bear: a batch of less than 64 KiB is judged there.  A client whose honest
+    data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and goes on.
+    """
+    return max(MIN_EXPANSION_BYTES, EXPANSION_RATIO * size_bytes)
+
+
+def _analyze_fully(
+    view: memoryview | bytearray, info: BatchInfo, config: LogConfig, now_ms: int, topic_partition: object
+) -> AnalyzedBatch:
+    """All that the common case does not need: codecs, the topic's timestamp type, and who is to blame."""
+    source = info.compression
+    target = _target_codec(info, config)
+    stored: memoryview | bytearray = view
+    if source or target != source:
+        try:
+            if source == target:
+                walk_decompressed(info, _payload(view, info))
+            else:
+                stored = _recompress(view, info, config, target, topic_partition)
+        except DecompressionLimitError as error:
+            raise MessageTooLargeError(f"{error} in topic partition {topic_partition}") from error
+        except CompressionError as error:
+            raise InvalidRecordError(f"{error} in topic partition {topic_partition}") from error
+        except InvalidRecordsError as error:
+            raise InvalidRecordError(str(error)) from error
+    _check_records(view, info, source, config, now_ms, topic_partition)
+    _settle_timestamps(stored, info, config, now_ms)
+    return AnalyzedBatch(info, stored, source, target, stored is not view, len(stored))
+
+
+def _target_codec(info: BatchInfo, config: LogConfig) -> int:
+    source = info.compression
+    if source > ZSTD:
+        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {source}")
+    if config.compression_type == "producer" or (source == Codec.NONE and info.is_control):
+        return source
+    return codec_of(config.compression_type)
+
+
+def _payload(view: memoryview | bytearray, info: BatchInfo, codec: int | None = None) -> Iterator[bytes | memoryview]:
+    """The records of a batch, decompressed, in chunks."""
+    limit_bytes = decompression_limit_bytes(len(view))
+    return iter_decompress(info.compression if codec is None else codec, memoryview(view)[BATCH_OVERHEAD:], limit_bytes)
+
+
+def _recompress(
+    view: memoryview | bytearray, info: BatchInfo, config: LogConfig, target: int, topic_partition: object
+) -> bytearray:
+    """The same records under another codec; `info` becomes the new batch's.  The records are walked in passing."""
+    walker = RecordWalker(info)
+    out = bytearray(memoryview(view)[:BATCH_OVERHEAD])
+    encoder = compressor(target, _level(target, config))
+    for chunk in _payload(view, info):
+        # An uncompressed batch was walked before, as a whole.
+        if info.compression:
+            walker.feed(chunk)
+        out += encoder.compress(chunk)
+        _check_rebuilt_size(len(out), config, topic_partition)
+    out += encoder.flush()
+    _check_rebuilt_size(len(out), config, topic_partition)
+    if info.compression:
+        walker.finish()
+    seal(out, target, info)
+    return out
+
+
+def _check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
+    if size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"Message batch size is {size} bytes in append to partition {topic_partition}, which exceeds the maximum "
+            f"configured size of {config.max_message_bytes}."
+        )
+
+
+def _level(codec: int, config: LogConfig) -> int | None:
+    if codec == Codec.GZIP:
+        return config.compression_gzip_level
+    if codec == Codec.LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec == ZSTD else None
+
+
+def _settle_timestamps(view: memoryview | bytearray, info: BatchInfo, config: LogConfig, now_ms: int) -> None:
+    """Writes the topic's timestamp type and the true maximum, where the batch has others."""
+    if config.message_timestamp_type != CREATE_TIME:
+        stamp_timestamps(view, 0, 1, now_ms, info)
+    elif info.timestamp_type:
+        stamp_timestamps(view, 0, 0, info.max_timestamp, info)
+    elif info.max_record_timestamp != info.max_timestamp:
+        stamp_timestamps(view, 0, 0, info.max_record_timestamp, info)
+
+
+def _check_records(
+    view: memoryview | bytearray,
+    info: BatchInfo,
+    source: int,
+    config: LogConfig,
+    now_ms: int,
+    topic_partition: object,
+) -> None:
+    """Raises, with the records concerned, when timestamps or keys break the topic's rules."""
+    append_time = config.message_timestamp_type != CREATE_TIME
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    keyless = info.keyless_count > 0 and config.compact
+    claimed = info.max_timestamp if info.timestamp_type else None
+    if append_time:
+        untimely = claimed is not None
+    elif claimed is not None:
+        # Of a batch that claims append time, the header's time is every record's.
+        untimely = claimed != NO_TIMESTAMP and not earliest <= claimed <= latest
+        untimely = untimely or claimed == NO_TIMESTAMP
+    else:
+        untimely = info.min_record_timestamp < earliest or info.max_record_timestamp > latest
+    if not untimely and not keyless:
+        return
+    walker = RecordWalker(
+        info,
+        collect=MAX_RECORD_ERRORS,
+        every=untimely and claimed is not None,
+        require_key=keyless,
+        earliest=MIN_LONG if append_time else max(earliest, MIN_LONG),
+        latest=MAX_LONG if append_time else min(latest, MAX_LONG),
+    )
+    for chunk in _payload(view, info, source):
+        walker.feed(chunk)
+    errors: list[RecordError] = []
+    for index, timestamp, key_length, value_length in walker.findings:
+        if keyless and key_length < 0:
+            text = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
+        elif claimed is not None and (append_time or claimed == NO_TIMESTAMP):
+            kind = "PartialDefaultRecord" if source else "DefaultRecord"
+            text = (
+                f"Invalid timestamp type in message {kind}(offset={index}, timestamp={claimed}, "
+                f"key={max(key_length, 0)} bytes, value={max(value_length, 0)} bytes). "
+                "Producer should not set timestamp type to LogAppendTime."
+            )
+        else:
+            text = (
+                f"Timestamp {timestamp if claimed is None else claimed} of message with offset {index} is out of "
+                f"range. The timestamp should be within [{earliest}, {latest}]"
+            )
+        errors.append(RecordError(index, text))
+    raise _rejection(errors, untimely, info.keyless_count)
+
+
+def _rejection(errors: list[RecordError], untimely: bool, keyless_count: int) -> RecordValidationError:
+    error: RecordValidationError
+    if untimely:
+        error = RejectedTimestampsError("One or more records have been rejected due to invalid timestamp")
+    else:
+        first = ", ".join(f"RecordError(batchIndex={e.batch_index}, message='{e.message}')" for e in errors[:3])
+        error = RejectedRecordsError(
+            f"One or more records have been rejected due to {keyless_count} record errors in total, "
+            f"and only showing the first three errors at most: [{first}]"
+        )
+    error.record_errors = errors
+    return error
 
 
 def _refusal(
@@ -170,7 +356,7 @@ def _refusal(
     except BatchError:
         return CorruptMessageError(str(error))
     if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
-        return UnsupportedCompressionTypeError(f"{version} are not allowed to use ZStandard compression")
+        return _no_zstd(produce_version)
     if origin is AppendOrigin.CLIENT and info.base_offset:
         return _client_refusal(info, topic_partition)
     if info.size_in_bytes > config.max_message_bytes:
@@ -182,6 +368,12 @@ def _refusal(
     if origin is AppendOrigin.CLIENT and info.is_control:
         return _client_refusal(info, topic_partition)
     return InvalidRecordError(str(error))
+
+
+def _no_zstd(produce_version: int) -> KafkaError:
+    return UnsupportedCompressionTypeError(
+        f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
+    )
 
 
 def _client_refusal(info: BatchInfo, topic_partition: object) -> KafkaError:
