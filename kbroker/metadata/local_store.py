@@ -243,10 +243,11 @@ def _explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into the store's, with the file's name and what can be done."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
+        # SQLite's own findings of damage have no class of their own; full disks, locks and the like do.
+        if type(error) is sqlite3.DatabaseError:
+            raise CorruptMetadataError(_damaged(path, str(error))) from error
         raise MetadataStoreError(f"cannot use the metadata store {path}: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise CorruptMetadataError(_damaged(path, str(error))) from error
 
 
 def _damaged(path: Path, reason: str) -> str:

@@ -1,0 +1,77 @@
+"""Replicas are spread over brokers and racks, and manual assignments are checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from kbroker.metadata.image import NO_LEADER, BrokerImage
+from kbroker.metadata.placement import check_assignment, new_partition, place, rack_alternated
+
+
+def brokers(*racks: str | None) -> list[BrokerImage]:
+    return [BrokerImage(node_id, {}, rack) for node_id, rack in enumerate(racks)]
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.data())
+def test_every_partition_gets_distinct_brokers_and_leaders_are_even(
+    broker_count: int, partition_count: int, data: st.DataObject
+) -> None:
+    """One broker would lead most partitions, or hold a partition twice."""
+    replication_factor = data.draw(st.integers(1, broker_count))
+    start = data.draw(st.integers(0, 100))
+    placed = place(brokers(*[None] * broker_count), partition_count, replication_factor, start)
+    assert len(placed) == partition_count
+    assert all(len(set(replicas)) == replication_factor for replicas in placed)
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders.get(node, 0) for node in range(broker_count)) <= 1
+
+
+def test_replicas_are_in_different_racks() -> None:
+    """Losing one rack would lose all copies of a partition."""
+    nodes = brokers("a", "a", "b", "b")
+    assert rack_alternated(nodes) == [0, 2, 1, 3]
+    for replicas in place(nodes, 8, 2):
+        assert {nodes[node].rack for node in replicas} == {"a", "b"}
+
+
+def test_too_few_brokers_is_kafkas_error() -> None:
+    """The user would not learn why the topic cannot be made."""
+    with pytest.raises(InvalidReplicationFactorError) as caught:
+        place(brokers(None), 1, 3)
+    assert caught.value.message == (
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 1 broker(s) are registered or some brokers have all their log directories cordoned."
+    )
+
+
+@pytest.mark.parametrize(
+    ("replicas", "factor", "text"),
+    [
+        ([], None, "The manual partition assignment includes an empty replica list."),
+        ([1, 1], None, "The manual partition assignment includes the broker 1 more than once."),
+        ([2, 9], None, "The manual partition assignment includes broker 9, but no such broker is registered."),
+        (
+            [1, 2],
+            1,
+            "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with "
+            "previous partitions, which have 1 replica(s).",
+        ),
+    ],
+)
+def test_bad_assignments_are_refused_in_kafkas_words(replicas: list[int], factor: int | None, text: str) -> None:
+    """A partition would be put on a broker that does not exist."""
+    with pytest.raises(InvalidReplicaAssignmentError) as caught:
+        check_assignment(replicas, frozenset({1, 2}), factor)
+    assert caught.value.message == text
+
+
+def test_a_dead_preferred_leader_does_not_lead() -> None:
+    """A new partition would have a leader that is not there."""
+    partition = new_partition(0, (1, 2), frozenset({2}))
+    assert (partition.leader, partition.isr, partition.replicas) == (2, (2,), (1, 2))
+    assert new_partition(0, (1,), frozenset()).leader == NO_LEADER
