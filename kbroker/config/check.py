@@ -17,7 +17,7 @@ from typing import Any
 
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
-_REPLICAS = re.compile(r"[0-9]+:[0-9]+")
+_REPLICAS = re.compile(r"([0-9]+:[0-9]+)?")
 _METRICS_LISTENER = re.compile(r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?")
 
 

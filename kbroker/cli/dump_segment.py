@@ -1,0 +1,133 @@
+"""What is in a segment (`.log`): its batches, and with `deep` their records.
+
+Every batch's checksum is checked.  The first byte that is no batch ends the dump, with the reason; zeros up to the end
+of the file are space that was allocated ahead and no damage.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbroker.cli.internal_records import decode_record, decodes
+from kbroker.records.compression import Codec
+
+if TYPE_CHECKING:
+    from kbroker._fast.record_batch import BatchInfo
+
+Row = dict[str, Any]
+
+NO_TIMESTAMP = -1
+_MARKERS = {0: "ABORT", 1: "COMMIT"}
+
+
+def topic_of(path: Path) -> str:
+    """The topic whose partition directory a segment lies in."""
+    return path.absolute().parent.name.rpartition("-")[0]
+
+
+def dump_segment(path: Path, *, deep: bool, print_data: bool, decode: bool) -> Iterator[Row]:
+    """A row for each batch, followed by rows for its records."""
+    from kbroker._fast.record_batch import BatchError, check_crc, read_header
+
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size == 0:
+            return
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    topic = topic_of(path) if decode else ""
+    position = 0
+    while position < size:
+        try:
+            info = read_header(data, position, size)
+        except BatchError as error:
+            if any(data[position : position + 64]) or data[position:].count(0) != size - position:
+                yield {"position": position, "error": f"no batch: {error}"}
+            else:
+                yield {"position": position, "padding_bytes": size - position}
+            return
+        row = describe_batch(info)
+        try:
+            check_crc(data, info)
+        except BatchError as error:
+            yield {**row, "is_valid": False, "error": str(error)}
+        else:
+            yield {**row, "is_valid": True}
+            if deep:
+                yield from _dump_records(data[position : position + info.size_in_bytes], info, topic, print_data)
+        position += info.size_in_bytes
+
+
+def describe_batch(info: BatchInfo) -> Row:
+    """A batch's header."""
+    return {
+        "base_offset": info.base_offset,
+        "last_offset": info.last_offset,
+        "count": info.records_count,
+        "base_sequence": info.base_sequence,
+        "last_sequence": info.last_sequence,
+        "producer_id": info.producer_id,
+        "producer_epoch": info.producer_epoch,
+        "partition_leader_epoch": info.partition_leader_epoch,
+        "is_transactional": info.is_transactional,
+        "is_control": info.is_control,
+        "position": info.position,
+        "timestamp_type": "LogAppendTime" if info.timestamp_type else "CreateTime",
+        "max_timestamp": info.max_timestamp,
+        "size": info.size_in_bytes,
+        "magic": info.magic,
+        "compression": Codec(info.compression).name.lower() if info.compression <= max(Codec) else info.compression,
+        "crc": info.crc,
+    }
+
+
+def _dump_records(batch: bytes, info: BatchInfo, topic: str, print_data: bool) -> Iterator[Row]:
+    from kbroker.records.batch import iterate_records
+
+    try:
+        for record in iterate_records(batch):
+            row: Row = {
+                "record": record.offset,
+                "timestamp": record.timestamp,
+                "key_size": -1 if record.key is None else len(record.key),
+                "value_size": -1 if record.value is None else len(record.value),
+                "headers": [name for name, _ in record.headers],
+            }
+            yield row | _contents(record, info, topic, print_data)
+    except ValueError as error:
+        yield {"position": info.position, "error": f"records: {error}"}
+
+
+def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row:
+    key = None if record.key is None else bytes(record.key)
+    value = None if record.value is None else bytes(record.value)
+    if info.is_control:
+        return _control(key, value)
+    if decodes(topic):
+        try:
+            return {"payload": decode_record(topic, key, value)}
+        except ValueError as error:
+            return {"error": f"not decoded: {error}"}
+    if not print_data:
+        return {}
+    headers = {name: _text(None if content is None else bytes(content)) for name, content in record.headers}
+    return {"headers": headers, "key": _text(key), "value": _text(value)}
+
+
+def _control(key: bytes | None, value: bytes | None) -> Row:
+    """An end-of-transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch."""
+    if key is None or len(key) < 4:
+        return {"error": "not decoded: the control record has no type"}
+    kind = int.from_bytes(key[2:4], "big", signed=True)
+    if kind not in _MARKERS:
+        return {"control": kind}
+    row: Row = {"control": _MARKERS[kind]}
+    if value is not None and len(value) >= 6:
+        row["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
+    return row
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")

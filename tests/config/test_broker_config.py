@@ -1,0 +1,223 @@
+"""Where settings come from, what is warned of and what stops the start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbroker.config import BrokerConfig, ConfigError, Listener, LogConfig, Source, log_config
+from kbroker.errors import InvalidConfigError
+
+STOCK = """
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+offsets.topic.replication.factor=1
+log.retention.hours=168
+"""
+
+
+def load(text: str = "", *overrides: str, tmp_path: Path | None = None, **environ: str) -> BrokerConfig:
+    path = None
+    if tmp_path is not None:
+        path = tmp_path / "server.properties"
+        path.write_text(text)
+    return BrokerConfig.load(path, overrides, {"HOME": "/home/me", **environ})
+
+
+def test_defaults_serve_a_single_node() -> None:
+    """`kbroker start` without a file would not start."""
+    config = load()
+    assert config.listeners == [Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)]
+    assert config.advertised_listeners == []
+    assert config.log_dirs == ["/home/me/.local/share/kbroker/data"]
+    assert config.node_id == 1
+    assert config.get("group.initial.rebalance.delay.ms") == 0
+    assert config.warnings == []
+    assert config.explicit == frozenset()
+    assert log_config(config, {}) == LogConfig()
+
+
+def test_precedence(tmp_path: Path) -> None:
+    """A setting given on the command line would lose to a file."""
+    text = "num.partitions=1\nnum.io.threads=1\nlog.roll.hours=1\nfetch.max.bytes=4000\n"
+    config = load(
+        text,
+        "num.partitions=3",
+        tmp_path=tmp_path,
+        KBROKER_NUM_PARTITIONS="2",
+        KBROKER_LOG_ROLL_HOURS="2",
+        KBROKER_LOG_FORMAT="json",
+    )
+    assert config.get("num.partitions") == 3
+    assert config.get("log.roll.hours") == 2
+    assert config.get("fetch.max.bytes") == 4000
+    assert config.get("kbroker.log.format") == "json"
+    assert config.source_of("num.partitions") is Source.OVERRIDE
+    assert config.source_of("log.roll.hours") is Source.ENVIRONMENT
+    assert config.source_of("fetch.max.bytes") is Source.FILE
+    assert config.source_of("num.io.threads") is Source.FILE
+    assert config.source_of("broker.rack") is Source.DEFAULT
+    assert config.origin_of("fetch.max.bytes").endswith("server.properties line 4")
+
+
+def test_kafkas_own_example_file_works(tmp_path: Path) -> None:
+    """The first file that everybody tries would not start a broker."""
+    config = load(STOCK, tmp_path=tmp_path)
+    assert config.listeners == [Listener("PLAINTEXT", "PLAINTEXT", "", 9092)]
+    assert config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9092)]
+    assert config.log_dirs == ["/tmp/kraft-combined-logs"]
+    assert config.node_id == 7
+    assert any("num.network.threads" in warning and "no effect" in warning for warning in config.warnings)
+
+
+def test_unknown_names_suggest_a_known_one(tmp_path: Path) -> None:
+    """A typo would silently leave a default in force."""
+    config = load(
+        "log.segment.byte=1\nzookeeper.connect=x\n", tmp_path=tmp_path, KBROKER_NUM_PARTITION="3", KBROKER_HOME="/h"
+    )
+    assert len(config.warnings) == 3
+    assert "did you mean log.segment.bytes?" in config.warnings[0] or "log.segment.bytes" in config.warnings[1]
+    assert any("zookeeper.connect" in warning and "Kafka removed it" in warning for warning in config.warnings)
+    assert any("did you mean KBROKER_NUM_PARTITIONS?" in warning for warning in config.warnings)
+    assert config.log_dirs == ["/h/data"]
+
+
+def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
+    """The user would look at the line that does not count."""
+    config = load("num.partitions=1\nnum.partitions=2\n", tmp_path=tmp_path)
+    assert config.get("num.partitions") == 2
+    assert "lines 1 and 2" in config.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("log.segment.bytes=x", "Invalid value x for configuration log.segment.bytes: Not a number of type INT"),
+        ("log.segment.bytes=1", "Value must be at least 1048576"),
+        ("log.message.timestamp.type=never", "must be one of: CreateTime, LogAppendTime"),
+        ("listeners=PLAINTEXT", "'PLAINTEXT' is not name://host:port"),
+        ("listeners=FOO://:1", "listener FOO has no protocol in listener.security.protocol.map"),
+        ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "appears twice"),
+        ("listeners=PLAINTEXT://:99999", "not between 0 and 65535"),
+        ("listeners=", "must not be empty"),
+        ("listeners=SSL://:9093", "implements PLAINTEXT only"),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "name one host"),
+        ("advertised.listeners=OTHER://h:1", "no protocol"),
+        ("queued.max.request.bytes=1000", "at least socket.request.max.bytes"),
+        ("offsets.topic.compression.codec=9", "between 0 and 4"),
+        ("metrics.listener=9644", "none or http://host:port"),
+        ("process.roles=controller", "allowed: broker,controller"),
+        ("kbroker.log.level=loud", "debug, info, warning, error"),
+        ("novalue", "must be key=value"),
+    ],
+)
+def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: str) -> None:
+    """The broker would run by a setting that nobody meant, or the user would have to guess."""
+    with pytest.raises(ConfigError) as caught:
+        load("", override)
+    assert told in str(caught.value)
+    assert override.partition("=")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "ssl.client.auth=required",
+        "sasl.enabled.mechanisms=PLAIN",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "security.inter.broker.protocol=SASL_SSL",
+        "listener.name.external.ssl.keystore.location=/k",
+        "listener.name.external.plain.sasl.jaas.config=secret",
+        "ssl.keystore.password=secret",
+    ],
+)
+def test_protection_that_is_not_there_is_refused(override: str) -> None:
+    """A broker that its owner believes protected would serve everybody."""
+    with pytest.raises(ConfigError, match="refuses to start unprotected") as caught:
+        load("", override)
+    assert "secret" not in str(caught.value)
+
+
+def test_security_settings_at_their_defaults_are_accepted(tmp_path: Path) -> None:
+    """A file that spells out Kafka's defaults would not start."""
+    assert load("security.inter.broker.protocol=PLAINTEXT\nssl.client.auth=none\n", tmp_path=tmp_path).warnings == []
+
+
+def test_listeners_on_ipv6_and_several_names() -> None:
+    """A broker could not listen on IPv6, or on more than one address."""
+    config = load(
+        "", "listeners=IN://[::1]:9092,OUT://0.0.0.0:0", "listener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT"
+    )
+    assert config.listeners == [Listener("IN", "PLAINTEXT", "::1", 9092), Listener("OUT", "PLAINTEXT", "0.0.0.0", 0)]
+    assert str(config.listeners[0]) == "IN://[::1]:9092"
+
+
+def test_missing_and_unreadable_files_are_told(tmp_path: Path) -> None:
+    """A wrong path would start a broker with defaults."""
+    with pytest.raises(ConfigError, match="nowhere: cannot be read: No such file or directory"):
+        BrokerConfig.load(tmp_path / "nowhere", (), {})
+    (tmp_path / "broken").write_text("a=\\u00")
+    with pytest.raises(ConfigError, match="broken: line 1"):
+        BrokerConfig.load(tmp_path / "broken", (), {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "expected"),
+    [
+        ({"log.retention.hours": "2"}, "retention_ms", 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, "retention_ms", 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "5"}, "retention_ms", 5),
+        ({"log.retention.hours": "-1"}, "retention_ms", -1),
+        ({"log.roll.hours": "1"}, "segment_ms", 3_600_000),
+        ({"log.roll.hours": "1", "log.roll.ms": "9"}, "segment_ms", 9),
+        ({"log.roll.jitter.hours": "1"}, "segment_jitter_ms", 3_600_000),
+        ({"log.flush.scheduler.interval.ms": "10"}, "flush_ms", 10),
+        ({"log.flush.scheduler.interval.ms": "10", "log.flush.interval.ms": "4"}, "flush_ms", 4),
+        ({"message.max.bytes": "5"}, "max_message_bytes", 5),
+        ({"log.cleanup.policy": "compact,delete"}, "cleanup_policy", frozenset({"compact", "delete"})),
+        ({"min.insync.replicas": "2"}, "min_insync_replicas", 2),
+    ],
+)
+def test_broker_settings_are_the_topics_defaults(settings: dict[str, str], field: str, expected: object) -> None:
+    """Topics would roll, expire or flush by other rules than the broker's."""
+    broker = BrokerConfig.from_mapping(settings)
+    assert getattr(log_config(broker, {}), field) == expected
+
+
+def test_a_topics_own_settings_win() -> None:
+    """A topic's setting would have no effect."""
+    broker = BrokerConfig.from_mapping({"log.segment.bytes": 1 << 21, "log.preallocate": True})
+    config = log_config(
+        broker, {"segment.bytes": "1048576", "cleanup.policy": "compact", "internal.segment.bytes": "9"}
+    )
+    assert (config.segment_bytes, config.preallocate, config.roll_bytes) == (1 << 20, True, 9)
+    assert config.compact
+    assert not config.delete
+    with pytest.raises(InvalidConfigError, match="Not a number of type INT"):
+        log_config(broker, {"segment.bytes": "x"})
+
+
+def test_node_id_falls_back_to_broker_id() -> None:
+    """A file from the ZooKeeper days would start another node."""
+    assert BrokerConfig.from_mapping({"broker.id": 4}).node_id == 4
+    assert BrokerConfig.from_mapping({"broker.id": 4, "node.id": 5}).node_id == 5
+
+
+def test_reading_settings_imports_nothing_heavy() -> None:
+    """Every start would pay for libraries that it does not use."""
+    heavy = ("rich", "confluent_kafka", "asyncio", "difflib", "click")
+    code = f"import sys, kbroker.config; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,127 @@
+"""Types and checks, held against what Apache Kafka 4.3.1 answered.
+
+vectors/topic_configs.json: CreateTopics (validate only) with these settings, and the error text, null when accepted.
+vectors/broker_defaults.json: DescribeConfigs of a broker: default and whether read-only.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbroker.config import ConfigType, LogConfig, broker_config_rows, render_value, validate_topic_config
+from kbroker.config.broker import environment_name
+from kbroker.config.table import BROKER_TABLE, DIFFERENT_DEFAULTS
+from kbroker.config.value import InvalidValueError, parse_value
+from kbroker.errors import ErrorCode, InvalidConfigError
+
+VECTORS = Path(__file__).parent / "vectors"
+TOPIC_CASES = json.loads((VECTORS / "topic_configs.json").read_text())
+BROKER_DEFAULTS: dict[str, tuple[str | None, bool]] = json.loads((VECTORS / "broker_defaults.json").read_text())
+
+
+@pytest.mark.parametrize("case", TOPIC_CASES, ids=lambda case: str(case["configs"]))
+def test_topic_settings_are_judged_in_kafkas_words(case: dict[str, Any]) -> None:
+    """A tool that shows or matches Kafka's error text would show something else."""
+    if case["error"] is None:
+        validate_topic_config(case["configs"])
+        return
+    with pytest.raises(InvalidConfigError) as caught:
+        validate_topic_config(case["configs"])
+    assert caught.value.message == case["error"]
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_null_topic_settings_are_refused() -> None:
+    """A client that sends a null value would create a topic with a default it did not ask for."""
+    with pytest.raises(InvalidConfigError, match="Null value not supported for topic configs: a,b"):
+        validate_topic_config({"b": None, "a": None})
+
+
+@pytest.mark.parametrize("name", sorted(BROKER_DEFAULTS))
+def test_broker_defaults_are_kafkas(name: str) -> None:
+    """A broker moved from Kafka would run by other settings without a word."""
+    row = BROKER_TABLE[name]
+    default, read_only = BROKER_DEFAULTS[name]
+    if name not in DIFFERENT_DEFAULTS:
+        assert render_value(row.default) == default
+    assert row.read_only == read_only
+
+
+def test_different_defaults_differ() -> None:
+    """The documentation would name differences that are none."""
+    for name, (kafka, why) in DIFFERENT_DEFAULTS.items():
+        assert render_value(BROKER_TABLE[name].default) != kafka
+        assert why
+
+
+def test_every_default_passes_its_own_check() -> None:
+    """Writing a default into the file would stop the start."""
+    for row in broker_config_rows():
+        text = render_value(row.default)
+        if text is not None and not (text == "" and "nonempty" in row.check):
+            assert row.parse(text) == row.default, row.name
+
+
+def test_environment_names_are_unique() -> None:
+    """One variable would set two settings."""
+    assert len({environment_name(row.name) for row in broker_config_rows()}) == len(broker_config_rows())
+
+
+def test_log_config_defaults_are_the_tables() -> None:
+    """Logs made without settings would behave unlike the documentation."""
+    from kbroker.config import topic_config_rows
+
+    config = LogConfig()
+    for row in topic_config_rows():
+        value = getattr(config, row.name.replace(".", "_"))
+        assert (sorted(value) if isinstance(value, frozenset | tuple) else value) == row.default, row.name
+
+
+@given(st.integers(-(2**70), 2**70))
+def test_integers_are_read_within_javas_ranges(number: int) -> None:
+    """A value that Kafka refuses would be taken, or the other way round."""
+    for kind, bits in ((ConfigType.SHORT, 16), (ConfigType.INT, 32), (ConfigType.LONG, 64)):
+        if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            assert parse_value("k", kind, f" {number}\t") == number
+        else:
+            with pytest.raises(InvalidValueError, match=f"Not a number of type {kind.name}"):
+                parse_value("k", kind, str(number))
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "", "-", "٣", "0x10", "1L", "1 2"])
+def test_what_java_does_not_read_as_an_integer_is_refused(text: str) -> None:
+    """A typo would become a number."""
+    with pytest.raises(InvalidValueError):
+        parse_value("k", ConfigType.LONG, text)
+
+
+@given(st.floats(allow_nan=False))
+def test_doubles_survive_printing(number: float) -> None:
+    """A value read from DescribeConfigs and written back would change."""
+    text = render_value(number)
+    assert text is not None
+    assert parse_value("k", ConfigType.DOUBLE, text) == number
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.5, "0.5"),
+        (1.0, "1.0"),
+        (1e7, "1.0E7"),
+        (9999999.0, "9999999.0"),
+        (0.001, "0.001"),
+        (0.00012, "1.2E-4"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (-12345678.9, "-1.23456789E7"),
+    ],
+)
+def test_doubles_print_as_java_prints_them(number: float, text: str) -> None:
+    """DescribeConfigs would show a number that Kafka writes otherwise."""
+    assert render_value(number) == text
