@@ -1,0 +1,147 @@
+/* End to end: one connection produces a record at a fixed rate without waiting for answers, another one long-polls
+ * the same partition.  A record's latency runs from its send() until the answer that holds it is complete.
+ * Frame 0 of the file is the produce request, frame 1 the fetch request; the partition must be empty at the start. */
+#define _GNU_SOURCE
+#include "histogram.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define ANSWER_MAX (4 * 1024 * 1024)
+#define BATCH_HEADER 61
+
+typedef struct {
+    const options *o;
+    int producer, consumer;
+    frame produce, fetch;
+    uint64_t *sent_at;
+    uint64_t sent, planned, received, measure_from, max_batch;
+    uint8_t *answer;
+    size_t got;
+    histogram latency;
+} state;
+
+static void send_whole(int fd, const frame *f) {
+    if (send(fd, f->bytes, f->size, MSG_NOSIGNAL) != (ssize_t)f->size) die("a small request found no room in the socket");
+}
+
+static void fetch_next(state *s) {
+    put64(s->fetch.bytes + s->o->offset_at, s->received);
+    send_whole(s->consumer, &s->fetch);
+}
+
+static uint64_t read_uvarint(const uint8_t *at, size_t *used) {
+    uint64_t value = 0;
+    for (*used = 0; *used < 5; (*used)++) {
+        value |= (uint64_t)(at[*used] & 0x7f) << (7 * *used);
+        if (!(at[*used] & 0x80)) {
+            (*used)++;
+            return value;
+        }
+    }
+    die("a length has more than 5 bytes");
+}
+
+static void take_answer(state *s, size_t size) {
+    uint64_t now = now_ns();
+    size_t used, at = (size_t)s->o->records_at;
+    if (s->o->check_at >= 0 && (s->answer[s->o->check_at] || s->answer[s->o->check_at + 1]))
+        die("the fetch was answered with error %d", (int)(int16_t)(s->answer[s->o->check_at] << 8 | s->answer[s->o->check_at + 1]));
+    uint64_t length = read_uvarint(s->answer + at, &used);
+    at += used;
+    size_t end = at + (length ? length - 1 : 0);
+    if (end > size) die("records longer than the answer");
+    uint64_t before = s->received;
+    while (at + BATCH_HEADER <= end) {
+        uint64_t last = get64(s->answer + at) + get32(s->answer + at + 23);
+        at += 12 + get32(s->answer + at + 8);
+        if (at > end || last >= s->sent) break;
+        for (; s->received <= last; s->received++)
+            if (s->received >= s->measure_from) histogram_add(&s->latency, now - s->sent_at[s->received]);
+    }
+    if (s->received - before > s->max_batch) s->max_batch = s->received - before;
+}
+
+static void receive_fetch(state *s) {
+    ssize_t n = recv(s->consumer, s->answer + s->got, ANSWER_MAX - s->got, 0);
+    if (n <= 0) {
+        if (n < 0 && errno == EAGAIN) return;
+        die("the broker closed the consumer's connection");
+    }
+    s->got += (size_t)n;
+    if (s->got < 4 || s->got < get32(s->answer) + 4u) return;
+    take_answer(s, s->got);
+    s->got = 0;
+    if (s->received < s->planned) fetch_next(s);
+}
+
+static void send_due(state *s, int timer) {
+    uint64_t due;
+    if (read(timer, &due, sizeof due) != sizeof due) return;
+    while (due-- && s->sent < s->planned) {
+        s->sent_at[s->sent] = now_ns();
+        put32(s->produce.bytes + 8, (uint32_t)s->sent++);
+        send_whole(s->producer, &s->produce);
+    }
+}
+
+static void drop_answers(state *s) {
+    if (recv(s->producer, NULL, 1 << 20, MSG_TRUNC) == 0) die("the broker closed the producer's connection");
+}
+
+static void watch(int epoll, int fd) {
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+int run_end_to_end(const options *o) {
+    int count;
+    frame *frames = read_frames(o->frames_path, &count);
+    if (count != 2 || o->offset_at < 0 || o->records_at < 0) die("needs a produce and a fetch frame, and their places");
+    state *s = calloc(1, sizeof *s);
+    s->o = o, s->produce = frames[0], s->fetch = frames[1];
+    s->planned = (uint64_t)(o->rate * (o->warm + o->seconds));
+    s->measure_from = (uint64_t)(o->rate * o->warm);
+    s->sent_at = calloc(s->planned, sizeof *s->sent_at);
+    s->answer = malloc(ANSWER_MAX);
+    s->producer = connect_now(o), s->consumer = connect_now(o);
+    uint64_t gap = (uint64_t)(1e9 / o->rate);
+    struct itimerspec every = {{(time_t)(gap / 1000000000u), (long)(gap % 1000000000u)}, {0, 1000000}};
+    int epoll = epoll_create1(EPOLL_CLOEXEC), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    watch(epoll, s->producer), watch(epoll, s->consumer), watch(epoll, timer);
+    fetch_next(s);
+    timerfd_settime(timer, 0, &every, NULL);
+    double cpu = 0;
+    int measuring = 0;
+    uint64_t begin = now_ns(), last_progress = begin;
+    while (s->received < s->planned) {
+        struct epoll_event events[8];
+        int ready = epoll_wait(epoll, events, 8, 1000);
+        uint64_t before = s->received;
+        for (int i = 0; i < ready; i++) {
+            if (events[i].data.fd == timer) send_due(s, timer);
+            else if (events[i].data.fd == s->consumer) receive_fetch(s);
+            else drop_answers(s);
+        }
+        if (s->received > before) last_progress = now_ns();
+        else if (now_ns() - last_progress > 10000000000u) die("%llu of %llu records arrived, then none for 10 s",
+                                                              (unsigned long long)s->received, (unsigned long long)s->planned);
+        if (!measuring && s->received >= s->measure_from) measuring = 1, cpu = cpu_seconds_of(o->pid), begin = now_ns();
+    }
+    double seconds = (double)(now_ns() - begin) / 1e9;
+    printf("{\"requests\": %llu, \"seconds\": %.6f, \"bytes_out\": 0, \"bytes_in\": 0, \"errors\": 0, \"p50_us\": %.1f, "
+           "\"p90_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f, \"broker_cpu_s\": %.2f, "
+           "\"client_cpu_s\": %.3f, \"largest_answer_records\": %llu}\n",
+           (unsigned long long)s->latency.count, seconds, (double)histogram_quantile(&s->latency, 0.5) / 1e3,
+           (double)histogram_quantile(&s->latency, 0.9) / 1e3, (double)histogram_quantile(&s->latency, 0.99) / 1e3,
+           (double)histogram_quantile(&s->latency, 0.999) / 1e3, (double)s->latency.max / 1e3,
+           cpu_seconds_of(o->pid) - cpu, own_cpu_seconds(), (unsigned long long)s->max_batch);
+    return 0;
+}

@@ -1,0 +1,36 @@
+"""Builds the load generator and the preload library with the C compiler, when their sources are newer."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+HERE = pathlib.Path(__file__).parent
+SOURCES = HERE / "native"
+BUILD = HERE / "build"
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
+
+
+def load_generator() -> pathlib.Path:
+    """The load generator's program."""
+    names = ("main", "wire", "closed", "end_to_end", "storm")
+    return _build(BUILD / "loadgen", [SOURCES / f"{name}.c" for name in names], ())
+
+
+def congestion_preload() -> pathlib.Path:
+    """The library that sets TCP congestion control in a broker that can't do it itself."""
+    return _build(BUILD / "congestion.so", [SOURCES / "congestion.c"], ("-shared", "-fPIC"))
+
+
+def _build(target: pathlib.Path, sources: list[pathlib.Path], flags: tuple[str, ...]) -> pathlib.Path:
+    newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
+    if target.exists() and target.stat().st_mtime >= newest:
+        return target
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("the load generator needs a C compiler (cc or gcc)")
+    BUILD.mkdir(exist_ok=True)
+    subprocess.run([compiler, *FLAGS, *flags, "-o", str(target), *map(str, sources)], check=True)
+    return target
