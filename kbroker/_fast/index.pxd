@@ -1,0 +1,52 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class MappedFile:
+    cdef const uint8_t* data
+    cdef readonly Py_ssize_t size
+
+
+cdef class IndexTable:
+    cdef readonly int64_t base_offset
+    cdef readonly Py_ssize_t entries
+    cdef readonly Py_ssize_t stored
+    cdef readonly MappedFile mapped
+    cdef Py_ssize_t entry_size
+    cdef uint8_t* tail
+    cdef Py_ssize_t tail_capacity
+    cdef readonly int64_t last_key
+    cdef readonly int64_t last_value
+
+    cdef const uint8_t* entry(self, Py_ssize_t slot) noexcept nogil
+    cdef uint8_t* next_slot(self) except NULL
+    cdef int64_t key_at(self, Py_ssize_t slot) noexcept nogil
+    cdef int64_t value_at(self, Py_ssize_t slot) noexcept nogil
+    cdef Py_ssize_t search(self, int64_t target) noexcept nogil
+    cdef Py_ssize_t bisect(self, int64_t target, Py_ssize_t low, Py_ssize_t high) noexcept nogil
+    cdef bint readable(self, int64_t target) noexcept nogil
+
+
+cdef class OffsetTable(IndexTable):
+    pass
+
+
+cdef class TimeTable(IndexTable):
+    pass
+
+
+cdef struct TailBatch:
+    int64_t base_offset
+    int64_t last_offset
+    int64_t position
+    int64_t size
+
+
+cdef class AppendTail:
+    cdef readonly int64_t size
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t offset_of_max_timestamp
+    cdef readonly int64_t bytes_since_index
+    cdef public int64_t index_interval_bytes
+    cdef TailBatch ring[32]
+    cdef unsigned int next_batch
+    cdef unsigned int batches

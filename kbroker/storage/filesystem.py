@@ -1,0 +1,196 @@
+"""The one way from the storage engine to files.
+
+Everything under `kbroker/storage` reads and writes through a `FileSystem`, so that a test can put errors, torn
+writes, lost un-synced writes or a full disk behind any call.  The methods are thin over `os`: the contract they add
+is
+
+- `pwrite` writes every byte or raises; a short write is continued, never reported as success;
+- `write_atomic` is the only way to replace a small file: temporary file, fsync, rename, fsync of the directory.  A
+  crash at any point leaves the old or the new content, never a mixture;
+- failures are `OSError`s, untouched; the caller decides whether a log directory has failed.
+"""
+
+# Paths are strings on purpose: this module is what stands for pathlib below it.
+# ruff: noqa: PTH102, PTH103, PTH105, PTH106, PTH108, PTH110, PTH116, PTH120
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import NamedTuple
+
+from kbroker._fast.index import MappedFile
+
+Buffer = bytes | bytearray | memoryview
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class DirectoryEntry(NamedTuple):
+    """One name in a directory.  `size` is 0 for directories."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class FileSystem:
+    """Files as the storage engine sees them.  Overridable call by call; holds no state of its own."""
+
+    __slots__ = ()
+
+    # -- single calls -------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        data = os.pread(fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        """Writes all of `data` (a buffer of bytes) or raises."""
+        written = os.pwrite(fd, data, position)
+        if written != len(data):
+            self._finish_write(fd, data, position, written)
+
+    def _finish_write(self, fd: int, data: Buffer, position: int, written: int) -> None:
+        view = memoryview(data)
+        while written < len(view):
+            count = os.pwrite(fd, view[written:], position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, "the file system accepts no more bytes")
+            written += count
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync_directory(self, path: str) -> None:
+        """Makes names created, renamed or removed in `path` durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def fallocate(self, fd: int, position: int, size: int) -> None:
+        """Reserves blocks and grows the file to at least `position + size`."""
+        os.posix_fallocate(fd, position, size)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves `source` over `target` in one step."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, 0o755)
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        with os.scandir(path) as entries:
+            return [
+                DirectoryEntry(entry.name, True, 0)
+                if entry.is_dir()
+                else DirectoryEntry(entry.name, False, entry.stat().st_size)
+                for entry in entries
+            ]
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that an unprivileged process may still write below `path`."""
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+    def lock(self, fd: int) -> bool:
+        """Takes an exclusive lock that ends with the descriptor; False when another holder has it."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def map_readonly(self, fd: int, size: int) -> MappedFile:
+        """The first `size` bytes of the file as shared memory; `fd` may be closed afterwards."""
+        return MappedFile(fd, size)
+
+    # -- made of the above --------------------------------------------------------------------------------------------
+
+    def read_file(self, path: str) -> bytes:
+        fd = self.open(path, os.O_RDONLY)
+        try:
+            return self.pread(fd, self.size(fd), 0)
+        finally:
+            self.close(fd)
+
+    def write_file(self, path: str, data: Buffer) -> None:
+        """Writes a new file and makes its content (not its name) durable."""
+        fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            if len(data):
+                self.pwrite(fd, data, 0)
+            self.fsync(fd)
+        finally:
+            self.close(fd)
+
+    def write_atomic(self, path: str, data: Buffer) -> None:
+        """Replaces `path`: readers and a restart after a crash see the old or the new content whole."""
+        temporary = path + TEMPORARY_SUFFIX
+        self.write_file(temporary, data)
+        self.rename(temporary, path)
+        self.fsync_directory(os.path.dirname(path))
+
+    def unlink_if_exists(self, path: str) -> bool:
+        try:
+            self.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a partition's directory with everything in it."""
+        for entry in self.list_directory(path):
+            name = f"{path}/{entry.name}"
+            if entry.is_directory:
+                self.remove_tree(name)
+            else:
+                self.unlink_if_exists(name)
+        self.rmdir(path)
+
+
+SYSTEM_FILES = FileSystem()

@@ -1,0 +1,149 @@
+"""Which leader epoch wrote which offsets: (epoch, start offset) pairs, kept in `leader-epoch-checkpoint`.
+
+Invariants: epochs and start offsets both ascend strictly; the start offset of an epoch, once assigned, never moves
+up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here: a
+follower finds with it where its log left the leader's.
+
+The file is written by `flush`, which a log calls before its recovery point moves and when it closes: batches carry
+their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
+its start are cut at load.  Appends and truncations never wait for an fsync here.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from kbroker.storage.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptCheckpointError,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from kbroker.storage.filesystem import FileSystem
+
+logger = logging.getLogger("kbroker.storage")
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """The end offset (exclusive) of the largest epoch up to the one asked for; both -1 when unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class LeaderEpochCache:
+    """The pairs of one partition and their file."""
+
+    __slots__ = ("_epochs", "_files", "_starts", "dirty", "latest_epoch", "path")
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest_epoch = UNDEFINED_EPOCH
+        self.dirty = False
+
+    def load(self) -> bool:
+        """Reads the file.  False when it was corrupt: the caller has to find the pairs again from the log."""
+        try:
+            data = self._files.read_file(self.path)
+        except FileNotFoundError:
+            return True
+        try:
+            pairs = [(int(epoch), int(start)) for epoch, start in decode_checkpoint(data, self.path)]
+        except CorruptCheckpointError as error:
+            logger.warning("Rebuilding leader epochs: %s", error)
+            return False
+        except ValueError:
+            logger.warning("Rebuilding leader epochs: %s has an entry that is not `epoch offset`", self.path)
+            return False
+        for epoch, start in pairs:
+            self._insert(epoch, start)
+        return True
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def earliest(self) -> tuple[int, int] | None:
+        return (self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def _insert(self, epoch: int, start: int) -> bool:
+        """Adds a pair, dropping later ones that contradict it.  False when nothing changes."""
+        epochs, starts = self._epochs, self._starts
+        if epoch < 0 or start < 0:
+            return False
+        if epochs and epoch == epochs[-1] and start >= starts[-1]:
+            return False
+        while epochs and (epochs[-1] >= epoch or starts[-1] >= start):
+            epochs.pop()
+            starts.pop()
+        epochs.append(epoch)
+        starts.append(start)
+        self.latest_epoch = epoch
+        return True
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
+        if self._insert(epoch, start_offset):
+            self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Kafka's endOffsetFor: the end of the largest known epoch that is not after `epoch`."""
+        epochs, starts = self._epochs, self._starts
+        if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == epochs[-1]:
+            return EpochEndOffset(epoch, log_end_offset)
+        higher = bisect_right(epochs, epoch)
+        if higher == 0:
+            return EpochEndOffset(epoch, starts[0])
+        return EpochEndOffset(epochs[higher - 1], starts[higher])
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch that wrote `offset`, or -1."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forgets epochs that start at or after `end_offset`."""
+        keep = bisect_left(self._starts, end_offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self._changed()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Moves the first pair up to `start_offset` and forgets those before it."""
+        at = bisect_right(self._starts, start_offset)
+        if at == 0 or (at == 1 and self._starts[0] == start_offset):
+            return
+        del self._epochs[: at - 1], self._starts[: at - 1]
+        self._starts[0] = start_offset
+        self._changed()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self.dirty = True
+
+    def encode(self) -> bytes:
+        """The file's content for what is in memory."""
+        return encode_checkpoint(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
+
+    def flush(self) -> None:
+        """Replaces the file with what is in memory, when that changed."""
+        if self.dirty:
+            self._files.write_atomic(self.path, self.encode())
+            self.dirty = False

@@ -1,0 +1,270 @@
+"""The segments of a partition on this disk: log end offset, recovery point, roll, flush, truncate, delete.
+
+Knows nothing of high watermarks, producers or epochs: `UnifiedLog` puts those on top.
+
+    recovery_point   everything below it is durable: data, indexes, transaction index
+    log_end_offset   the offset that the next record gets
+
+Segments that leave the log are renamed to `.deleted` at once and unlinked later, so that readers that already hold
+a file region end in peace and a crash in between leaves nothing that could be mistaken for data.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+
+from kbroker.clock import Clock
+from kbroker.config import LogConfig
+from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfig, SyncJob
+from kbroker.storage.log_segments import LogSegments
+from kbroker.storage.open_files import OpenFiles
+from kbroker.storage.roll import RollReason
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+Later = Callable[[int, Callable[[], None]], None]
+
+
+class LogEnvironment:
+    """What all logs of a broker share."""
+
+    __slots__ = ("clock", "executor", "files", "later", "open_files", "producer_expiration_ms")
+
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        open_files: OpenFiles,
+        later: Later,
+        executor: Executor | None = None,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> None:
+        self.files = files
+        self.clock = clock
+        self.open_files = open_files
+        self.later = later
+        self.executor = executor
+        self.producer_expiration_ms = producer_expiration_ms
+
+
+def segment_config(config: LogConfig) -> SegmentConfig:
+    return SegmentConfig(
+        config.index_interval_bytes,
+        config.segment_index_bytes,
+        config.segment_bytes if config.preallocate else 0,
+    )
+
+
+def random_jitter(config: LogConfig) -> int:
+    """Spreads time-based rolling over `segment.jitter.ms`."""
+    return random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms > 0 else 0
+
+
+def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: int) -> LogSegment:
+    """A segment with freshly made files; leftovers of the same name are removed first."""
+    segment = LogSegment(
+        environment.files,
+        environment.open_files,
+        directory,
+        base_offset,
+        segment_config(config),
+        created_ms=environment.clock.now_ms(),
+        roll_jitter_ms=random_jitter(config),
+    )
+    segment.delete_files()
+    segment.create_files()
+    return segment
+
+
+class LocalLog:
+    """One partition's segments."""
+
+    __slots__ = (
+        "_flushing",
+        "config",
+        "directory",
+        "environment",
+        "log_end_offset",
+        "recovery_point",
+        "segments",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        environment: LogEnvironment,
+        segments: LogSegments,
+        recovery_point: int,
+        log_end_offset: int,
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.environment = environment
+        self.segments = segments
+        self.recovery_point = recovery_point
+        self.log_end_offset = log_end_offset
+        self._flushing: list[tuple[int, Future[None]]] = []
+
+    @classmethod
+    def empty(
+        cls,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        environment: LogEnvironment,
+        offset: int,
+    ) -> LocalLog:
+        """A log without records in a directory without segments."""
+        first = new_segment(directory, config, environment, offset)
+        return cls(directory, topic_partition, config, environment, LogSegments([first]), offset, offset)
+
+    # -- roll ---------------------------------------------------------------------------------------------------------
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return new_segment(self.directory, self.config, self.environment, base_offset)
+
+    def roll(self, base_offset: int, reason: RollReason | None) -> LogSegment:
+        """Ends the active segment and starts one at `base_offset`.  Returns the segment that became inactive.
+
+        An empty active segment with the same base offset, whose index has no room for an entry is made anew.
+        """
+        old = self.segments.active
+        if base_offset == old.base_offset and old.size == 0:
+            old.close_files()
+            self.segments = self.segments.replacing([old], [self._new_segment(base_offset)])
+            return old
+        if base_offset <= old.base_offset:
+            raise KafkaError(
+                f"cannot roll {self.topic_partition} to {base_offset}: its active segment starts at {old.base_offset}"
+            )
+        old.become_inactive()
+        self.segments = self.segments.with_added(self._new_segment(base_offset))
+        logger.info(
+            "Rolled %s to offset %d after %d bytes%s",
+            self.topic_partition,
+            base_offset,
+            old.size,
+            f": {reason.value}" if reason else "",
+        )
+        return old
+
+    # -- flush --------------------------------------------------------------------------------------------------------
+
+    def sync_jobs(self, end_offset: int) -> list[SyncJob]:
+        """What to fsync so that everything below `end_offset` is durable."""
+        return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
+
+    def flush_now(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
+        """fsyncs and moves the recovery point to `end_offset`."""
+        if end_offset <= self.recovery_point:
+            return
+        files = self.environment.files
+        for job in (*self.sync_jobs(end_offset), *extra):
+            job.run(files)
+        files.fsync_directory(self.directory)
+        self.recovery_point = max(self.recovery_point, end_offset)
+
+    def flush_later(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
+        """The same on the executor, when there is one; `collect_flushes` moves the recovery point."""
+        executor = self.environment.executor
+        if executor is None:
+            self.flush_now(end_offset, extra)
+            return
+        if end_offset <= self.recovery_point:
+            return
+        files, directory = self.environment.files, self.directory
+        jobs = (*self.sync_jobs(end_offset), *extra)
+
+        def run() -> None:
+            for job in jobs:
+                job.run(files)
+            files.fsync_directory(directory)
+
+        self.collect_flushes()
+        self._flushing.append((end_offset, executor.submit(run)))
+
+    def collect_flushes(self) -> None:
+        """Moves the recovery point over flushes that the executor has finished.  Raises what one of them raised."""
+        while self._flushing and self._flushing[0][1].done():
+            end_offset, future = self._flushing.pop(0)
+            future.result()
+            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+
+    def wait_for_flushes(self) -> None:
+        for _, future in self._flushing:
+            future.exception()
+        self.collect_flushes()
+
+    # -- removal ------------------------------------------------------------------------------------------------------
+
+    def remove(self, removed: Iterable[LogSegment], *, delay_ms: int | None = None) -> None:
+        """Takes segments out of the log now and off the disk after `file.delete.delay.ms`."""
+        gone = list(removed)
+        if not gone:
+            return
+        self.segments = self.segments.without(gone)
+        self.discard(gone, self.config.file_delete_delay_ms if delay_ms is None else delay_ms)
+
+    def discard(self, segments: Iterable[LogSegment], delay_ms: int) -> None:
+        gone = list(segments)
+        for segment in gone:
+            segment.rename_suffix(DELETED_SUFFIX)
+
+        def unlink() -> None:
+            for segment in gone:
+                segment.delete_files()
+
+        if delay_ms <= 0:
+            unlink()
+        else:
+            self.environment.later(delay_ms, unlink)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops every record at or after `offset`."""
+        if offset >= self.log_end_offset:
+            return
+        self.wait_for_flushes()
+        later = [segment for segment in self.segments if segment.base_offset > offset]
+        self.remove(later, delay_ms=0)
+        active = self.segments.active
+        active.truncate_to(offset)
+        active.resize_indexes()
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drops all records; the log goes on empty at `offset`."""
+        self.wait_for_flushes()
+        old = list(self.segments)
+        for segment in old:
+            segment.rename_suffix(DELETED_SUFFIX)
+        self.segments = LogSegments([self._new_segment(offset)])
+        for segment in old:
+            segment.delete_files()
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def close(self) -> None:
+        self.wait_for_flushes()
+        for segment in self.segments:
+            segment.close()
+
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+
+def storage_error(what: str, topic_partition: TopicPartition, directory: str, error: OSError) -> KafkaStorageError:
+    """The client's error for a disk that fails, in Kafka's words; the cause goes to the log."""
+    parent = directory.rpartition("/")[0]
+    logger.error("%s failed for %s in %s: %s", what, topic_partition, parent, error)
+    return KafkaStorageError(f"Error while {what} for {topic_partition} in dir {parent}")

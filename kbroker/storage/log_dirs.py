@@ -1,0 +1,223 @@
+"""Log directories: who owns one, which cluster and node it belongs to, and whether the last stop was clean.
+
+    .lock                 held with flock by the one process that uses the directory
+    meta.properties       version, cluster.id, node.id, directory.id (version 1; version 0 names the node broker.id)
+    .kafka_cleanshutdown  written as the last thing of a clean stop, removed as the first thing of a start
+
+The marker is removed, durably, before anything else is read: a crash while loading then counts as unclean.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from dataclasses import dataclass
+
+from kbroker.storage.filesystem import FileSystem
+from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
+
+logger = logging.getLogger("kbroker.storage")
+
+LOCK_FILE = ".lock"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
+CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
+MAX_PARTITION_DIRECTORY = 255
+
+_PARTITION = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)$")
+_MARKED = re.compile(r"^(?P<topic>\S+)-(?P<partition>[0-9]+)\.(?P<id>[0-9a-fA-F-]+)-(?P<mark>delete|future|stray)$")
+
+
+class LogDirError(Exception):
+    """A log directory cannot be used; the text says why and what to do."""
+
+
+class LogDirLockedError(LogDirError):
+    """Another process uses the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What binds a directory to a cluster and a node."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A directory's name taken apart; `mark` is "", "delete", "future" or "stray"."""
+
+    topic: str
+    partition: int
+    mark: str
+
+
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
+    """The partition that a directory is named after; None for other directories."""
+    marked = _MARKED.match(name)
+    if marked:
+        return PartitionDirectory(marked["topic"], int(marked["partition"]), marked["mark"])
+    plain = _PARTITION.match(name)
+    return PartitionDirectory(plain["topic"], int(plain["partition"]), "") if plain else None
+
+
+def marked_directory(topic: str, partition: int, suffix: str) -> str:
+    """A directory's name while it waits to be deleted or moved: `topic-partition.<id><suffix>`, cut to fit."""
+    tail = f"-{partition}.{random_uuid().hex()}{suffix}"
+    return topic[: MAX_PARTITION_DIRECTORY - len(tail)] + tail
+
+
+def encode_meta_properties(meta: MetaProperties) -> bytes:
+    stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
+    lines = (
+        "#",
+        f"#{stamp}",
+        f"node.id={meta.node_id}",
+        f"directory.id={uuid_to_text(meta.directory_id)}",
+        "version=1",
+        f"cluster.id={meta.cluster_id}",
+    )
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
+    """Reads version 1, and version 0 as ZooKeeper-era brokers wrote it.  LogDirError when it is neither."""
+    fields = {}
+    for line in data.decode(errors="replace").splitlines():
+        text = line.strip()
+        if text and text[0] not in "#!":
+            key, _, value = text.partition("=")
+            fields[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    try:
+        version = int(fields["version"])
+        if version not in (0, 1):
+            raise LogDirError(f"{path}: version {version}, expected 0 or 1")
+        node_id = int(fields["node.id"] if "node.id" in fields else fields.get("broker.id", "-1"))
+        directory = fields.get("directory.id")
+        return MetaProperties(
+            fields["cluster.id"] if version else fields.get("cluster.id", ""),
+            node_id,
+            uuid_from_text(directory) if directory else random_uuid(),
+        )
+    except (KeyError, ValueError) as error:
+        raise LogDirError(
+            f"{path} is damaged ({error}); restore it, or remove it to bind the directory anew"
+        ) from error
+
+
+class LogDir:
+    """One directory of `log.dirs`, locked by this process."""
+
+    __slots__ = ("_files", "_lock_fd", "clean", "meta", "path")
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._lock_fd = -1
+        self.path = os.path.abspath(path)  # noqa: PTH100  (symbolic links stay as they were named)
+        self.meta: MetaProperties | None = None
+        self.clean = False
+
+    def open(self) -> None:
+        """Makes, locks and reads the directory.  LogDirError with a text for people when that cannot be."""
+        files = self._files
+        try:
+            files.makedirs(self.path)
+            self._lock_fd = files.open(f"{self.path}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise LogDirError(f"cannot use log directory {self.path}: {error.strerror or error}") from error
+        if not files.lock(self._lock_fd):
+            self.release()
+            raise LogDirLockedError(
+                f"log directory {self.path} is in use by another broker (it holds {self.path}/{LOCK_FILE}); "
+                "stop that one, or give this one another log.dirs"
+            )
+        path = f"{self.path}/{META_PROPERTIES}"
+        try:
+            self.meta = decode_meta_properties(files.read_file(path), path)
+        except FileNotFoundError:
+            self.meta = None
+        self.clean = files.exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+
+    def bind(self, cluster_id: str, node_id: int) -> None:
+        """Writes meta.properties into a new directory; refuses one of another cluster or node."""
+        meta = self.meta
+        if meta is None or not meta.cluster_id:
+            self.meta = MetaProperties(cluster_id, node_id, meta.directory_id if meta else random_uuid())
+            self._files.write_atomic(f"{self.path}/{META_PROPERTIES}", encode_meta_properties(self.meta))
+            return
+        if meta.cluster_id != cluster_id:
+            raise LogDirError(
+                f"log directory {self.path} belongs to cluster {meta.cluster_id}, not {cluster_id}; "
+                "give this broker its own log.dirs"
+            )
+        if meta.node_id not in (node_id, -1):
+            raise LogDirError(
+                f"log directory {self.path} belongs to node {meta.node_id}, but this node is {node_id}; "
+                f"set node.id={meta.node_id}, or give this broker its own log.dirs"
+            )
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean.  The marker is gone, durably, when this returns."""
+        if self.clean:
+            self._files.unlink_if_exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+            self._files.fsync_directory(self.path)
+        return self.clean
+
+    def write_clean_marker(self) -> None:
+        data = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+        self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", data)
+
+    def release(self) -> None:
+        if self._lock_fd >= 0:
+            self._files.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDirs:
+    """What the directories say before anything is loaded."""
+
+    first: str
+    cluster_id: str | None
+    hold_partitions: bool
+
+
+def open_directories(files: FileSystem, paths: list[str]) -> list[LogDir]:
+    """Opens all; on a failure gives those already locked back."""
+    opened: list[LogDir] = []
+    seen: set[str] = set()
+    try:
+        for path in paths:
+            directory = LogDir(files, path)
+            real = os.path.realpath(directory.path)
+            if real in seen:
+                raise LogDirError(f"log.dirs names {path} twice")
+            seen.add(real)
+            directory.open()
+            opened.append(directory)
+        ids = {directory.meta.cluster_id for directory in opened if directory.meta and directory.meta.cluster_id}
+        if len(ids) > 1:
+            raise LogDirError(f"the log.dirs belong to different clusters: {', '.join(sorted(ids))}")
+    except LogDirError:
+        for directory in opened:
+            directory.release()
+        raise
+    return opened
+
+
+def describe(files: FileSystem, directories: list[LogDir]) -> OpenedDirs:
+    cluster_id = next((d.meta.cluster_id for d in directories if d.meta and d.meta.cluster_id), None)
+    holds = any(
+        entry.is_directory and parse_partition_directory(entry.name) is not None
+        for directory in directories
+        for entry in files.list_directory(directory.path)
+    )
+    return OpenedDirs(directories[0].path, cluster_id, holds)

@@ -1,0 +1,289 @@
+"""Opening a partition's directory: Kafka's LogLoader, clean and unclean.
+
+1. Leftovers: `.deleted` and `.cleaned` files go; a `.swap` segment (a replacement whose rename was interrupted)
+   takes its place, unless its base offset is at or above the smallest `.cleaned` one, which marks an unfinished
+   split.
+2. Segments that a swap replaces (base offset within the swapped range) go; swaps get their names.
+3. Each `.log` becomes a segment; an index without a log goes.
+4. After an unclean stop everything from the recovery point on is read, checked and indexed again; at the first bytes
+   that are not a valid batch the segment is cut and later segments are dropped.
+5. Offsets and epochs are brought into line; producer state comes from the newest snapshot and the batches after it.
+
+After a clean stop no segment is read but the end of the active one: directory listing, the last index entry, the
+batches after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from kbroker.config import LogConfig
+from kbroker.storage import log_lookup
+from kbroker.storage.filesystem import DirectoryEntry
+from kbroker.storage.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
+from kbroker.storage.log_recovery import LogRecovery, RecoveryProgress
+from kbroker.storage.log_segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    CorruptSegmentError,
+    LogSegment,
+    base_offset_of,
+)
+from kbroker.storage.log_segments import LogSegments
+from kbroker.storage.partition_metadata import PARTITION_METADATA, PartitionMetadata
+from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
+from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.unified_log import UnifiedLog
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+
+class LoadRequest(NamedTuple):
+    """A directory to open and what the checkpoints say of it."""
+
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    progress: RecoveryProgress | None = None
+
+
+class _Listing:
+    """A directory's files by kind."""
+
+    __slots__ = ("epochs", "indexes", "logs", "metadata", "snapshots", "txn_indexes")
+
+    def __init__(self, entries: list[DirectoryEntry]) -> None:
+        self.logs: dict[int, int] = {}
+        self.indexes: set[int] = set()
+        self.txn_indexes: set[int] = set()
+        self.snapshots: list[tuple[str, int]] = []
+        self.metadata = self.epochs = False
+        for name, is_directory, size in entries:
+            if is_directory:
+                continue
+            if name.endswith(LOG_SUFFIX):
+                self.logs[base_offset_of(name)] = size
+            elif name.endswith(INDEX_SUFFIX):
+                self.indexes.add(base_offset_of(name))
+            elif name.endswith(TXN_INDEX_SUFFIX):
+                self.txn_indexes.add(base_offset_of(name))
+            elif name.endswith(SNAPSHOT_SUFFIX):
+                self.snapshots.append((name, size))
+            elif name == PARTITION_METADATA:
+                self.metadata = True
+            elif name == "leader-epoch-checkpoint":
+                self.epochs = True
+
+
+def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
+    """Opens a partition's directory, bringing it into order first.  OSError when the disk fails."""
+    entries = environment.files.list_directory(request.directory)
+    if any(entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for entry in entries):
+        _resolve_leftovers(request.directory, entries, environment)
+        entries = environment.files.list_directory(request.directory)
+    listing = _Listing(entries)
+    _remove_orphans(request.directory, entries, listing, environment)
+    state = ProducerState(
+        environment.files, request.topic_partition, request.directory, environment.producer_expiration_ms
+    )
+    for name, size in listing.snapshots:
+        state.note_snapshot_file(name, size)
+    epochs = LeaderEpochCache(environment.files, request.directory)
+    epochs_known = epochs.load() if listing.epochs else True
+    segments = _open_segments(request, listing, environment)
+    unindexed = frozenset(base for base, size in listing.logs.items() if size and base not in listing.indexes)
+    opening = _Opening(request, environment, epochs, state, unindexed if epochs_known else frozenset(listing.logs))
+    local = _open_local_log(opening, segments)
+    metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
+    return _assemble(opening, local, metadata)
+
+
+def _resolve_leftovers(directory: str, entries: list[DirectoryEntry], environment: LogEnvironment) -> None:
+    """Passes 1 and 2: what an interrupted deletion, compaction or split left behind."""
+    files = environment.files
+    names = [entry.name for entry in entries if not entry.is_directory]
+    cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    first_cleaned = min(cleaned, default=None)
+    swaps: dict[int, list[str]] = {}
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+            files.unlink(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            base = base_offset_of(name)
+            if first_cleaned is not None and base >= first_cleaned:
+                logger.info("Removing %s/%s: its replacement was not finished", directory, name)
+                files.unlink(f"{directory}/{name}")
+            else:
+                swaps.setdefault(base, []).append(name)
+    whole = {
+        base: parts for base, parts in swaps.items() if any(part.endswith(LOG_SUFFIX + SWAP_SUFFIX) for part in parts)
+    }
+    _install_swaps(directory, names, swaps, whole, environment)
+
+
+def _install_swaps(
+    directory: str,
+    names: list[str],
+    swaps: dict[int, list[str]],
+    whole: dict[int, list[str]],
+    environment: LogEnvironment,
+) -> None:
+    files = environment.files
+    if whole:
+        first = min(whole)
+        end = 0
+        for base in whole:
+            segment = LogSegment(
+                files,
+                environment.open_files,
+                directory,
+                base,
+                segment_config(LogConfig()),
+                size=_size_of(environment, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"),
+                suffix=SWAP_SUFFIX,
+            )
+            end = max(end, segment.measure()[0])
+            segment.close_files()
+        for name in names:
+            if name.endswith(SEGMENT_SUFFIXES) and first <= base_offset_of(name) < end:
+                files.unlink_if_exists(f"{directory}/{name}")
+    for parts in swaps.values():
+        for part in sorted(parts, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+            files.rename(f"{directory}/{part}", f"{directory}/{part.removesuffix(SWAP_SUFFIX)}")
+    files.fsync_directory(directory)
+
+
+def _size_of(environment: LogEnvironment, path: str) -> int:
+    fd = environment.files.open(path, 0)
+    try:
+        return environment.files.size(fd)
+    finally:
+        environment.files.close(fd)
+
+
+def _remove_orphans(
+    directory: str, entries: list[DirectoryEntry], listing: _Listing, environment: LogEnvironment
+) -> None:
+    """Index files whose log is gone mean nothing."""
+    for entry in entries:
+        name = entry.name
+        if (
+            name.endswith(SEGMENT_SUFFIXES)
+            and not name.endswith(LOG_SUFFIX)
+            and base_offset_of(name) not in listing.logs
+        ):
+            logger.warning("Removing %s/%s: there is no log file for it", directory, name)
+            environment.files.unlink_if_exists(f"{directory}/{name}")
+
+
+def _open_segments(request: LoadRequest, listing: _Listing, environment: LogEnvironment) -> list[LogSegment]:
+    config = segment_config(request.config)
+    now_ms = environment.clock.now_ms()
+    return [
+        LogSegment(
+            environment.files,
+            environment.open_files,
+            request.directory,
+            base,
+            config,
+            size=listing.logs[base],
+            has_txn_index=base in listing.txn_indexes,
+            created_ms=now_ms,
+            roll_jitter_ms=random_jitter(request.config),
+        )
+        for base in sorted(listing.logs)
+    ]
+
+
+class _Opening(NamedTuple):
+    """What the passes after the listing share.  `unindexed` segments are read whole whatever the stop was."""
+
+    request: LoadRequest
+    environment: LogEnvironment
+    epochs: LeaderEpochCache
+    state: ProducerState
+    unindexed: frozenset[int]
+
+
+def _open_local_log(opening: _Opening, segments: list[LogSegment]) -> LocalLog:
+    """Pass 4: the segments that are good, and where the log ends."""
+    request, environment = opening.request, opening.environment
+    tp, start = request.topic_partition, request.log_start_offset
+    end = _clean_end(opening, segments)
+    if end is None:
+        segments, end = _recover(opening, segments)
+    if segments and end < start:
+        logger.warning("%s: the log ends at %d, below its log start offset %d: starting empty there", tp, end, start)
+        for segment in segments:
+            segment.delete_files()
+        segments = []
+        opening.epochs.clear()
+        opening.state.restart_at(start)
+    if not segments:
+        return LocalLog.empty(request.directory, tp, request.config, environment, start)
+    recovery_point = min(request.recovery_point, end)
+    return LocalLog(request.directory, tp, request.config, environment, LogSegments(segments), recovery_point, end)
+
+
+def _clean_end(opening: _Opening, segments: list[LogSegment]) -> int | None:
+    """The log end by the active segment's last bytes; None when segments have to be recovered."""
+    if not segments:
+        return opening.request.log_start_offset
+    if not opening.request.clean or opening.unindexed:
+        return None
+    active = segments[-1]
+    if active.size == 0:
+        return active.base_offset
+    try:
+        return active.measure()[0]
+    except CorruptSegmentError as error:
+        logger.warning("%s: recovering in spite of a clean stop: %s", opening.request.topic_partition, error)
+        return None
+
+
+def _recovery_start(opening: _Opening) -> int:
+    """The offset from which the log must be read: the recovery point, or less where an index is missing."""
+    request = opening.request
+    point = 0 if request.clean and not opening.unindexed else request.recovery_point
+    return min((point, *opening.unindexed))
+
+
+def _recover(opening: _Opening, segments: list[LogSegment]) -> tuple[list[LogSegment], int]:
+    """Reads what may not be durable and keeps the valid prefix: (segments, log end)."""
+    request = opening.request
+    scan = LogRecovery(opening.environment, request.topic_partition, opening.epochs, opening.state, request.progress)
+    kept, end = scan.run(segments, _recovery_start(opening), request.log_start_offset)
+    opening.state.remove_snapshots_after(end)
+    return kept, end
+
+
+def _assemble(opening: _Opening, local: LocalLog, metadata: PartitionMetadata) -> UnifiedLog:
+    """Pass 5."""
+    request, epochs, state = opening.request, opening.epochs, opening.state
+    start = max(request.log_start_offset, local.segments.first.base_offset)
+    end = local.log_end_offset
+    epochs.truncate_from_end(end)
+    if epochs.earliest is not None:
+        epochs.truncate_from_start(start)
+    log = UnifiedLog(
+        request.topic_partition, local, start, request.high_watermark, epochs, state, opening.environment, metadata
+    )
+    if len(state.snapshots) > 1:
+        state.remove_strays(frozenset(segment.base_offset for segment in local.segments))
+    if state.map_end_offset != end:
+        log_lookup.rebuild_producer_state(log)
+    state.on_high_watermark(log.high_watermark)
+    log.check_invariants()
+    return log

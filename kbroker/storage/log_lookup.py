@@ -1,0 +1,186 @@
+"""Finding things in a log: the region for a read, aborted transactions, a record by its time, batches to replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kbroker._fast.record_batch import BatchInfo
+from kbroker.storage import markers
+from kbroker.storage.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.local_log import LocalLog
+from kbroker.storage.log_segment import LogSegment
+from kbroker.storage.log_values import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TimestampOffset,
+)
+from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.segment_batches import iterate_batches
+from kbroker.storage.txn_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kbroker.storage.unified_log import UnifiedLog
+
+NO_TIMESTAMP = -1
+
+
+def region(
+    local: LocalLog, start_offset: int, bound: int, max_bytes: int, min_one_message: bool
+) -> tuple[LogSegment, int, int, bool] | None:
+    """(segment, position, length, first batch incomplete) of what to give for a read; None when nothing is there.
+
+    `start_offset` < `bound` <= log end.  Compaction leaves gaps: the next batch after the offset counts.
+    """
+    segments = local.segments
+    segment: LogSegment | None = segments.active
+    if start_offset < segments.active.base_offset:
+        segment = segments.floor(start_offset) or segments.first
+    while segment is not None:
+        place = segment.locate(start_offset)
+        if place is not None:
+            break
+        segment = segments.higher(segment.base_offset)
+    if segment is None or place is None:
+        return None
+    position, first_size, _, _ = place
+    end = segment.size
+    if bound != local.log_end_offset:
+        following = segments.higher(segment.base_offset)
+        if following is None or following.base_offset > bound:
+            limit = segment.locate(bound)
+            if limit is not None:
+                end = limit[0]
+        if segment.base_offset >= bound:
+            return None
+    available = end - position
+    if available <= 0:
+        return None
+    limit_bytes = first_size if min_one_message and first_size > max_bytes else max_bytes
+    return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
+
+
+def aborted_transactions(
+    local: LocalLog, segment: LogSegment, start_offset: int, position: int, length: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
+    segments = local.segments
+    following = segments.higher(segment.base_offset)
+    upper = segment.upper_bound_offset(position + length) if length > 0 else start_offset
+    if upper is None:
+        upper = following.base_offset if following is not None else local.log_end_offset
+    found: list[AbortedTransaction] = []
+    current: LogSegment | None = segment
+    while current is not None and not current.txn_index.collect(start_offset, upper, found):
+        current = segments.higher(current.base_offset)
+    return found
+
+
+def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -> bytes:
+    """Whole batches as bytes; empty when there is nothing between the offset and the bound."""
+    if start_offset >= bound:
+        return b""
+    found = region(local, start_offset, bound, max_bytes, True)
+    if found is None:
+        return b""
+    segment, position, length, _ = found
+    data = local.environment.files.pread(segment.file().fd, length, position)
+    from kbroker._fast.index import walk_batches
+
+    whole = walk_batches(data, 0, len(data))[0]
+    return data if whole == len(data) else data[:whole]
+
+
+def replay(local: LocalLog, start_offset: int, end_offset: int) -> Iterator[tuple[BatchInfo, memoryview]]:
+    """The batches that hold an offset of [start, end), in order."""
+    files = local.environment.files
+    for segment in local.segments.between(start_offset, end_offset):
+        position = 0
+        if start_offset > segment.base_offset:
+            place = segment.locate(start_offset)
+            if place is None:
+                continue
+            position = place.position
+        for _, info, batch in iterate_batches(files, segment, position, segment.size):
+            if info.base_offset >= end_offset:
+                return
+            yield info, batch
+
+
+def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
+    """Brings producer state from `start_offset` up to `end_offset`."""
+    for info, batch in replay(local, start_offset, end_offset):
+        if info.producer_id < 0:
+            continue
+        marker = markers.read_marker(batch) if info.is_control else None
+        completed = state.update(info, info.base_offset, info.last_offset, marker)
+        if completed is not None and state.has_open(completed):
+            state.complete(completed)
+    state.map_end_offset = end_offset
+
+
+def rebuild_producer_state(log: UnifiedLog) -> None:
+    """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it."""
+    local, state = log.local, log.producer_state
+    end = local.log_end_offset
+    start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
+    replay_producers(local, state, start, end)
+    state.on_high_watermark(log.high_watermark)
+
+
+def offset_for_timestamp(
+    local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int
+) -> TimestampOffset | None:
+    """See UnifiedLog.offset_for_timestamp."""
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        epoch = epochs.epoch_for_offset(log_start_offset)
+        return TimestampOffset(NO_TIMESTAMP, log_start_offset, epoch)
+    if timestamp == LATEST_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, -1, -1)
+    if timestamp == MAX_TIMESTAMP:
+        return _latest_record(local, log_start_offset)
+    for segment in local.segments:
+        if segment.max_timestamp[0] >= timestamp:
+            found = _first_record_at(local, segment, timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _latest_record(local: LocalLog, log_start_offset: int) -> TimestampOffset | None:
+    newest = max(local.segments, key=lambda segment: segment.max_timestamp[0])
+    timestamp, last_offset = newest.max_timestamp
+    if timestamp < 0:
+        return None
+    place = newest.locate(last_offset)
+    if place is None:
+        return None
+    return _record_in(local, newest, place.position, timestamp, log_start_offset)
+
+
+def _first_record_at(
+    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    start = max(segment.time_index.offset_for(timestamp), log_start_offset)
+    position = segment.offset_index.position_for(start)
+    return _record_in(local, segment, position, timestamp, log_start_offset)
+
+
+def _record_in(
+    local: LocalLog, segment: LogSegment, position: int, timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    from kbroker.records.batch import iterate_records
+
+    files = local.environment.files
+    for _, info, batch in iterate_batches(files, segment, position, segment.size, 65536):
+        if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
+            continue
+        for record in iterate_records(batch):
+            if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                return TimestampOffset(record.timestamp, record.offset, info.partition_leader_epoch)
+    return None

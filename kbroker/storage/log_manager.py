@@ -1,0 +1,417 @@
+"""All logs of this broker: directories, loading, creation, deletion, checkpoints, flushes, clean stop.
+
+Start: `open_dirs` locks the directories and reads what they are bound to; `claim` binds new ones; `load_all` opens
+every partition, recovering those whose last stop was not clean.  Stop: `shutdown` flushes everything, writes the
+checkpoints and, only when all of that succeeded, the clean-shutdown marker.
+
+Periodic work is offered as `periodic_tasks`; the broker's loop runs it.  Deleted partitions are renamed to `-delete`
+at once and removed after `file.delete.delay.ms`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import count
+from typing import NamedTuple
+
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig, LogConfig, log_config
+from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
+from kbroker.storage.local_log import LogEnvironment
+from kbroker.storage.log_dirs import (
+    CLUSTER_METADATA_DIRECTORY,
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDir,
+    LogDirError,
+    OpenedDirs,
+    describe,
+    marked_directory,
+    open_directories,
+    parse_partition_directory,
+)
+from kbroker.storage.log_loader import LoadRequest, load_log
+from kbroker.storage.log_recovery import RecoveryProgress
+from kbroker.storage.open_files import OpenFiles, default_budget
+from kbroker.storage.unified_log import UnifiedLog
+from kbroker.types import ZERO_UUID, TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
+DELETION_INTERVAL_MS = 1_000
+FLUSH_WORKERS = 2
+PROGRESS_INTERVAL_SECONDS = 5.0
+
+
+class PeriodicTask(NamedTuple):
+    """Something that the loop runs every so often."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[], None]
+
+
+class _Checkpoints(NamedTuple):
+    """The offset checkpoints of one directory."""
+
+    recovery_points: OffsetCheckpoint
+    log_starts: OffsetCheckpoint
+    high_watermarks: OffsetCheckpoint
+
+
+class LogManager:
+    """The logs of one broker, over all of its directories."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        filesystem: FileSystem = SYSTEM_FILES,
+        executor: Executor | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._files = filesystem
+        self._own_executor = executor is None
+        self._executor = executor or ThreadPoolExecutor(FLUSH_WORKERS, thread_name_prefix="log-flush")
+        self.open_files = OpenFiles(default_budget())
+        self.environment = LogEnvironment(
+            filesystem,
+            clock,
+            self.open_files,
+            self.later,
+            self._executor,
+            config.get("producer.id.expiration.ms"),
+        )
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.directories: list[LogDir] = []
+        self.progress = RecoveryProgress()
+        self._checkpoints: dict[str, _Checkpoints] = {}
+        self._later: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = count()
+        self._last_flush: dict[TopicPartition, tuple[float, int]] = {}
+        self._failed: set[str] = set()
+
+    # -- start --------------------------------------------------------------------------------------------------------
+
+    def open_dirs(self) -> OpenedDirs:
+        """Locks and reads the directories.  LogDirError says what is wrong and what to do."""
+        self.directories = open_directories(self._files, self._config.log_dirs)
+        for directory in self.directories:
+            path = directory.path
+            self._checkpoints[path] = _Checkpoints(
+                OffsetCheckpoint(self._files, f"{path}/{RECOVERY_POINT_CHECKPOINT}"),
+                OffsetCheckpoint(self._files, f"{path}/{LOG_START_OFFSET_CHECKPOINT}"),
+                OffsetCheckpoint(self._files, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}"),
+            )
+        return describe(self._files, self.directories)
+
+    def claim(self, cluster_id: str) -> None:
+        """Binds directories that are new to the cluster and this node; refuses those of others."""
+        for directory in self.directories:
+            directory.bind(cluster_id, self._config.node_id)
+
+    def start(self, cluster_id: str, topics: TopicConfigs | None = None) -> None:
+        """`open_dirs`, `claim` and `load_all` in one."""
+        self.open_dirs()
+        self.claim(cluster_id)
+        self.load_all(topics)
+
+    def load_all(self, topics: TopicConfigs | None = None) -> None:
+        """Opens every partition found.  `topics`: id and settings by name.
+
+        With `topics` given, a partition of a topic that is unknown, or has another id, is set aside as `-stray`.
+        """
+        started = time.monotonic()
+        default = log_config(self._config, {})
+        requests: list[LoadRequest] = []
+        clean = True
+        for directory in self.directories:
+            clean = directory.take_clean_marker() and clean
+            requests.extend(self._find_partitions(directory, topics, default))
+        self.progress.logs_total = len(requests)
+        self._load(requests)
+        if topics is not None:
+            self._set_strays_aside(topics)
+        if requests:
+            logger.info(
+                "Loaded %d logs from %d directories in %.3f s after %s stop",
+                len(self.logs),
+                len(self.directories),
+                time.monotonic() - started,
+                "a clean" if clean else "an unclean",
+            )
+
+    def _find_partitions(
+        self, directory: LogDir, topics: TopicConfigs | None, default: LogConfig
+    ) -> Iterator[LoadRequest]:
+        checkpoints = self._checkpoints[directory.path]
+        recovery_points = checkpoints.recovery_points.read()
+        log_starts = checkpoints.log_starts.read()
+        high_watermarks = checkpoints.high_watermarks.read()
+        for entry in self._files.list_directory(directory.path):
+            if not entry.is_directory or entry.name == CLUSTER_METADATA_DIRECTORY:
+                continue
+            found = parse_partition_directory(entry.name)
+            path = f"{directory.path}/{entry.name}"
+            if found is None:
+                continue
+            if found.mark:
+                if found.mark == "delete":
+                    self.later(0, lambda path=path: self._files.remove_tree(path))  # type: ignore[misc]
+                continue
+            tp = TopicPartition(found.topic, found.partition)
+            known = topics.get(found.topic) if topics is not None else None
+            yield LoadRequest(
+                path,
+                tp,
+                known[1] if known is not None else default,
+                directory.clean,
+                recovery_points.get(tp, 0),
+                log_starts.get(tp, 0),
+                high_watermarks.get(tp, 0),
+                self.progress,
+            )
+
+    def _load(self, requests: list[LoadRequest]) -> None:
+        """Clean ones here, one after the other; the others on threads, as checking bytes needs no GIL."""
+        unclean = [request for request in requests if not request.clean]
+        reported = time.monotonic()
+        for request in requests:
+            if request.clean:
+                self._register(load_log(request, self.environment))
+        if not unclean:
+            return
+        workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
+        with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as pool:
+            for log in pool.map(lambda request: load_log(request, self.environment), unclean):
+                self._register(log)
+                if time.monotonic() - reported > PROGRESS_INTERVAL_SECONDS:
+                    reported = time.monotonic()
+                    logger.info(
+                        "Recovering: %d of %d logs, %d bytes checked",
+                        self.progress.logs_done,
+                        self.progress.logs_total,
+                        self.progress.bytes_done,
+                    )
+
+    def _register(self, log: UnifiedLog) -> None:
+        known = self.logs.get(log.topic_partition)
+        if known is not None:
+            raise LogDirError(
+                f"partition {log.topic_partition} lies in two directories, {known.directory} and {log.directory}; "
+                "remove the older one"
+            )
+        self.logs[log.topic_partition] = log
+        self.progress.logs_done += 1
+
+    def _set_strays_aside(self, topics: TopicConfigs) -> None:
+        for tp, log in list(self.logs.items()):
+            known = topics.get(tp.topic)
+            if known is not None and log.topic_id in (known[0], ZERO_UUID):
+                continue
+            logger.warning("%s in %s belongs to no topic that exists: setting it aside", tp, log.directory)
+            self._move_away(tp, STRAY_SUFFIX)
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        return self.logs.get(topic_partition)
+
+    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+        """The partition's log, made in the directory with the fewest partitions when there is none.
+
+        InconsistentTopicIdError when the directory belongs to another topic, KafkaStorageError when no disk takes it.
+        """
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            log.config = config
+            if topic_id != ZERO_UUID:
+                log.assign_topic_id(topic_id)
+            return log
+        directory = self._emptiest()
+        path = f"{directory.path}/{topic_partition}"
+        try:
+            try:
+                self._files.mkdir(path)
+            except FileExistsError:
+                logger.warning("%s exists already; opening it", path)
+            log = load_log(LoadRequest(path, topic_partition, config, False), self.environment)
+        except OSError as error:
+            logger.error("Cannot create %s: %s", path, error)
+            raise KafkaStorageError(
+                f"Error while creating log for {topic_partition} in dir {directory.path}"
+            ) from error
+        if topic_id != ZERO_UUID:
+            log.assign_topic_id(topic_id)
+        self.logs[topic_partition] = log
+        return log
+
+    def _emptiest(self) -> LogDir:
+        live = [directory for directory in self.directories if directory.path not in self._failed]
+        if not live:
+            raise KafkaStorageError("No log directory is available")
+        if len(live) == 1:
+            return live[0]
+        counts = dict.fromkeys((directory.path for directory in live), 0)
+        for log in self.logs.values():
+            parent = log.parent
+            if parent in counts:
+                counts[parent] += 1
+        return min(live, key=lambda directory: counts[directory.path])
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return
+        delay_ms = log.config.file_delete_delay_ms
+        path = self._move_away(topic_partition, DELETE_SUFFIX)
+        self.later(delay_ms, lambda: self._files.remove_tree(path))
+
+    def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
+        log = self.logs.pop(topic_partition)
+        self._last_flush.pop(topic_partition, None)
+        log.local.wait_for_flushes()
+        log.close(clean=False)
+        parent = log.parent
+        path = f"{parent}/{marked_directory(*topic_partition, suffix)}"
+        try:
+            self._files.rename(log.directory, path)
+        except OSError as error:
+            raise KafkaStorageError(f"Error while renaming {log.directory}") from error
+        return path
+
+    # -- periodic work ------------------------------------------------------------------------------------------------
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Runs `action` after a delay, by the deletion task."""
+        heapq.heappush(self._later, (self._clock.monotonic() + delay_ms / 1000, next(self._sequence), action))
+
+    def run_due(self) -> None:
+        """Deletes what has waited long enough."""
+        now = self._clock.monotonic()
+        while self._later and self._later[0][0] <= now:
+            _, _, action = heapq.heappop(self._later)
+            try:
+                action()
+            except OSError as error:
+                logger.warning("A delayed deletion failed: %s", error)
+
+    def periodic_tasks(self) -> list[PeriodicTask]:
+        get = self._config.get
+        return [
+            PeriodicTask("flush logs", min(get("log.flush.scheduler.interval.ms"), 10_000), self.flush_dirty),
+            PeriodicTask(
+                "checkpoint recovery points",
+                get("log.flush.offset.checkpoint.interval.ms"),
+                self.checkpoint_recovery_points,
+            ),
+            PeriodicTask(
+                "checkpoint log start offsets",
+                get("log.flush.start.offset.checkpoint.interval.ms"),
+                self.checkpoint_log_start_offsets,
+            ),
+            PeriodicTask(
+                "checkpoint high watermarks",
+                get("replica.high.watermark.checkpoint.interval.ms"),
+                self.checkpoint_high_watermarks,
+            ),
+            PeriodicTask("delete files", DELETION_INTERVAL_MS, self.run_due),
+            PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
+        ]
+
+    def flush_dirty(self) -> None:
+        """Starts a flush of each log whose oldest unflushed record has waited for `flush.ms`."""
+        now = self._clock.monotonic()
+        for tp, log in self.logs.items():
+            limit_ms = log.config.flush_ms
+            log.local.collect_flushes()
+            if limit_ms >= 1 << 62 or log.log_end_offset <= log.recovery_point:
+                self._last_flush.pop(tp, None)
+                continue
+            since, point = self._last_flush.get(tp, (now, log.recovery_point))
+            if point != log.recovery_point:
+                since = now
+            self._last_flush[tp] = (since, log.recovery_point)
+            if (now - since) * 1000 >= limit_ms:
+                self._last_flush[tp] = (now, log.recovery_point)
+                log.flush_later()
+
+    def expire_producers(self) -> None:
+        now_ms = self._clock.now_ms()
+        for log in self.logs.values():
+            if log.producer_state.producers:
+                log.producer_state.remove_expired(now_ms)
+
+    def checkpoint_recovery_points(self) -> None:
+        for path, logs in self._by_directory().items():
+            for log in logs:
+                log.local.collect_flushes()
+            offsets = {log.topic_partition: log.recovery_point for log in logs}
+            self._checkpoints[path].recovery_points.write(offsets)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Only of logs whose start is not the first segment's: the rest is seen from the files."""
+        for path, logs in self._by_directory().items():
+            offsets = {
+                log.topic_partition: log.log_start_offset
+                for log in logs
+                if log.log_start_offset > log.local.segments.first.base_offset
+            }
+            self._checkpoints[path].log_starts.write(offsets)
+
+    def checkpoint_high_watermarks(self) -> None:
+        for path, logs in self._by_directory().items():
+            self._checkpoints[path].high_watermarks.write({log.topic_partition: log.high_watermark for log in logs})
+
+    def _by_directory(self) -> dict[str, list[UnifiedLog]]:
+        found: dict[str, list[UnifiedLog]] = {directory.path: [] for directory in self.directories}
+        for log in self.logs.values():
+            found[log.parent].append(log)
+        return found
+
+    # -- stop ---------------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Flushes and closes every log, writes checkpoints, then the markers; a directory that fails gets none."""
+        for path, logs in self._by_directory().items():
+            clean = path not in self._failed
+            for log in logs:
+                try:
+                    log.close()
+                except (OSError, KafkaError) as error:
+                    logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+                    clean = False
+            if clean:
+                self._write_final_checkpoints(path)
+        self.release()
+
+    def _write_final_checkpoints(self, path: str) -> None:
+        directory = next(directory for directory in self.directories if directory.path == path)
+        try:
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            self.checkpoint_high_watermarks()
+            directory.write_clean_marker()
+        except OSError as error:
+            logger.error("No clean-shutdown marker for %s: %s", path, error)
+
+    def release(self) -> None:
+        """Gives directories back without flushing anything: after a failed start, or as the last step of a stop."""
+        for directory in self.directories:
+            directory.release()
+        if self._own_executor:
+            self._executor.shutdown(wait=True)

@@ -1,0 +1,207 @@
+"""Recovery after an unclean stop: reads what may not be durable, in one pass.
+
+Everything below the recovery point is durable with its index entries.  The scan begins at the last index entry below
+it, after checking that the entry is what it says; without one it begins at the segment's start.  Each batch is
+checked (header, CRC, ascending offsets); indexes, leader epochs, transaction index and producer state are built
+again on the way.  At the first bytes that are not a valid batch the segment ends: they are the torn tail of a write
+that was never flushed.
+
+Producer state starts from the newest snapshot at or below the scan's start and the batches in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from kbroker._fast.record_batch import BatchError, BatchInfo, check_crc, read_header
+from kbroker.errors import KafkaError
+from kbroker.storage import markers
+from kbroker.storage.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.local_log import LogEnvironment
+from kbroker.storage.log_segment import HEADER_BYTES, LogSegment
+from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.segment_batches import iterate_batches
+from kbroker.storage.txn_index import AbortedTransaction, CorruptIndexError
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+RECOVERY_CHUNK_BYTES = 4 << 20
+
+
+class RecoveryProgress:
+    """How far the recovery of a directory is; read by the log manager's reports and metrics."""
+
+    __slots__ = ("bytes_done", "bytes_total", "logs_done", "logs_total", "segments_done")
+
+    def __init__(self) -> None:
+        self.bytes_total = 0
+        self.bytes_done = 0
+        self.segments_done = 0
+        self.logs_total = 0
+        self.logs_done = 0
+
+
+class LogRecovery:
+    """One log's recovery."""
+
+    __slots__ = ("_environment", "_epochs", "_producers_from", "_progress", "_state", "_topic_partition")
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        topic_partition: TopicPartition,
+        epochs: LeaderEpochCache,
+        state: ProducerState,
+        progress: RecoveryProgress | None,
+    ) -> None:
+        self._environment = environment
+        self._topic_partition = topic_partition
+        self._epochs = epochs
+        self._state = state
+        self._progress = progress or RecoveryProgress()
+        self._producers_from = 0
+
+    def run(
+        self, segments: Sequence[LogSegment], from_offset: int, log_start_offset: int
+    ) -> tuple[list[LogSegment], int]:
+        """The segments of the valid prefix and the offset after its last record."""
+        first = self._first_to_read(segments, from_offset)
+        position, scan_offset = self._trusted_start(segments[first], from_offset)
+        known = min(from_offset, segments[first + 1].base_offset) if first + 1 < len(segments) else from_offset
+        self._load_producers(segments[: first + 1], log_start_offset, scan_offset, max(scan_offset, known))
+        kept = list(segments[: first + 1])
+        end = scan_offset
+        for at in range(first, len(segments)):
+            segment = segments[at]
+            if at > first:
+                if segment.base_offset < end:
+                    self._drop(segments[at:], f"segment {segment.base_offset} begins before offset {end}")
+                    break
+                kept.append(segment)
+                position, end = 0, segment.base_offset
+            end, reason = self._scan(segment, position, end, active=at == len(segments) - 1)
+            if reason:
+                self._drop(segments[at + 1 :], "it follows a cut")
+                break
+        self._state.map_end_offset = end
+        return kept, end
+
+    def _first_to_read(self, segments: Sequence[LogSegment], from_offset: int) -> int:
+        at = len(segments) - 1
+        while at > 0 and segments[at].base_offset > from_offset:
+            at -= 1
+        return at
+
+    def _drop(self, segments: Sequence[LogSegment], why: str) -> None:
+        for segment in segments:
+            logger.warning("%s: dropping segment %d: %s", self._topic_partition, segment.base_offset, why)
+            segment.delete_files()
+
+    def _trusted_start(self, segment: LogSegment, from_offset: int) -> tuple[int, int]:
+        """(position, offset) of a batch below the recovery point that an index entry leads to; else the start."""
+        start = 0, segment.base_offset
+        index = segment.offset_index
+        index.keep(index.sane_entries(segment.size - HEADER_BYTES))
+        times = segment.time_index
+        times.keep(times.sane_entries(segment.base_offset + 0x7FFFFFFF))
+        place = index.entry_before(from_offset)
+        if place is None:
+            return start
+        offset, position = place
+        files = self._environment.files
+        try:
+            for _, info, _ in iterate_batches(files, segment, position, segment.size, 65536):
+                if info.last_offset != offset:
+                    logger.warning("%s: index entry %d does not match its batch", self._topic_partition, offset)
+                    return start
+                return position, info.base_offset
+        except BatchError as error:
+            logger.warning("%s: index entry %d leads to no batch: %s", self._topic_partition, offset, error)
+        return start
+
+    def _load_producers(
+        self, before: Sequence[LogSegment], log_start_offset: int, scan_offset: int, durable_offset: int
+    ) -> None:
+        """State as of the scan's start, or of a snapshot between it and the recovery point."""
+        state = self._state
+        now_ms = self._environment.clock.now_ms()
+        offset = state.load_latest(log_start_offset, durable_offset, now_ms, keep_later=True)
+        self._producers_from = max(offset, scan_offset)
+        if offset >= scan_offset:
+            return
+        files = self._environment.files
+        for at, segment in enumerate(before):
+            if at + 1 < len(before) and before[at + 1].base_offset <= offset:
+                continue
+            place = segment.locate(offset) if offset > segment.base_offset else None
+            position = place.position if place is not None else 0
+            for _, info, batch in iterate_batches(files, segment, position, segment.size):
+                if info.base_offset >= scan_offset:
+                    return
+                if info.base_offset >= offset and info.producer_id >= 0:
+                    self._note_producer(info, batch, None)
+
+    def _note_producer(self, info: BatchInfo, batch: memoryview, segment: LogSegment | None) -> None:
+        state = self._state
+        marker = markers.read_marker(batch) if info.is_control else None
+        completed = state.update(info, info.base_offset, info.last_offset, marker)
+        if completed is None or not state.has_open(completed):
+            return
+        if completed.is_aborted and segment is not None:
+            stable = state.stable_offset_after(completed)
+            segment.txn_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+        state.complete(completed)
+
+    def _scan(self, segment: LogSegment, position: int, next_offset: int, *, active: bool) -> tuple[int, str]:
+        """Checks a segment from `position`; (next offset, why it was cut or "")."""
+        size = segment.size
+        self._check_txn_index(segment)
+        segment.begin_rebuild(position, next_offset, max(next_offset, self._producers_from))
+        end = position
+        reason = ""
+        started = self._progress.bytes_done
+        try:
+            for at, info, batch in iterate_batches(
+                self._environment.files, segment, position, size, RECOVERY_CHUNK_BYTES
+            ):
+                check_crc(batch, read_header(batch))
+                if info.base_offset < next_offset or info.last_offset - segment.base_offset > 0x7FFFFFFF:
+                    reason = f"offset {info.base_offset} where {next_offset} or more was expected"
+                    break
+                self._epochs.assign(info.partition_leader_epoch, info.base_offset)
+                if info.producer_id >= 0 and info.base_offset >= self._producers_from:
+                    self._note_producer(info, batch, segment)
+                segment.account(info.base_offset, info.last_offset, info.size_in_bytes, info.max_timestamp)
+                next_offset = info.last_offset + 1
+                end = at + info.size_in_bytes
+                self._progress.bytes_done = started + end - position
+        except (BatchError, KafkaError) as error:
+            reason = str(error)
+        if end < size and not reason:
+            reason = "the last batch is not whole"
+        segment.end_rebuild(size, active=active or bool(reason))
+        self._progress.segments_done += 1
+        if reason:
+            logger.warning(
+                "%s: cut segment %d from %d to %d bytes, after offset %d: %s",
+                self._topic_partition,
+                segment.base_offset,
+                size,
+                end,
+                next_offset - 1,
+                reason,
+            )
+        return next_offset, reason
+
+    def _check_txn_index(self, segment: LogSegment) -> None:
+        if not segment.has_txn_index:
+            return
+        try:
+            segment.txn_index.sanity_check()
+        except CorruptIndexError as error:
+            logger.warning("Building a transaction index again: %s", error)
+            segment.txn_index.reset()

@@ -1,0 +1,478 @@
+"""One segment: `<base offset>.log` with its offset, time and transaction index.
+
+The base offset, zero-padded to 20 digits, names the files.  A segment is cheap until it is used: it knows its size
+and opens its file, reads its indexes' ends and maps them when somebody asks.  Only the active segment of a log is
+appended to; its `AppendTail` counts bytes, finds index entries due and remembers the last batches for readers at the
+tail.
+
+Invariants: offsets in the log and its offset index ascend strictly; every offset is at most 2**31 - 1 above the base
+offset; an index entry comes at the first batch after more than `index.interval.bytes` since the last one, and points
+at that batch by its last offset.
+
+A write that fails leaves the segment at its last whole batch: the size only moves after the write, and what the
+failed one left behind is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import NamedTuple
+
+from kbroker._fast.index import AppendTail, find_batch, walk_batches
+from kbroker.storage.filesystem import Buffer, FileSystem
+from kbroker.storage.indexes import OffsetIndex, TimeIndex
+from kbroker.storage.open_files import OpenFiles, SegmentFile
+from kbroker.storage.txn_index import TransactionIndex
+
+logger = logging.getLogger("kbroker.storage")
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFF
+HEADER_BYTES = 61
+_SCAN_BYTES = 16384
+
+
+class SegmentOffsetOverflowError(ValueError):
+    """A batch's last offset is too far from the segment's base offset for the indexes."""
+
+
+class CorruptSegmentError(ValueError):
+    """Bytes in a segment that are not whole batches, found where only whole batches may be."""
+
+
+class SegmentConfig(NamedTuple):
+    """What a segment takes from its topic's configuration."""
+
+    index_interval_bytes: int
+    max_index_bytes: int
+    preallocate_bytes: int = 0
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment, and its offsets (-1 when they were not needed to find it)."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class SyncJob(NamedTuple):
+    """Files of a segment to fsync, by path: may run away from the loop."""
+
+    paths: tuple[str, ...]
+
+    def run(self, files: FileSystem) -> None:
+        for path in self.paths:
+            try:
+                fd = files.open(path, os.O_RDWR)
+            except FileNotFoundError:
+                continue
+            try:
+                files.fsync(fd)
+            finally:
+                files.close(fd)
+
+
+def file_prefix(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+def base_offset_of(name: str) -> int:
+    """The offset in a segment file's or snapshot's name.  ValueError when the name is not of that form."""
+    digits, dot, _ = name.partition(".")
+    if not dot or not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"{name!r} does not begin with an offset")
+    return int(digits)
+
+
+class LogSegment:
+    """A segment of one partition's log.  Changed by its owner alone."""
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_has_txn_index",
+        "_log_path",
+        "_offset_index",
+        "_open_files",
+        "_prefix",
+        "_rolling_timestamp",
+        "_size",
+        "_suffix",
+        "_time_index",
+        "_txn_index",
+        "base_offset",
+        "config",
+        "created_ms",
+        "indexes_full",
+        "recently_used",
+        "roll_after_timestamp",
+        "roll_jitter_ms",
+        "tail",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        open_files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        config: SegmentConfig,
+        *,
+        size: int = 0,
+        has_txn_index: bool = False,
+        created_ms: int = 0,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> None:
+        self._files = files
+        self._open_files = open_files
+        self._prefix = f"{directory}/{base_offset:020d}"
+        self._suffix = suffix
+        self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
+        self._size = size
+        self._file: SegmentFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TransactionIndex | None = None
+        self._has_txn_index = has_txn_index
+        self._rolling_timestamp: int | None = None
+        self.tail: AppendTail | None = None
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.indexes_full = config.max_index_bytes < 2 * 12
+        self.roll_after_timestamp = MAX_TIMESTAMP
+        self.recently_used = False
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self._log_path}, {self.size} bytes)"
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self._log_path
+
+    @property
+    def size(self) -> int:
+        return self._size if self.tail is None else self.tail.size
+
+    def path_of(self, suffix: str) -> str:
+        return f"{self._prefix}{suffix}{self._suffix}"
+
+    def create_files(self) -> None:
+        """Makes the files of a new, empty active segment."""
+        file = SegmentFile(self._files, self._log_path, os.O_RDWR | os.O_CREAT)
+        if self.config.preallocate_bytes:
+            self._files.fallocate(file.fd, 0, self.config.preallocate_bytes)
+        self._hold(file)
+        self.resize_indexes()
+        self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
+
+    def _hold(self, file: SegmentFile) -> None:
+        self._file = file
+        self._open_files.opened(self)
+
+    def file(self) -> SegmentFile:
+        """The open log file; it stays valid for as long as the caller keeps the object."""
+        file = self._file
+        if file is None:
+            file = SegmentFile(self._files, self._log_path, os.O_RDWR)
+            self._hold(file)
+        self.recently_used = True
+        return file
+
+    def release(self) -> bool:
+        self._file = None
+        return True
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(
+                self._files,
+                self._open_files,
+                self.path_of(INDEX_SUFFIX),
+                self.base_offset,
+                self.config.max_index_bytes,
+            )
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex(
+                self._files,
+                self._open_files,
+                self.path_of(TIME_INDEX_SUFFIX),
+                self.base_offset,
+                self.config.max_index_bytes,
+            )
+        return self._time_index
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        if self._txn_index is None:
+            path = self.path_of(TXN_INDEX_SUFFIX)
+            self._txn_index = TransactionIndex(self._files, path, self.base_offset, exists=self._has_txn_index)
+        return self._txn_index
+
+    @property
+    def has_txn_index(self) -> bool:
+        return self._has_txn_index
+
+    def existing_suffixes(self) -> list[str]:
+        return [suffix for suffix in SEGMENT_SUFFIXES if self._files.exists(self.path_of(suffix))]
+
+    def rename_suffix(self, suffix: str) -> None:
+        """Gives every file of the segment another last suffix (".deleted", ".swap" or none).
+
+        The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
+        """
+        for kind in self.existing_suffixes():
+            self._files.rename(self.path_of(kind), f"{self._prefix}{kind}{suffix}")
+        self._suffix = suffix
+        self._log_path = self.path_of(LOG_SUFFIX)
+        self.close_files()
+
+    def delete_files(self) -> None:
+        self.close_files()
+        for kind in SEGMENT_SUFFIXES:
+            self._files.unlink_if_exists(self.path_of(kind))
+
+    def close_files(self) -> None:
+        """Lets go of descriptor and maps; what others hold stays open."""
+        if self._file is not None:
+            self._open_files.closed(self)
+            self._file = None
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def prepare_append(self) -> AppendTail:
+        """Makes an existing segment ready to be appended to: counters from its index ends and last batches."""
+        tail = self.tail
+        if tail is None:
+            _, max_timestamp, offset_of_max = self.measure()
+            since = self._size - self.offset_index.table.last_value if self._size else 0
+            tail = AppendTail(self._size, max_timestamp, offset_of_max, since, self.config.index_interval_bytes)
+            self.tail = tail
+            self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+        return tail
+
+    def append(self, base_offset: int, last_offset: int, max_timestamp: int, data: Buffer, size: int) -> None:
+        """Writes one batch at the end.  OSError leaves everything as it was."""
+        tail = self.tail
+        if tail is None:
+            tail = self.prepare_append()
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
+        file = self._file
+        if file is None:
+            file = self.file()
+        position = tail.size
+        try:
+            self._files.pwrite(file.fd, data, position)
+        except OSError:
+            self._cut_failed_write(file, position)
+            raise
+        self.recently_used = True
+        if tail.append(base_offset, last_offset, size, max_timestamp):
+            self._index(tail, last_offset, position)
+
+    def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
+        """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
+
+        Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
+        """
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(txn_offset)
+        max_timestamp, offset_of_max = self.time_index.last_entry()
+        interval = self.config.index_interval_bytes
+        # A batch that had an entry gets it again; the first of a segment never has one.
+        self.tail = AppendTail(position, max_timestamp, offset_of_max, interval + 1 if position else 0, interval)
+
+    def account(self, base_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
+        """Counts and indexes a batch that lies in the file already, as `append` would have."""
+        tail = self.tail
+        if tail is None:
+            raise RuntimeError("account() needs begin_rebuild() first")
+        position = tail.size
+        if tail.append(base_offset, last_offset, size, max_timestamp):
+            self._index(tail, last_offset, position)
+
+    def end_rebuild(self, file_size: int, *, active: bool) -> None:
+        """Cuts the file after the last batch accounted for; an inactive segment gets its final shape."""
+        tail = self.prepare_append()
+        if file_size > tail.size:
+            self._files.ftruncate(self.file().fd, tail.size)
+        self._size = tail.size
+        if not active:
+            self.become_inactive()
+            self.tail = None
+
+    def _index(self, tail: AppendTail, last_offset: int, position: int) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        if not self.indexes_full:
+            offset_index.append(last_offset, position)
+            time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        self.indexes_full = offset_index.is_full or time_index.is_full
+
+    def _cut_failed_write(self, file: SegmentFile, position: int) -> None:
+        try:
+            self._files.ftruncate(file.fd, position)
+        except OSError as error:
+            logger.warning("Cannot cut a failed write off %s at %d: %s", self._log_path, position, error)
+
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
+        if self._rolling_timestamp is None:
+            if self.size < HEADER_BYTES:
+                return -1
+            header = self._files.pread(self.file().fd, HEADER_BYTES, 0)
+            self._rolling_timestamp = int.from_bytes(header[35:43], signed=True)
+        return self._rolling_timestamp
+
+    def become_inactive(self) -> None:
+        """The final time index entry, then indexes cut to their entries and the file to its bytes."""
+        tail = self.prepare_append()
+        if tail.max_timestamp >= 0:
+            self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+        if self.config.preallocate_bytes:
+            self._files.ftruncate(self.file().fd, tail.size)
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`; None when there is none."""
+        tail = self.tail
+        if tail is not None:
+            found = tail.find(offset)
+            if found is not None:
+                return BatchPlace(found[0], found[1], -1, -1)
+            end = tail.size
+        else:
+            end = self._size
+        position = self.offset_index.position_for(offset)
+        fd = self.file().fd
+        while position < end:
+            want = min(_SCAN_BYTES if self.config.index_interval_bytes > 1024 else 4096, end - position)
+            data = self._files.pread(fd, want, position)
+            place = find_batch(data, offset, position, end)
+            if place[1]:
+                return BatchPlace(*place)
+            if place[0] == position:
+                return None
+            position = place[0]
+        return None
+
+    def measure(self) -> tuple[int, int, int]:
+        """(next offset, max timestamp, offset of it) from the index ends and the batches after them.
+
+        CorruptSegmentError when the log does not end with a whole batch.
+        """
+        max_timestamp, offset_of_max = self.time_index.last_entry() if self._size else (-1, self.base_offset)
+        next_offset = self.base_offset
+        position = self.offset_index.table.last_value if self._size else 0
+        fd = self.file().fd if self._size else -1
+        while position < self._size:
+            data = self._files.pread(fd, min(_SCAN_BYTES, self._size - position), position)
+            try:
+                following, last, timestamp, offset = walk_batches(data, position, self._size)
+            except ValueError as error:
+                raise CorruptSegmentError(f"{self._log_path}: {error}") from error
+            if last < 0 or following <= position:
+                raise CorruptSegmentError(f"{self._log_path}: no whole batch at position {position} of {self._size}")
+            if last < next_offset - 1 or last < self.base_offset:
+                raise CorruptSegmentError(f"{self._log_path}: offset {last} at {position} descends")
+            position = following
+            next_offset = last + 1
+            if timestamp > max_timestamp:
+                max_timestamp, offset_of_max = timestamp, offset
+        return next_offset, max_timestamp, offset_of_max
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of its batch; (-1, base offset) while empty."""
+        if self.tail is not None:
+            return self.tail.max_timestamp, self.tail.offset_of_max_timestamp
+        return self.time_index.last_entry()
+
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: the records' largest timestamp, or the file's age without one."""
+        timestamp = self.max_timestamp[0]
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self._log_path)
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """An offset after the batches that begin before `position`, by index; None when the index ends before."""
+        return self.offset_index.upper_bound_offset(position)
+
+    # -- durability and truncation ------------------------------------------------------------------------------------
+
+    def sync_job(self) -> SyncJob:
+        """Writes what is in memory; the job that makes the files durable."""
+        paths = [self._log_path]
+        for suffix, index in ((INDEX_SUFFIX, self._offset_index), (TIME_INDEX_SUFFIX, self._time_index)):
+            if index is not None:
+                index.write_tail()
+                paths.append(self.path_of(suffix))
+        if self._txn_index is not None and self._txn_index.entries:
+            paths.append(self.path_of(TXN_INDEX_SUFFIX))
+        return SyncJob(tuple(paths))
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops the batches from the one that holds `offset`.  Returns the bytes dropped."""
+        self.prepare_append()
+        place = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if place is None:
+            return 0
+        return self.cut(place.position)
+
+    def cut(self, position: int) -> int:
+        """Drops the bytes from `position`, which begins a batch; the indexes must be cut already."""
+        dropped = self.size - position
+        self._files.ftruncate(self.file().fd, position)
+        self._size = position
+        self.tail = None
+        self.roll_after_timestamp = MAX_TIMESTAMP
+        if position == 0:
+            self._rolling_timestamp = None
+        self.prepare_append()
+        return dropped
+
+    def resize_indexes(self) -> None:
+        """Gives the indexes of a segment that is active again their full size."""
+        self.offset_index.create()
+        self.time_index.create()
+
+    def flush(self) -> None:
+        self.sync_job().run(self._files)
+
+    def close(self) -> None:
+        """Writes and trims the indexes of a segment that was appended to, then lets go of its files."""
+        if self.tail is not None:
+            self.become_inactive()
+            self._size = self.tail.size
+            self.tail = None
+        self.close_files()

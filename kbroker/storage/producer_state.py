@@ -1,0 +1,341 @@
+"""Idempotent producers and transactions of one partition.
+
+For each producer id the last five batches are kept, so that a retry of any of them is answered with the first
+append's offsets and a gap in the sequence is refused. Open transactions are kept by their first offset; the smallest
+one that is open, or ended but not below the high watermark yet, is the first unstable offset, where a READ_COMMITTED
+reader stops.
+
+    append     check(batch) -> duplicate or raise; write; update(batch) -> a transaction that the batch ended, or None
+    restart    load(snapshot) of the largest offset at or below the end, then update(batch) for each batch after it
+
+`map_end_offset` is the offset up to which the state is known; a snapshot is written when it is past the last one. A
+producer that has no open transaction is forgotten after `producer.id.expiration.ms` without a batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from kbroker._fast.producer_entry import ProducerEntry
+from kbroker._fast.record_batch import BatchInfo
+from kbroker.errors import ErrorCode, InvalidProducerEpochError, InvalidTxnStateError, KafkaError
+from kbroker.errors import OutOfOrderSequenceNumberError as OutOfOrderError
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_segment import base_offset_of
+from kbroker.storage.log_values import AppendOrigin
+from kbroker.storage.producer_snapshot import (
+    EMPTY_SNAPSHOT_BYTES,
+    SNAPSHOT_SUFFIX,
+    CorruptSnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+)
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+NO_EPOCH = -1
+DEFAULT_EXPIRATION_MS = 86_400_000
+
+
+class Duplicate(NamedTuple):
+    """A batch that was appended before, with the offsets and time it got then."""
+
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ControlMarker(NamedTuple):
+    """The end of a transaction as a control batch states it."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that its marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerState:
+    """The state of one partition.  Belongs to the loop."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_ongoing",
+        "_topic_partition",
+        "_unreplicated",
+        "expiration_ms",
+        "first_unstable_offset",
+        "last_snapshot_offset",
+        "map_end_offset",
+        "producers",
+        "snapshots",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        topic_partition: TopicPartition,
+        directory: str,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> None:
+        self._files = files
+        self._topic_partition = topic_partition
+        self._directory = directory
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+        self.first_unstable_offset: int | None = None
+        self.map_end_offset = 0
+        self.last_snapshot_offset = 0
+        self.snapshots: dict[int, int] = {}
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def check(self, info: BatchInfo, origin: AppendOrigin, offset: int) -> Duplicate | None:
+        """Judges a batch that has a producer id before it is written at `offset`."""
+        epoch = info.producer_epoch
+        entry = self.producers.get(info.producer_id)
+        if entry is None:
+            return None
+        if origin is AppendOrigin.CLIENT:
+            first = info.base_sequence
+            known = entry.producer_epoch
+            if epoch == known:
+                if entry.count and first != entry.next_sequence:
+                    found = entry.find(epoch, first, info.last_sequence)
+                    if found is not None:
+                        return Duplicate(*found)
+                    raise self._out_of_order(entry, first, offset)
+                if not entry.count and known != NO_EPOCH and first != 0:
+                    raise self._out_of_order(entry, first, offset)
+            elif epoch > known and first != 0 and known != NO_EPOCH:
+                raise OutOfOrderError(
+                    f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset} in "
+                    f"partition {self._topic_partition}: {epoch} (request epoch), {first} (seq. number), "
+                    f"{known} (current producer epoch)"
+                )
+        if origin is not AppendOrigin.REPLICATION:
+            self._check_epoch(entry, epoch, offset)
+            if not info.is_control and not info.is_transactional and entry.current_txn_first_offset >= 0:
+                raise InvalidTxnStateError(
+                    f"Expected transactional write from producer {entry.producer_id} at offset {offset} in partition "
+                    f"{self._topic_partition}"
+                )
+        return None
+
+    def check_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
+        """Judges an end-of-transaction marker of a coordinator that may have been replaced."""
+        entry = self.producers.get(info.producer_id)
+        if entry is not None and entry.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError.of(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {info.producer_id} at offset {offset} in partition "
+                f"{self._topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    def _check_epoch(self, entry: ProducerEntry, epoch: int, offset: int) -> None:
+        if epoch < entry.producer_epoch:
+            raise InvalidProducerEpochError(
+                f"Epoch of producer {entry.producer_id} at offset {offset} in {self._topic_partition} is {epoch}, "
+                f"which is smaller than the last seen epoch {entry.producer_epoch}"
+            )
+
+    def _out_of_order(self, entry: ProducerEntry, sequence: int, offset: int) -> KafkaError:
+        return OutOfOrderError(
+            f"Out of order sequence number for producer {entry.producer_id} at offset {offset} in partition "
+            f"{self._topic_partition}: {sequence} (incoming seq. number), {entry.last_sequence} "
+            f"(current end sequence number)"
+        )
+
+    def update(
+        self, info: BatchInfo, base_offset: int, last_offset: int, marker: ControlMarker | None = None
+    ) -> CompletedTransaction | None:
+        """Notes a batch that was written, or that a restart found."""
+        producer_id = info.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        if info.is_control:
+            return self._end_transaction(entry, info, last_offset, marker) if marker is not None else None
+        entry.add(info.producer_epoch, info.last_sequence, last_offset, last_offset - base_offset, info.max_timestamp)
+        if info.is_transactional and entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = base_offset
+            self._ongoing[base_offset] = producer_id
+            self._refresh_unstable()
+        return None
+
+    def _end_transaction(
+        self, entry: ProducerEntry, info: BatchInfo, offset: int, marker: ControlMarker
+    ) -> CompletedTransaction | None:
+        first = entry.current_txn_first_offset
+        entry.set_epoch(info.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = info.max_timestamp
+        entry.current_txn_first_offset = -1
+        if first < 0:
+            return None
+        return CompletedTransaction(entry.producer_id, first, offset, marker.is_abort)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once `completed` is done: what its aborted-transaction entry records."""
+        others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
+        return min(others, default=completed.last_offset + 1)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """Takes a transaction out of the open ones; it stays unstable until the high watermark passes its marker."""
+        if self._ongoing.pop(completed.first_offset, None) is None:
+            raise InvalidTxnStateError(f"{completed} is not an open transaction of {self._topic_partition}")
+        self._unreplicated[completed.first_offset] = completed.last_offset
+        self._refresh_unstable()
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker lies below the high watermark are stable."""
+        done = [first for first, last in self._unreplicated.items() if last < high_watermark]
+        for first in done:
+            del self._unreplicated[first]
+        if done:
+            self._refresh_unstable()
+
+    def has_open(self, completed: CompletedTransaction) -> bool:
+        return completed.first_offset in self._ongoing
+
+    @property
+    def has_unreplicated(self) -> bool:
+        return bool(self._unreplicated)
+
+    def _refresh_unstable(self) -> None:
+        candidates = [min(offsets) for offsets in (self._ongoing, self._unreplicated) if offsets]
+        self.first_unstable_offset = min(candidates, default=None)
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.current_txn_first_offset >= 0
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forgets idle producers without an open transaction.  Returns how many."""
+        limit = now_ms - self.expiration_ms
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.last_timestamp <= limit and entry.current_txn_first_offset < 0
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def note_snapshot_file(self, name: str, size: int) -> None:
+        """Registers a file that the directory's listing showed."""
+        try:
+            self.snapshots[base_offset_of(name)] = size
+        except ValueError:
+            logger.warning("Ignoring %s/%s: not a snapshot's name", self._directory, name)
+
+    def take_snapshot(self, *, sync: bool) -> str | None:
+        """Writes the state at `map_end_offset`, when that is past the last snapshot.  Returns the path written."""
+        offset = self.map_end_offset
+        if offset <= self.last_snapshot_offset:
+            return None
+        data = encode_snapshot(self.producers.values())
+        path = self._snapshot_path(offset)
+        if sync:
+            self._files.write_atomic(path, data)
+        else:
+            self._write_unsynced(path, data)
+        self.snapshots[offset] = len(data)
+        self.last_snapshot_offset = offset
+        return path
+
+    def _write_unsynced(self, path: str, data: bytearray) -> None:
+        import os
+
+        fd = self._files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            self._files.pwrite(fd, data, 0)
+        finally:
+            self._files.close(fd)
+
+    def load_latest(self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
+        """Replaces the state by the newest valid snapshot at or below `end_offset`.
+
+        Returns the offset to replay from.  Broken snapshots are removed, and those past the end unless told otherwise.
+        """
+        self.clear()
+        for offset in sorted(self.snapshots, reverse=True):
+            if offset > end_offset:
+                if not keep_later:
+                    self._remove_snapshot(offset)
+                continue
+            if self.snapshots[offset] == EMPTY_SNAPSHOT_BYTES or self._load(offset, now_ms):
+                self.map_end_offset = self.last_snapshot_offset = offset
+                return offset
+        self.map_end_offset = self.last_snapshot_offset = log_start_offset
+        return log_start_offset
+
+    def _load(self, offset: int, now_ms: int) -> bool:
+        path = self._snapshot_path(offset)
+        try:
+            entries = decode_snapshot(self._files.read_file(path), path)
+        except CorruptSnapshotError as error:
+            logger.warning("Dropping a producer snapshot: %s", error)
+            self._remove_snapshot(offset)
+            return False
+        limit = now_ms - self.expiration_ms
+        for entry in entries:
+            if entry.current_txn_first_offset < 0 and entry.last_timestamp <= limit:
+                continue
+            self.producers[entry.producer_id] = entry
+            if entry.current_txn_first_offset >= 0:
+                self._ongoing[entry.current_txn_first_offset] = entry.producer_id
+        self._refresh_unstable()
+        return True
+
+    def clear(self) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = None
+        self.map_end_offset = 0
+        self.last_snapshot_offset = 0
+
+    def restart_at(self, offset: int) -> None:
+        """Forgets everything, snapshots included: the log starts empty at `offset`."""
+        for known in list(self.snapshots):
+            self._remove_snapshot(known)
+        self.clear()
+        self.map_end_offset = self.last_snapshot_offset = offset
+
+    def _remove_snapshot(self, offset: int) -> None:
+        self._files.unlink_if_exists(self._snapshot_path(offset))
+        self.snapshots.pop(offset, None)
+
+    def remove_snapshots_after(self, offset: int) -> None:
+        for known in [known for known in self.snapshots if known > offset]:
+            self._remove_snapshot(known)
+
+    def remove_snapshots_before(self, offset: int) -> None:
+        """Keeps what a restart needs for a log that begins at `offset`: later snapshots and the newest before them."""
+        for known in [known for known in self.snapshots if known < offset]:
+            self._remove_snapshot(known)
+
+    def remove_strays(self, segment_bases: frozenset[int]) -> None:
+        """Removes snapshots of no segment, but for the newest, which a clean stop wrote at the log's end."""
+        if not self.snapshots:
+            return
+        newest = max(self.snapshots)
+        for known in [known for known in self.snapshots if known not in segment_bases and known != newest]:
+            self._remove_snapshot(known)

@@ -1,0 +1,518 @@
+"""A partition's log: what may be appended, what may be read, and the offsets that bound both.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+
+- `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
+- `last_stable_offset` is the first unstable offset (an open transaction's first) where it lies below the high
+  watermark, else that;
+- `high_watermark` is moved by the replica manager: with one replica straight to the log end after each append;
+- `log_end_offset` is moved by appends and truncation alone.
+
+Append, in Kafka's order: analysis, offset assignment, epoch cache, size check, roll, producer state (a duplicate is
+answered with its first offsets), write, log end offset, producer update, transaction index, first unstable offset,
+flush at `flush.messages`. A failure before the write changes nothing; a write that fails leaves the log at its last
+whole batch.
+
+All state belongs to the event loop: no locks, no await.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kbroker._fast.file_region import FileRegion
+from kbroker._fast.record_batch import BatchError, BatchInfo, check_crc, iterate_batches
+from kbroker.config import LogConfig
+from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.storage import log_lookup, markers
+from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
+from kbroker.storage.local_log import LocalLog, LogEnvironment, segment_config, storage_error
+from kbroker.storage.log_segment import LogSegment, SyncJob
+from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validate_and_analyze
+from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
+from kbroker.storage.producer_state import ControlMarker, ProducerState
+from kbroker.storage.roll import RollReason, RollState, roll_reason
+from kbroker.storage.txn_index import AbortedTransaction
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.partition_metadata import PartitionMetadata
+
+logger = logging.getLogger("kbroker.storage")
+
+NO_TIMESTAMP = -1
+
+
+class UnifiedLog:
+    """The log of one partition on this broker."""
+
+    __slots__ = (
+        "_clock",
+        "_config",
+        "_environment",
+        "_partition_metadata",
+        "directory",
+        "high_watermark",
+        "leader_epoch_cache",
+        "local",
+        "log_start_offset",
+        "producer_state",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        local: LocalLog,
+        log_start_offset: int,
+        high_watermark: int,
+        leader_epoch_cache: LeaderEpochCache,
+        producer_state: ProducerState,
+        environment: LogEnvironment,
+        partition_metadata: PartitionMetadata,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.local = local
+        self.directory = local.directory
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(log_start_offset, min(high_watermark, local.log_end_offset))
+        self.leader_epoch_cache = leader_epoch_cache
+        self.producer_state = producer_state
+        self._environment = environment
+        self._clock = environment.clock
+        self._config = local.config
+        self._partition_metadata = partition_metadata
+
+    def __repr__(self) -> str:
+        return (
+            f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset}, "
+            f"high_watermark={self.high_watermark})"
+        )
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dir(self) -> str:
+        return self.directory
+
+    @property
+    def parent(self) -> str:
+        """The log directory (of `log.dirs`) that it lies in."""
+        return self.directory.rpartition("/")[0]
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic's 16-byte id; zeros while the directory has none."""
+        return self._partition_metadata.topic_id
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Binds the directory to a topic.  InconsistentTopicIdError when it belongs to another."""
+        self._partition_metadata.assign(topic_id, self.topic_partition)
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Notes that `epoch` begins at the log end, as a leader does when it is elected."""
+        self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        """Takes effect with the next append; index sizes with the next segment."""
+        self._config = self.local.config = config
+        active = self.local.segments.active
+        active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
+        if active.tail is not None:
+            active.tail.index_interval_bytes = config.index_interval_bytes
+        self._set_roll_deadline(active)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self.local.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self.producer_state.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
+
+    @property
+    def size_bytes(self) -> int:
+        return self.local.size_bytes()
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.local.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.leader_epoch_cache.latest_epoch
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless the four offsets are in order and the state ends where the log does."""
+        start, stable = self.log_start_offset, self.last_stable_offset
+        high, end = self.high_watermark, self.log_end_offset
+        if not start <= stable <= high <= end:
+            raise AssertionError(f"{self.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
+        if self.recovery_point > end:
+            raise AssertionError(f"{self.topic_partition}: recovery point {self.recovery_point} past end {end}")
+        if self.local.segments.active.base_offset > end:
+            raise AssertionError(f"{self.topic_partition}: active segment begins past the log end {end}")
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview | bytearray,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        analyzed: AnalyzedBatch | None = None,
+    ) -> AppendResult:
+        """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
+        config = self._config
+        if analyzed is None:
+            now_ms = self._clock.now_ms()
+            analyzed = validate_and_analyze(
+                records, config, now_ms, origin=origin, topic_partition=self.topic_partition
+            )
+        info = analyzed.info
+        local = self.local
+        first = local.log_end_offset
+        last = first + info.last_offset_delta
+        data = assign_offsets(analyzed, first, leader_epoch)
+        if leader_epoch != self.leader_epoch_cache.latest_epoch:
+            self.leader_epoch_cache.assign(leader_epoch, first)
+        size = analyzed.size_in_bytes
+        max_timestamp = info.max_timestamp
+        segment = self._segment_for(size, last, max_timestamp, first)
+        marker: ControlMarker | None = None
+        if info.producer_id >= 0:
+            duplicate = self.producer_state.check(info, origin, first)
+            if duplicate is not None:
+                time = duplicate.timestamp if config.log_append_time else NO_TIMESTAMP
+                return AppendResult(
+                    duplicate.first_offset, duplicate.last_offset, time, self.log_start_offset, True, size
+                )
+            if info.is_control:
+                marker = markers.read_marker(data)
+                if marker is not None:
+                    self.producer_state.check_marker(info, marker, first)
+        try:
+            segment.append(first, last, max_timestamp, data, size)
+        except OSError as error:
+            raise storage_error("appending records", self.topic_partition, self.directory, error) from error
+        local.log_end_offset = last + 1
+        if info.producer_id >= 0:
+            self._update_producer(info, first, last, marker, segment)
+        if last + 1 - local.recovery_point >= config.flush_messages:
+            self.flush()
+        return AppendResult(
+            first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
+        )
+
+    def append_as_follower(self, records: memoryview | bytearray | bytes) -> AppendResult | None:
+        """Appends whole batches as the leader stored them; None when there is not a whole one.
+
+        Bytes after the last whole batch are left out.  Offsets must ascend from the log end on.
+        """
+        view = memoryview(records)
+        first = last = -1
+        size = 0
+        try:
+            for info in iterate_batches(view):
+                check_crc(view, info)
+                if info.base_offset < self.local.log_end_offset:
+                    raise CorruptMessageError(
+                        f"Out of order offsets found in append to {self.topic_partition}: {info.base_offset} "
+                        f"after log end offset {self.local.log_end_offset}"
+                    )
+                batch = view[info.position : info.position + info.size_in_bytes]
+                self._append_replicated(info, batch)
+                first = info.base_offset if first < 0 else first
+                last = info.last_offset
+                size += info.size_in_bytes
+        except BatchError as error:
+            if last < 0:
+                raise CorruptMessageError(str(error)) from error
+            logger.warning("%s: left out the end of a replicated append: %s", self.topic_partition, error)
+        if last < 0:
+            return None
+        if last + 1 - self.local.recovery_point >= self._config.flush_messages:
+            self.flush()
+        return AppendResult(first, last, NO_TIMESTAMP, self.log_start_offset, False, size)
+
+    def _append_replicated(self, info: BatchInfo, batch: memoryview) -> None:
+        base, last, size = info.base_offset, info.last_offset, info.size_in_bytes
+        self.leader_epoch_cache.assign(info.partition_leader_epoch, base)
+        segment = self._segment_for(size, last, info.max_timestamp, base)
+        try:
+            segment.append(base, last, info.max_timestamp, batch, size)
+        except OSError as error:
+            raise storage_error("appending records", self.topic_partition, self.directory, error) from error
+        self.local.log_end_offset = last + 1
+        if info.producer_id >= 0:
+            marker = markers.read_marker(batch) if info.is_control else None
+            self._update_producer(info, base, last, marker, segment)
+
+    def _update_producer(
+        self, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
+    ) -> None:
+        state = self.producer_state
+        completed = state.update(info, base, last, marker)
+        if completed is None:
+            return
+        if completed.is_aborted:
+            stable = state.stable_offset_after(completed)
+            entry = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            try:
+                segment.txn_index.append(entry)
+            except OSError as error:
+                raise storage_error(
+                    "appending to the transaction index", self.topic_partition, self.directory, error
+                ) from error
+        state.complete(completed)
+
+    # -- roll ---------------------------------------------------------------------------------------------------------
+
+    def _segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
+        """The segment that takes a batch, after rolling where that is due."""
+        config = self._config
+        segment = self.local.segments.active
+        tail = segment.tail
+        if tail is None:
+            tail = segment.prepare_append()
+            self._set_roll_deadline(segment)
+        limit = config.segment_bytes if config.internal_segment_bytes is None else config.internal_segment_bytes
+        if (
+            tail.size + size <= limit
+            and max_timestamp <= segment.roll_after_timestamp
+            and not segment.indexes_full
+            and last - segment.base_offset <= 0x7FFFFFFF
+        ):
+            if tail.size == 0:
+                segment.roll_after_timestamp = -2
+            return segment
+        if size > limit:
+            raise RecordListTooLargeError(
+                f"Message batch size is {size} bytes in append to partition {self.topic_partition}, "
+                f"which exceeds the maximum configured segment size of {limit}."
+            )
+        reason = self._roll_reason(segment, size, last, max_timestamp, limit)
+        if reason is None:
+            self._set_roll_deadline(segment)
+            return segment
+        self.roll(first, reason=reason)
+        return self.local.segments.active
+
+    def _roll_reason(
+        self, segment: LogSegment, size: int, last: int, max_timestamp: int, limit: int
+    ) -> RollReason | None:
+        state = RollState(
+            segment.base_offset,
+            segment.size,
+            segment.created_ms,
+            segment.first_timestamp(),
+            segment.roll_jitter_ms,
+            segment.indexes_full,
+            size,
+            last,
+            max_timestamp,
+            self._clock.now_ms(),
+        )
+        return roll_reason(state, limit, self._config.segment_ms)
+
+    def _set_roll_deadline(self, segment: LogSegment) -> None:
+        """Saves later appends the full rule: no batch with a timestamp up to the deadline rolls by time.
+
+        -2, below every timestamp, sends each append to the rule: a segment whose records have no time, or an empty one.
+        """
+        first = segment.first_timestamp()
+        segment.roll_after_timestamp = first + self._config.segment_ms - segment.roll_jitter_ms if first >= 0 else -2
+
+    def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
+        """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
+        base = max(expected_next_offset or 0, self.local.log_end_offset)
+        state = self.producer_state
+        try:
+            old = self.local.roll(base, reason)
+            state.map_end_offset = base
+            snapshot = state.take_snapshot(sync=False)
+            extra = () if snapshot is None else (SyncJob((snapshot,)),)
+            self._flush_epochs()
+            if old.size:
+                self.local.flush_later(base, extra)
+        except OSError as error:
+            raise storage_error("rolling a segment", self.topic_partition, self.directory, error) from error
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def read(self, start_offset: int, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
+        """The bytes from the batch that holds `start_offset`, up to the isolation's bound and `max_bytes`.
+
+        The first batch comes whole with `min_one_message`, whatever its size.  Raises OffsetOutOfRangeError.
+        """
+        local = self.local
+        end = local.log_end_offset
+        high_watermark = self.high_watermark
+        unstable = self.producer_state.first_unstable_offset
+        stable = high_watermark if unstable is None or unstable > high_watermark else unstable
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            bound = high_watermark
+        elif isolation is FetchIsolation.LOG_END:
+            bound = end
+        else:
+            bound = stable
+        if start_offset > end or start_offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"Received request for offset {start_offset} for partition {self.topic_partition}, but we only have "
+                f"log segments from offset {self.log_start_offset} up to {end}."
+            )
+        if start_offset >= bound:
+            return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+        try:
+            found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
+        except OSError as error:
+            raise storage_error("reading records", self.topic_partition, self.directory, error) from error
+        if found is None:
+            return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+        segment, position, length, incomplete = found
+        aborted = None
+        if isolation is FetchIsolation.TXN_COMMITTED:
+            aborted = log_lookup.aborted_transactions(local, segment, start_offset, position, length)
+        if length <= 0:
+            return FetchData(None, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, 0)
+        file = segment.file()
+        records = FileRegion(file.fd, position, length, file)
+        return FetchData(records, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, length)
+
+    def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `start_offset` to the log end, at least one when there is one."""
+        return log_lookup.read_bytes(self.local, start_offset, self.local.log_end_offset, max_bytes)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after a timestamp, or what a negative special timestamp asks for.
+
+        -2 the log start, -1 the log end, -3 the record with the largest timestamp, -4 the local log start; None when
+        there is none (-5, the end of tiered storage, which this log never has, is offset -1).
+        """
+        return log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Moves the high watermark up to `offset`, at most to the log end.  True when it moved."""
+        if offset > self.local.log_end_offset:
+            offset = self.local.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self.producer_state.has_unreplicated:
+            self.producer_state.on_high_watermark(offset)
+        return True
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Moves the log start offset up.  OffsetOutOfRangeError past the high watermark.  True when it moved.
+
+        Segments that lie wholly below it go.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it is "
+                f"larger than the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epoch_cache.truncate_from_start(offset)
+        self.delete_segments_below(offset)
+        return True
+
+    delete_records_before = maybe_increment_log_start_offset
+
+    def delete_segments_below(self, offset: int) -> int:
+        """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""
+        segments = list(self.local.segments)
+        gone = [segment for segment, following in pairwise(segments) if following.base_offset <= offset]
+        if gone:
+            try:
+                self.local.remove(gone)
+                self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
+            except OSError as error:
+                raise storage_error("deleting segments", self.topic_partition, self.directory, error) from error
+        return len(gone)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops records from `offset` on.  True when there were any."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
+        if offset >= self.local.log_end_offset:
+            return False
+        if offset < self.local.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        self.local.truncate_to(offset)
+        self._after_truncation(offset)
+        log_lookup.rebuild_producer_state(self)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything; the log goes on empty at `offset`."""
+        self.local.restart_at(offset)
+        self.leader_epoch_cache.clear()
+        self.producer_state.restart_at(offset)
+        self.log_start_offset = offset
+        self.high_watermark = offset
+
+    def _after_truncation(self, offset: int) -> None:
+        self.leader_epoch_cache.truncate_from_end(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    # -- durability ---------------------------------------------------------------------------------------------------
+
+    def _flush_epochs(self) -> None:
+        if self.leader_epoch_cache.dirty:
+            self.leader_epoch_cache.flush()
+
+    def flush(self) -> None:
+        """Makes everything up to the log end durable before it returns."""
+        try:
+            self._flush_epochs()
+            self.local.flush_now(self.local.log_end_offset)
+        except OSError as error:
+            raise storage_error("flushing", self.topic_partition, self.directory, error) from error
+
+    def flush_later(self) -> None:
+        """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""
+        try:
+            self._flush_epochs()
+            self.local.flush_later(self.local.log_end_offset)
+        except OSError as error:
+            raise storage_error("flushing", self.topic_partition, self.directory, error) from error
+
+    def close(self, *, clean: bool = True) -> None:
+        """Ends the use of the log.  `clean`: all is durable and a producer snapshot stands at the log end."""
+        if clean:
+            state = self.producer_state
+            state.map_end_offset = self.local.log_end_offset
+            state.take_snapshot(sync=True)
+            self._flush_epochs()
+            self.local.close()
+            self.local.flush_now(self.local.log_end_offset)
+        else:
+            for segment in self.local.segments:
+                segment.close_files()
+
+
+__all__ = ["UnifiedLog", "segment_config"]
