@@ -1,5 +1,6 @@
-from typing_extensions import Buffer
 from typing import Any
+
+from typing_extensions import Buffer
 
 from kbroker._fast.decoder import DecodeError as DecodeError
 from kbroker._fast.encoder import EncodeError as EncodeError

@@ -31,6 +31,8 @@ cdef extern from "Python.h":
     PyObject* new_bytes "PyBytes_FromStringAndSize" (const char* start, Py_ssize_t size) except NULL
     PyObject* new_float "PyFloat_FromDouble" (double value) except NULL
     void PyErr_Clear()
+    object PyMemoryView_FromObject(object source)
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
 
 cdef enum:
     MAX_STRING = 0x7FFF  # what Kafka accepts, in compact form too
@@ -44,7 +46,6 @@ cdef struct Decoder:
     Cursor cursor
     const uint8_t* start
     PyObject* source
-    PyObject* view    # a memoryview of the source, made for the first records field
     PyObject* root    # the class being decoded
     int depth
     Frame frames[MAX_DEPTH]
@@ -61,14 +62,10 @@ cdef object decode(Plan plan, object source, Py_ssize_t position, object end, Py
             raise ValueError(f"positions {position} to {limit} lie outside a buffer of {view.len} bytes")
         decoder.start = <const uint8_t*>view.buf
         decoder.source = <PyObject*>source
-        decoder.view = NULL
         decoder.root = <PyObject*>plan.struct_class
         decoder.depth = 0
         cursor_init(&decoder.cursor, decoder.start + position, limit - position)
-        try:
-            struct = decode_struct(&decoder, plan)
-        finally:
-            Py_XDECREF(decoder.view)
+        struct = decode_struct(&decoder, plan)
         next_position[0] = decoder.cursor.position - decoder.start
         return struct
     finally:
@@ -241,16 +238,19 @@ cdef PyObject* decode_sized(Decoder* self, const Op* op, int kind, bint nullable
 
 
 cdef PyObject* decode_records(Decoder* self, const uint8_t* start, Py_ssize_t length) except NULL:
+    """A memoryview of a part of the source, made in one step where the source is plain bytes."""
     cdef Py_ssize_t position = start - self.start
-    if self.view == NULL:
-        view = memoryview(<object>self.source)
-        if view.format != "B" or view.ndim != 1:
-            view = view.cast("B")
-        Py_INCREF(view)
-        self.view = <PyObject*>view
-    part = (<object>self.view)[position:position + length]
-    Py_INCREF(part)
-    return <PyObject*>part
+    cdef object view = PyMemoryView_FromObject(<object>self.source)
+    cdef Py_buffer* inner = PyMemoryView_GET_BUFFER(view)
+    if inner.ndim == 1 and inner.itemsize == 1 and inner.format != NULL and inner.format[0] == b"B":
+        # What slicing does, upon a view that nobody else has seen: the export that it holds is kept apart from these.
+        inner.buf = <void*>start
+        inner.len = length
+        inner.shape[0] = length
+    else:
+        view = view.cast("B")[position:position + length]
+    Py_INCREF(view)
+    return <PyObject*>view
 
 
 cdef PyObject* decode_nested(Decoder* self, const Op* op) except NULL:

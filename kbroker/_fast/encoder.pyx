@@ -8,8 +8,7 @@ it may be ignored.  Only `EncodeError` leaves here (and MemoryError), with the p
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kbroker._fast.file_region cimport FileRegion
@@ -25,7 +24,12 @@ from kbroker._fast.structs cimport (
 
 
 cdef extern from "Python.h":
-    long PyLong_AsLong(object value)
+    long PyLong_AsLong(PyObject* value)
+    bint PyLong_Check(PyObject* value)
+    bint PyList_Check(PyObject* value)
+    bint PyTuple_Check(PyObject* value)
+    Py_ssize_t PySequence_Fast_GET_SIZE(PyObject* items)
+    PyObject* PySequence_Fast_GET_ITEM(PyObject* items, Py_ssize_t i)
     double PyFloat_AsDouble(object value)
     PyObject* PyErr_Occurred()
     void PyErr_Clear()
@@ -144,6 +148,10 @@ cdef int encode_struct(Encoder* self, Plan plan, object struct) except -1:
         value = slot_of(struct, op.offset)[0]
         if value == NULL:
             encode_field(self, op, default_of(op))
+        elif op.kind < KIND_STRING:
+            encode_scalar(self, op, op.kind, value)
+        elif op.kind == KIND_ARRAY:
+            encode_array(self, op, value)
         else:
             encode_field(self, op, <object>value)
     if plan.flexible:
@@ -178,59 +186,68 @@ cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
 
 cdef int encode_field(Encoder* self, const Op* op, object value) except -1:
     if op.kind < KIND_STRING:
-        return encode_scalar(self, op, op.kind, value)
+        return encode_scalar(self, op, op.kind, <PyObject*>value)
     if op.kind == KIND_ARRAY:
-        return encode_array(self, op, value)
+        return encode_array(self, op, <PyObject*>value)
     if op.kind == KIND_STRUCT:
         return encode_nested(self, op, value)
     return encode_sized(self, op, op.kind, op.nullable, value)
 
 
-cdef int encode_scalar(Encoder* self, const Op* op, int kind, object value) except -1:
+cdef int encode_scalar(Encoder* self, const Op* op, int kind, PyObject* value) except -1:
     cdef long number
     growable_reserve(&self.out, 16)
     if kind == KIND_UUID:
-        if not PyBytes_Check(value) or PyBytes_GET_SIZE(value) != 16:
-            return fail(self, op, f"an id is 16 bytes, not {value!r}")
-        put_bytes(&self.out, PyBytes_AS_STRING(value), 16)
-        return 0
+        return encode_uuid(self, op, <object>value)
     if kind == KIND_FLOAT64:
-        return encode_float(self, op, value)
-    number = PyLong_AsLong(value)
-    if number == -1 and PyErr_Occurred() != NULL:
+        return encode_float(self, op, <object>value)
+    # Real integers alone: their conversion runs no code of anyone's, so the borrowed values around stay alive.
+    number = PyLong_AsLong(value) if PyLong_Check(value) else -1
+    if number == -1 and (not PyLong_Check(value) or PyErr_Occurred() != NULL):
         PyErr_Clear()
-        return fail(self, op, f"{value!r} is no integer of 64 bits")
+        return fail(self, op, f"{<object>value!r} is no integer of 64 bits")
     if kind == KIND_INT32:
         if number != <int32_t>number:
-            return fail(self, op, f"{number} is out of range")
+            return fail_range(self, op, number)
         put_32(&self.out, <uint32_t>number)
+    elif kind == KIND_INT16:
+        if number != <int16_t>number:
+            return fail_range(self, op, number)
+        put_16(&self.out, <uint16_t>number)
     elif kind == KIND_INT64:
         put_64(&self.out, <uint64_t>number)
-    elif kind == KIND_INT16:
-        if not -0x8000 <= number <= 0x7FFF:
-            return fail(self, op, f"{number} is out of range")
-        put_16(&self.out, <uint16_t>number)
     elif kind == KIND_INT8:
-        if not -0x80 <= number <= 0x7F:
-            return fail(self, op, f"{number} is out of range")
+        if number != <int8_t>number:
+            return fail_range(self, op, number)
         put_8(&self.out, <uint8_t>number)
     elif kind == KIND_BOOL:
         put_8(&self.out, number != 0)
     elif kind == KIND_UINT16:
-        if not 0 <= number <= 0xFFFF:
-            return fail(self, op, f"{number} is out of range")
+        if number != <uint16_t>number:
+            return fail_range(self, op, number)
         put_16(&self.out, <uint16_t>number)
     else:
-        if not 0 <= number <= 0xFFFFFFFF:
-            return fail(self, op, f"{number} is out of range")
+        if number != <uint32_t>number:
+            return fail_range(self, op, number)
         put_32(&self.out, <uint32_t>number)
     return 0
 
 
+cdef int fail_range(Encoder* self, const Op* op, long number) except -1:
+    return fail(self, op, f"{number} is out of range")
+
+
+cdef int encode_uuid(Encoder* self, const Op* op, object value) except -1:
+    if not PyBytes_Check(value) or PyBytes_GET_SIZE(value) != 16:
+        return fail(self, op, f"an id is 16 bytes, not {value!r}")
+    put_bytes(&self.out, PyBytes_AS_STRING(value), 16)
+    return 0
+
+
 cdef int encode_float(Encoder* self, const Op* op, object value) except -1:
-    cdef double number = PyFloat_AsDouble(value)
+    cdef double number = PyFloat_AsDouble(value) if isinstance(value, (float, int)) else -1.0
     cdef uint64_t raw
-    if number == -1.0 and PyErr_Occurred() != NULL:
+    if number == -1.0 and (not isinstance(value, (float, int)) or PyErr_Occurred() != NULL):
         PyErr_Clear()
         return fail(self, op, f"{value!r} is no number")
     memcpy(&raw, &number, 8)
@@ -312,29 +329,34 @@ cdef int encode_nested(Encoder* self, const Op* op, object value) except -1:
     return 0
 
 
-cdef int encode_array(Encoder* self, const Op* op, object value) except -1:
+cdef int encode_array(Encoder* self, const Op* op, PyObject* value) except -1:
     cdef Py_ssize_t count, i
     cdef Plan plan
-    if value is None:
+    if value == <PyObject*>None:
         if not op.nullable:
             return fail(self, op, "null where a value is required")
         return encode_length(self, op, KIND_ARRAY, -1)
-    if not isinstance(value, (list, tuple)):
-        return fail(self, op, f"a list is needed, not {type(value).__name__}")
-    count = len(value)
+    if not PyList_Check(value) and not PyTuple_Check(value):
+        return fail(self, op, f"a list is needed, not {type(<object>value).__name__}")
+    count = PySequence_Fast_GET_SIZE(value)
     encode_length(self, op, KIND_ARRAY, count)
     if op.item == KIND_STRUCT:
         plan = <Plan>op.plan
         self.frames[self.depth].op = op
         self.depth += 1
+        # The size is asked for anew each time: a finaliser may run meanwhile and change the list.
         for i in range(count):
+            if i >= PySequence_Fast_GET_SIZE(value):
+                return fail(self, op, "the list changed while it was read")
             self.frames[self.depth - 1].index = i
             encode_struct(self, plan, <object>PySequence_Fast_GET_ITEM(value, i))
         self.depth -= 1
-    elif op.item < KIND_STRING:
-        for i in range(count):
-            encode_scalar(self, op, op.item, <object>PySequence_Fast_GET_ITEM(value, i))
-    else:
-        for i in range(count):
+        return 0
+    for i in range(count):
+        if i >= PySequence_Fast_GET_SIZE(value):
+            return fail(self, op, "the list changed while it was read")
+        if op.item < KIND_STRING:
+            encode_scalar(self, op, op.item, PySequence_Fast_GET_ITEM(value, i))
+        else:
             encode_sized(self, op, op.item, False, <object>PySequence_Fast_GET_ITEM(value, i))
     return 0

@@ -1,4 +1,4 @@
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -57,6 +57,7 @@ cdef class Layout:
     cdef Py_ssize_t count
     cdef Py_ssize_t* offsets
     cdef uint8_t* kinds
+    cdef Py_ssize_t find(self, PyObject* name, Py_ssize_t hint) except -2
 
 
 cdef class Struct:

@@ -10,11 +10,14 @@ Whoever reads slots in C takes an empty slot for the default.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.object cimport PyObject_RichCompareBool, Py_EQ
+from cpython.object cimport PyObject, PyObject_RichCompareBool, Py_EQ
 from cpython.ref cimport Py_DECREF
 
 
 cdef extern from "Python.h":
+    ctypedef PyObject* (*vectorcallfunc)(PyObject*, PyObject* const*, size_t, PyObject*) except NULL
+    ctypedef struct PyTypeObject:
+        vectorcallfunc tp_vectorcall
     ctypedef struct PyMemberDef:
         Py_ssize_t offset
     ctypedef struct PyMemberDescrObject:
@@ -22,6 +25,9 @@ cdef extern from "Python.h":
     PyTypeObject PyMemberDescr_Type
     PyObject* _PyType_Lookup(PyTypeObject* cls, object name)
     PyTypeObject* Py_TYPE(object)
+    PyObject* PyTuple_GET_ITEM(tuple items, Py_ssize_t i)
+    Py_ssize_t PyTuple_GET_SIZE(tuple items)
+    Py_ssize_t PyVectorcall_NARGS(size_t flags)
 
 cdef str LAYOUT = "_layout"
 cdef tuple EMPTY = ()
@@ -55,6 +61,14 @@ cdef class Layout:
                 self.kinds[i] = DEFAULT_STRUCT
             else:
                 self.kinds[i] = DEFAULT_VALUE
+
+    cdef Py_ssize_t find(self, PyObject* name, Py_ssize_t hint) except -2:
+        """The index of a field, or -1.  Names mostly come in the table's order: the search starts at `hint`."""
+        cdef Py_ssize_t i
+        for i in range(hint, self.count):
+            if PyTuple_GET_ITEM(self.names, i) == name:
+                return i
+        return self.positions.get(<object>name, -1)
 
     def __dealloc__(self):
         PyMem_Free(self.offsets)
@@ -93,22 +107,48 @@ cdef class NestedField:
         store(instance, self.offset, value)
 
 
+cdef int fill_defaults(object struct, Layout layout) except -1:
+    cdef Py_ssize_t i
+    for i in range(layout.count):
+        if layout.kinds[i] != DEFAULT_STRUCT and slot_of(struct, layout.offsets[i])[0] == NULL:
+            store(struct, layout.offsets[i], [] if layout.kinds[i] == DEFAULT_LIST else layout.defaults[i])
+    return 0
+
+
+cdef int unknown_field(object struct, object name) except -1:
+    raise TypeError(f"{type(struct).__name__} has no field {name!r}")
+
+
+cdef PyObject* construct(PyObject* cls, PyObject* const* values, size_t flags, PyObject* names) except NULL:
+    """What calling a struct class runs, in place of `__new__` and `__init__`: no dictionary of arguments is made."""
+    cdef object struct = PyType_GenericAlloc(<type>cls, 0)
+    cdef Layout layout = layout_of(struct)
+    cdef Py_ssize_t given = 0 if names == NULL else PyTuple_GET_SIZE(<tuple>names)
+    cdef Py_ssize_t i, at = 0
+    if PyVectorcall_NARGS(flags) > 0:
+        raise TypeError(f"{type(struct).__name__} takes its fields by name")
+    for i in range(given):
+        at = layout.find(PyTuple_GET_ITEM(<tuple>names, i), at)
+        if at < 0:
+            unknown_field(struct, (<tuple>names)[i])
+        store(struct, layout.offsets[at], <object>values[i])
+    fill_defaults(struct, layout)
+    Py_INCREF(struct)
+    return <PyObject*>struct
+
+
 cdef class Struct:
     """The base of every message and of every struct within one.  Made by `make_struct`, never by hand."""
 
     def __init__(self, **fields):
         cdef Layout layout = layout_of(self)
-        cdef Py_ssize_t i
-        cdef PyObject** place
+        cdef Py_ssize_t at
         for name, value in fields.items():
-            position = layout.positions.get(name)
-            if position is None:
-                raise TypeError(f"{type(self).__name__} has no field {name!r}")
-            store(self, layout.offsets[<Py_ssize_t>position], value)
-        for i in range(layout.count):
-            place = slot_of(self, layout.offsets[i])
-            if place[0] == NULL and layout.kinds[i] != DEFAULT_STRUCT:
-                store(self, layout.offsets[i], [] if layout.kinds[i] == DEFAULT_LIST else layout.defaults[i])
+            at = layout.find(<PyObject*>name, 0)
+            if at < 0:
+                unknown_field(self, name)
+            store(self, layout.offsets[at], value)
+        fill_defaults(self, layout)
 
     def __eq__(self, other):
         cdef Layout layout
@@ -143,6 +183,7 @@ def make_struct(str name, type base, tuple names, tuple defaults, dict namespace
     cls = type(base)(name, (base,), {**namespace, "__slots__": names})
     layout = Layout(cls, names, defaults)
     cls._layout = layout
+    (<PyTypeObject*><PyObject*>cls).tp_vectorcall = construct
     for i in range(layout.count):
         if layout.kinds[i] == DEFAULT_STRUCT:
             setattr(cls, names[i], NestedField(layout.offsets[i], defaults[i], names[i]))
