@@ -23,7 +23,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import topic_partitions
 from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kbroker.handlers.endpoints import reachable_brokers
-from kbroker.handlers.partition_view import view
+from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
@@ -63,7 +63,7 @@ def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
         response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in unknown_ids
     ]
-    topics += [_topic(response, ctx.api_version, topic, alive, operations) for topic in found]
+    topics += _structs(ctx, response, found, alive, operations)
     topics += [
         response.MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name), **operations)
         for name, error in failed
@@ -166,19 +166,36 @@ def _create(ctx: RequestContext, names: list[str]) -> dict[str, TopicImage | Err
     }
 
 
+def _structs(
+    ctx: RequestContext, response: Any, topics: list[TopicImage], alive: frozenset[int], operations: dict[str, int]
+) -> list[Struct]:
+    """The topics' structs.  They are kept: what a client sees of a topic rarely changes, and is asked for often."""
+    version = ctx.api_version
+    view_of_version = 0 if version == 0 else 1 if version < LISTENER_NOT_FOUND_FROM else 2
+    kept = ctx.services.metadata_cache.derived(("metadata", view_of_version, alive, bool(operations)))
+    structs = []
+    for topic in topics:
+        struct = kept.get(topic.name)
+        if struct is None:
+            struct = kept[topic.name] = _topic(response, version, topic, alive, operations)
+        structs.append(struct)
+    return structs
+
+
 def _topic(response: Any, version: int, topic: TopicImage, alive: frozenset[int], operations: dict[str, int]) -> Struct:
     make = response.MetadataResponsePartition
     partitions = []
     for partition in topic.partitions:
         seen = view(partition, alive, version)
+        replicas = list(seen.replicas)
         partitions.append(
             make(
                 error_code=seen.error,
                 partition_index=partition.partition,
                 leader_id=seen.leader,
                 leader_epoch=partition.leader_epoch,
-                replica_nodes=list(seen.replicas),
-                isr_nodes=list(seen.isr),
+                replica_nodes=replicas,
+                isr_nodes=replicas if seen.isr == seen.replicas else list(seen.isr),
                 offline_replicas=list(seen.offline),
             )
         )

@@ -6,13 +6,17 @@ writer share the event loop, so between two awaits the image stands still.
 `publish` swaps the image first and then calls every subscriber before it returns: by the time that any other request
 sees a topic, its logs exist.  A subscriber that fails does not keep the others from hearing; the failure is logged,
 and the partitions concerned answer with their own storage error until the cause is gone.
+
+Readers may keep what they worked out from a topic in `derived(view)`, a mapping by topic name for each way of looking
+at topics (`view` is any hashable value).  An entry is dropped when its topic changes, all of them when brokers do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
 
@@ -24,10 +28,11 @@ Subscriber = Callable[[ClusterImage, ClusterImage, MetadataDelta], None]
 class MetadataCache:
     """Holds the image that requests are answered from."""
 
-    __slots__ = ("_by_id", "_image", "_subscribers", "_topics")
+    __slots__ = ("_by_id", "_derived", "_image", "_subscribers", "_topics")
 
     def __init__(self, image: ClusterImage) -> None:
         self._subscribers: list[Subscriber] = []
+        self._derived: dict[Hashable, dict[str, Any]] = {}
         self._set(image)
 
     def _set(self, image: ClusterImage) -> None:
@@ -48,6 +53,21 @@ class MetadataCache:
         """The topic with that id, or None."""
         return self._by_id.get(topic_id)
 
+    def derived(self, view: Hashable) -> dict[str, Any]:
+        """What readers keep of topics for `view`, by topic name.  Look it up anew for each request."""
+        known = self._derived.get(view)
+        if known is None:
+            known = self._derived[view] = {}
+        return known
+
+    def _forget(self, delta: MetadataDelta) -> None:
+        if delta.brokers_changed:
+            self._derived.clear()
+            return
+        for topic in (*delta.deleted, *(change.old for change in delta.changed)):
+            for known in self._derived.values():
+                known.pop(topic.name, None)
+
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback(old, new, delta)` after every change, in the order of subscription."""
         self._subscribers.append(callback)
@@ -57,6 +77,7 @@ class MetadataCache:
         old = self._image
         new = replace(image, version=old.version + 1)
         self._set(new)
+        self._forget(delta)
         for callback in self._subscribers:
             try:
                 callback(old, new, delta)

@@ -88,3 +88,18 @@ def test_brokers_change_without_touching_topics() -> None:
     assert [broker.node_id for broker in changed.alive_brokers()] == [2]
     assert MetadataDelta().is_empty()
     assert not MetadataDelta(brokers_changed=True).is_empty()
+
+
+def test_what_readers_keep_is_forgotten_when_it_may_be_wrong() -> None:
+    """Clients would be told a topic's old partitions, or a broker's old address, until the restart."""
+    cache = MetadataCache(ClusterImage.of("cluster"))
+    same, changed, deleted = topic("same"), topic("changed"), topic("deleted")
+    delta = MetadataDelta(created=(same, changed, deleted))
+    cache.publish(cache.image.with_topics(delta), delta)
+    for view in ("one", "other"):
+        cache.derived(view).update(dict.fromkeys(("same", "changed", "deleted"), "kept"))
+    delta = MetadataDelta(deleted=(deleted,), changed=(TopicChange(changed, topic("changed", 2)),))
+    cache.publish(cache.image.with_topics(delta), delta)
+    assert cache.derived("one") == cache.derived("other") == {"same": "kept"}
+    cache.publish(cache.image.with_brokers([], -1), MetadataDelta(brokers_changed=True))
+    assert cache.derived("one") == {}
