@@ -13,9 +13,10 @@ from kbroker._fast.structs cimport (
     KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, Plan,
 )
 
-from kbroker._fast.decoder import DecodeError
-from kbroker._fast.encoder import EncodeError
-from kbroker._fast.structs import Struct, make_struct
+# The names that Python code knows this module by.
+from kbroker._fast.decoder import DecodeError  # no-cython-lint
+from kbroker._fast.encoder import EncodeError  # no-cython-lint
+from kbroker._fast.structs import Struct, make_struct  # no-cython-lint
 
 KINDS = {
     "bool": KIND_BOOL,

@@ -1,8 +1,8 @@
 """The one bounds check: a read cursor over untrusted bytes, shared by every `.pyx` that reads them.
 
-A `Cursor` is a C value (`position`, `end`, `fault`).  A read that does not fit sets `fault`, moves the cursor to its end
-and gives 0, and every later read fails as well: so a caller may read several fields and check `fault` once, before it
-acts upon any of them.  Nothing here raises or needs the GIL.  Numbers are big-endian, as everywhere in Kafka.
+A `Cursor` is a C value (`position`, `end`, `fault`).  A read that does not fit sets `fault`, moves the cursor to its
+end and gives 0, and every later read fails as well: so a caller may read several fields and check `fault` once, before
+it acts upon any of them.  Nothing here raises or needs the GIL.  Numbers are big-endian, as everywhere in Kafka.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -6,8 +6,6 @@ Only `DecodeError` leaves here, with the path of the field at fault.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.float cimport PyFloat_FromDouble
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -15,12 +13,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker._fast.cursor cimport (
-    CURSOR_OK, CURSOR_VARINT_TOO_LONG, Cursor, cursor_fail, cursor_init, cursor_int8, cursor_int16, cursor_int32,
+    CURSOR_OK, CURSOR_VARINT_TOO_LONG, Cursor, cursor_init, cursor_int8, cursor_int16, cursor_int32,
     cursor_int64, cursor_left, cursor_take, cursor_uint16, cursor_uint32, cursor_uint64, cursor_uvarint,
 )
 from kbroker._fast.structs cimport (
-    DEFAULT_LIST, DEFAULT_STRUCT, DEFAULT_VALUE, KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_FLOAT64, KIND_INT8,
-    KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID,
+    DEFAULT_LIST, DEFAULT_VALUE, KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_INT8,
+    KIND_INT16, KIND_INT32, KIND_INT64, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID,
     MAX_DEPTH, Frame, Op, Plan, PyType_GenericAlloc, field_path, slot_of,
 )
 

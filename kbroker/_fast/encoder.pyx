@@ -17,8 +17,8 @@ from kbroker._fast.growable cimport (
     put_bytes, put_uvarint,
 )
 from kbroker._fast.structs cimport (
-    KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
-    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, MAX_DEPTH, Frame, Op, Plan, default_of, field_path,
+    KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
+    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UUID, MAX_DEPTH, Frame, Op, Plan, default_of, field_path,
     same_as_default, slot_of,
 )
 
@@ -81,7 +81,7 @@ cdef bytes encode_body(Plan plan, object struct, bytes prefix):
     cdef Encoder encoder
     begin(&encoder, plan)
     try:
-        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix))
+        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix) + 16)
         put_bytes(&encoder.out, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
         encode_struct(&encoder, plan, struct)
         return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)

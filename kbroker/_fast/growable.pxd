@@ -1,7 +1,7 @@
 """A growable C buffer with big-endian writers, for everything that builds wire bytes.
 
-A `Growable` starts without memory; `growable_reserve` is the only place that allocates.  The writers named `put_*` write
-into room that has been reserved before and check nothing.
+A `Growable` starts without memory; `growable_reserve` is the only place that allocates.  The writers named `put_*`
+write into room that has been reserved before and check nothing.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc

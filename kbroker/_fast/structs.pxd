@@ -39,10 +39,10 @@ cdef struct Op:
     uint8_t ignorable       # for an absent field: may be dropped in silence
     uint32_t tag
     Py_ssize_t offset       # of the slot within the struct
-    Py_ssize_t item_minimum # least number of bytes that an item takes
+    Py_ssize_t item_minimum  # least number of bytes that an item takes
     PyObject* plan          # of the nested struct or the array's items; borrowed, Plan.children owns
-    PyObject* name          # borrowed from the layout
-    PyObject* default       # borrowed from the layout
+    PyObject* name          # borrowed from the layout, as is the default
+    PyObject* default
 
 
 cdef struct Frame:

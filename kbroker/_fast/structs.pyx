@@ -1,8 +1,8 @@
 """Message structs with slots that C reads and writes by offset, and the plans that describe them per version.
 
-A struct class is an ordinary heap type: a subclass of `Struct` whose `__slots__` are the fields.  Its `Layout` holds, per
-field, the slot's offset and the default.  A `Plan` is one struct in one version: arrays of `Op`, in wire order, for the
-fields that are present, the tagged ones in order of their tags, and those the version lacks.
+A struct class is an ordinary heap type: a subclass of `Struct` whose `__slots__` are the fields.  Its `Layout` holds
+per field the slot's offset and the default.  A `Plan` is one struct in one version: arrays of `Op`, in wire order, for
+the fields that are present, the tagged ones in order of their tags, and those the version lacks.
 
 Invariants: every slot of a struct holds a value after construction or decoding, but nested structs that nobody set stay
 empty until first looked at (a Fetch answer has three per partition that hardly anyone uses): `NestedField` fills them.
@@ -11,7 +11,6 @@ Whoever reads slots in C takes an empty slot for the default.
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyObject_RichCompareBool, Py_EQ
-from cpython.ref cimport Py_DECREF
 
 
 cdef extern from "Python.h":
