@@ -153,9 +153,9 @@ def test_tests_say_what_would_be_lost() -> None:
     silent = []
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                if ast.get_docstring(node) is None:
-                    silent.append(f"{path.relative_to(TESTS)}:{node.name}")
+            is_test = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+            if is_test and ast.get_docstring(node) is None:
+                silent.append(f"{path.relative_to(TESTS)}:{node.name}")
     assert silent == []
 
 

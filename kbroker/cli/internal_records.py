@@ -53,7 +53,7 @@ def _schemas(topic: str) -> dict[tuple[str, int], MessageSchema]:
         (schema.kind, schema.api_key): schema
         for family in _FAMILIES[topic]
         for schema in family_messages(family)
-        if schema.kind in ("coordinator-key", "coordinator-value")
+        if schema.kind in ("coordinator-key", "coordinator-value") and schema.api_key is not None
     }
 
 

@@ -5,7 +5,7 @@
     anycase of a   one of these, in any case           each of a, b  a list of these
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
-    metrics listener   `none` or http://host:port
+    metrics listener   `none` or http://host:port                        address counts  a list of address:number
 
 Reasons are Kafka's words where Kafka has the check.
 """
@@ -18,6 +18,7 @@ from typing import Any
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 _REPLICAS = re.compile(r"([0-9]+:[0-9]+)?")
+_ADDRESS_COUNT = re.compile(r"[^\s,]+:[0-9]{1,9}")
 _METRICS_LISTENER = re.compile(r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?")
 
 
@@ -62,6 +63,9 @@ def _check_shape(key: str, check: str, value: Any) -> None:
     if check == "nonempty":
         if not value:
             raise InvalidValueError(key, value, "String must be non-empty")
+    elif check == "address counts":
+        if not all(_ADDRESS_COUNT.fullmatch(item.strip()) for item in value.split(",") if item.strip()):
+            raise InvalidValueError(key, value, "Value must be a list of address:number")
     elif check == "metrics listener":
         if _METRICS_LISTENER.fullmatch(value) is None:
             raise InvalidValueError(key, value, "Value must be none or http://host:port")
@@ -106,6 +110,7 @@ def describe_check(check: str) -> str:
         "distinct": "no repeats",
         "distinct nonempty": "not empty, no repeats",
         "replicas": "* or partition:broker pairs",
+        "address counts": "address:number,…",
         "metrics listener": "none or http://host:port",
     }
     return described.get(

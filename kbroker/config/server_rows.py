@@ -22,7 +22,7 @@ socket.receive.buffer.bytes|INT|102400|||+|SO_RCVBUF
 socket.request.max.bytes|INT|104857600||>=1|+|largest accepted request frame
 socket.listen.backlog.size|INT|4096||>=1|+|listen backlog
 max.connections.per.ip|INT|2147483647|cluster|>=0|+|per-IP connection cap
-max.connections.per.ip.overrides|STRING||cluster||+|per-IP exceptions host:count
+max.connections.per.ip.overrides|STRING||cluster|address counts|+|per-IP exceptions host:count
 max.connections|INT|2147483647|cluster|>=0|+|connection cap (per listener possible)
 max.connection.creation.rate|INT|2147483647|cluster|>=0|-|accept rate cap
 connections.max.idle.ms|LONG|600000|||+|close idle connections

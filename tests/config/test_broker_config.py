@@ -120,6 +120,7 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("metrics.listener=9644", "none or http://host:port"),
         ("process.roles=controller", "allowed: broker,controller"),
         ("kbroker.log.level=loud", "debug, info, warning, error"),
+        ("max.connections.per.ip.overrides=127.0.0.1", "a list of address:number"),
         ("novalue", "must be key=value"),
     ],
 )

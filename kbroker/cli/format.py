@@ -1,0 +1,66 @@
+"""`kbroker format`: binds data directories to a cluster before the first start.
+
+Not needed to start: a broker binds an empty directory to a new cluster by itself.  It is for those who want to choose
+the cluster's id, or to prepare disks ahead.
+"""
+
+from __future__ import annotations
+
+import click
+
+from kbroker.cli.output import json_option, print_json
+from kbroker.config import BrokerConfig, ConfigError
+from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
+
+
+@click.command("format")
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(dir_okay=False))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting.")
+@click.option(
+    "-t", "--cluster-id", metavar="ID", help="22 characters, as `kbroker format` prints.  [default: a random one]"
+)
+@click.option("--ignore-formatted", is_flag=True, help="Leave directories that are formatted as they are.")
+@json_option
+def command(
+    properties: str | None, overrides: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool, as_json: bool
+) -> None:
+    """Write meta.properties into the directories of log.dirs."""
+    from kbroker.storage.filesystem import FileSystem
+    from kbroker.storage.log_dirs import LogDirError, open_directories
+
+    if cluster_id is not None:
+        try:
+            uuid_from_text(cluster_id)
+        except ValueError as error:
+            raise click.UsageError(f"--cluster-id: {error}") from None
+    try:
+        config = BrokerConfig.load(properties, overrides)
+        directories = open_directories(FileSystem(), config.log_dirs)
+    except (ConfigError, LogDirError) as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        known = [directory for directory in directories if directory.meta is not None]
+        if known and not ignore_formatted:
+            raise click.ClickException(
+                f"{known[0].path} is formatted already; --ignore-formatted leaves such directories as they are"
+            )
+        chosen = cluster_id or next((d.meta.cluster_id for d in known if d.meta is not None), None)
+        chosen = chosen or uuid_to_text(random_uuid())
+        for directory in directories:
+            directory.bind(chosen, config.node_id)
+    except LogDirError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        for directory in directories:
+            directory.release()
+    _report(chosen, config, [(each.path, each not in known) for each in directories], as_json)
+
+
+def _report(cluster_id: str, config: BrokerConfig, directories: list[tuple[str, bool]], as_json: bool) -> None:
+    if as_json:
+        rows = [{"path": path, "formatted_now": now} for path, now in directories]
+        print_json({"cluster_id": cluster_id, "node_id": config.node_id, "directories": rows})
+        return
+    for path, now in directories:
+        done = "formatted" if now else "left as it was"
+        click.echo(f"{path}: {done}  cluster {cluster_id}  node {config.node_id}")
