@@ -220,7 +220,7 @@ class Broker:
         return log_config(self.config, topic_configs)
 
     def _activity(self) -> int:
-        return sum(listener.accepted_count for listener in self.listeners) + self.stats.total_count()
+        return sum(listener.accepted_count for listener in self.listeners) + self.stats.total()
 
     def _close_idle(self) -> None:
         now = time.monotonic()

@@ -162,7 +162,9 @@ cdef class Connection(Receiver):
         finally:
             self.processing = False
         if not self.closed:
-            self._flush()
+            if not self.blocked:
+                # While blocked the loop calls again as soon as there is room, and goes on from here.
+                self._flush()
             self._settle(self.pending is not None or self.blocked)
 
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1:

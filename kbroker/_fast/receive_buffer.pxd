@@ -18,5 +18,6 @@ cdef class BufferPool:
 
     cdef ReceiveBuffer acquire(self)
     cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size)
+    cdef void adopt(self, ReceiveBuffer buffer)
     cdef void release(self, ReceiveBuffer buffer)
     cdef void wait(self, object connection)

@@ -87,6 +87,11 @@ cdef class BufferPool:
         self.used_bytes += candidate.capacity
         return candidate
 
+    cdef void adopt(self, ReceiveBuffer buffer):
+        """Count a buffer that a connection made for bytes which it already holds."""
+        buffer.counted = True
+        self.used_bytes += buffer.capacity
+
     cdef void release(self, ReceiveBuffer buffer):
         if not buffer.counted:
             self.held -= 1

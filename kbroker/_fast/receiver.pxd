@@ -18,5 +18,6 @@ cdef class Receiver:
     cdef void _unstash(self)
     cdef void _give_back(self)
     cdef int _grow(self, Py_ssize_t need, Py_ssize_t leftover) except -1
+    cdef int _replace(self, Py_ssize_t need, Py_ssize_t leftover) except -1
     cdef int _pause_reading(self) except -1
     cdef int _resume_reading(self) except -1

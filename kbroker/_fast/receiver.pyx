@@ -57,32 +57,30 @@ cdef class Receiver:
         need = 4 + frame_bytes(self.buffer.data + self.start) if leftover >= 4 else 4
         if need > self.buffer.capacity and not waiting:
             return self._grow(need, leftover)
-        if self.buffer.counted:
-            if self.filled == self.buffer.capacity and leftover >= need:
-                # A whole frame waits behind a request under way.
-                self._pause_reading()
-            return 0
-        if leftover <= STASH_BYTES and (self.pool.held > KEPT_BUFFERS or self.buffer.exports > 0):
-            return self._stash(leftover)
-        if self.start > 0:
-            if self.buffer.exports > 0:
-                return self._replace(leftover)
+        if leftover <= STASH_BYTES and (
+            self.buffer.counted or self.buffer.exports > 0 or self.pool.held > KEPT_BUFFERS
+        ):
+            self._stash(leftover)
+            return self._resume_reading()
+        if self.start > 0 and self.buffer.exports == 0:
             memmove(self.buffer.data, self.buffer.data + self.start, leftover)
             self.start, self.filled = 0, leftover
+        elif self.start + need > self.buffer.capacity:
+            self._replace(max(need, leftover), leftover)
         if self.filled == self.buffer.capacity:
+            # Whole frames wait behind a request under way: they are all that is taken from this client now.
             self._pause_reading()
         else:
             self._resume_reading()
         return 0
 
-    def _replace(self, Py_ssize_t leftover) -> int:
+    cdef int _replace(self, Py_ssize_t need, Py_ssize_t leftover) except -1:
         """Move the leftover to a fresh buffer, as views on the old one are still in use."""
-        cdef ReceiveBuffer fresh = self.pool.acquire()
+        cdef ReceiveBuffer fresh = ReceiveBuffer(max(need, self.pool.buffer_bytes))
         memcpy(fresh.data, self.buffer.data + self.start, leftover)
         self._give_back()
+        self.pool.adopt(fresh)
         self.buffer, self.start, self.filled = fresh, 0, leftover
-        if leftover == fresh.capacity:
-            self._pause_reading()
         return 0
 
     cdef int _grow(self, Py_ssize_t need, Py_ssize_t leftover) except -1:

@@ -1,8 +1,8 @@
 """The one table of served APIs: joins the handlers of each family and turns them into routes for the connections.
 
-A request for an API or version outside the table closes its connection, as in Kafka, with one exception: ApiVersions of
-an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the ranges, so that a newer client can fall back
-(KIP-511).
+A request for an API or version outside the table closes its connection, as in Kafka, with one exception: ApiVersions
+of an unknown version is answered in version 0 with UNSUPPORTED_VERSION and the ranges, so that a newer client can fall
+back (KIP-511).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kbroker.handlers import (
     producer_ids,
     topics,
 )
-from kbroker.protocol.api import ApiKey, request_header_version, request_schema, response_header_version
+from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def _route(handler: Handler) -> Route:
         handler.max_version,
         handler.handle,
         inspect.iscoroutinefunction(handler.handle),
-        partial(_program, f"{_name(api_key)}Request"),
-        partial(_program, f"{_name(api_key)}Response"),
+        partial(_program, f"{api_key.message_name}Request"),
+        partial(_program, f"{api_key.message_name}Response"),
         _first(
             lambda version: request_header_version(api_key, version) >= FLEXIBLE_REQUEST_HEADER, handler.max_version
         ),
@@ -78,10 +78,6 @@ def _route(handler: Handler) -> Route:
             lambda version: response_header_version(api_key, version) >= FLEXIBLE_RESPONSE_HEADER, handler.max_version
         ),
     )
-
-
-def _name(api_key: ApiKey) -> str:
-    return request_schema(api_key).name.removesuffix("Request")
 
 
 def _program(name: str, version: int) -> Any:

@@ -190,6 +190,31 @@ def test_frames_larger_than_a_pooled_buffer_pass_whole() -> None:
     uvloop.run(main())
 
 
+def test_frames_of_every_size_follow_each_other_in_one_stream() -> None:
+    """A producer that sends without a pause would be cut off at some combination of sizes."""
+
+    async def main() -> None:
+        async with running() as harness:
+            reader, writer = await harness.connect()
+            sizes = [(n * 7919) % 150_000 for n in range(400)] + [16_384 * n - 20 for n in range(1, 9)] * 3
+            random_bytes = os.urandom(150_000)
+
+            async def send() -> None:
+                for n, size in enumerate(sizes):
+                    writer.write(frame(TASK if n % 5 == 0 else ECHO, n, random_bytes[:size]))
+                    if n % 7 == 0:
+                        await writer.drain()
+
+            sending = asyncio.ensure_future(send())
+            for n, size in enumerate(sizes):
+                assert await answer(reader) == (n, random_bytes[:size])
+            await sending
+            await until(lambda: harness.pool.used_bytes == 0)
+            writer.close()
+
+    uvloop.run(main())
+
+
 def test_large_frames_wait_for_the_request_memory_and_all_are_served() -> None:
     """Many large requests at once would use up the machine's memory, or some would wait for ever."""
 
