@@ -1,7 +1,9 @@
 """Decodes a struct from untrusted bytes by running its plan.
 
 Every read passes the cursor.  A count is compared with the bytes left, divided by the least size of an item, before
-anything is allocated for it, and plans do not recurse, so memory and nesting are bounded by the input and the schema.
+anything is allocated for it, and a message may hold `MAX_ITEMS` items in all: a struct of three bytes on the wire takes
+some 150 in memory, and a request of 100 MB made of these would stall the broker and fill its memory.  Plans do not
+recurse, so nesting is bounded by the schema.
 Only `DecodeError` leaves here, with the path of the field at fault.
 """
 
@@ -34,6 +36,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_STRING = 0x7FFF  # what Kafka accepts, in compact form too
+    MAX_ITEMS = 1 << 20  # of all arrays of a message; the largest clusters have some 200,000 partitions
 
 
 class DecodeError(ValueError):
@@ -45,6 +48,7 @@ cdef struct Decoder:
     const uint8_t* start
     PyObject* source
     PyObject* root    # the class being decoded
+    Py_ssize_t items_left
     int depth
     Frame frames[MAX_DEPTH]
 
@@ -61,6 +65,7 @@ cdef object decode(Plan plan, object source, Py_ssize_t position, object end, Py
         decoder.start = <const uint8_t*>view.buf
         decoder.source = <PyObject*>source
         decoder.root = <PyObject*>plan.struct_class
+        decoder.items_left = MAX_ITEMS
         decoder.depth = 0
         cursor_init(&decoder.cursor, decoder.start + position, limit - position)
         struct = decode_struct(&decoder, plan)
@@ -279,6 +284,9 @@ cdef PyObject* decode_array(Decoder* self, const Op* op) except NULL:
         return <PyObject*>None
     if count > cursor_left(&self.cursor) // op.item_minimum:
         fail(self, op, f"{count} items announced where {cursor_left(&self.cursor)} bytes are left")
+    self.items_left -= count
+    if self.items_left < 0:
+        fail(self, op, f"more than {MAX_ITEMS} items in one message")
     items = PyList_New(count)
     if op.item == KIND_STRUCT:
         plan = <Plan>op.plan

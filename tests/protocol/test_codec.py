@@ -123,6 +123,16 @@ def test_counts_are_checked_before_anything_is_allocated() -> None:
     decode_fails("SaslAuthenticateRequest", 0, b"\x7f\xff\xff\xff", "auth_bytes", "2147483647 bytes")
 
 
+def test_a_message_of_too_many_items_is_refused() -> None:
+    """A request of small structs could take fifty times its size in memory and stall everyone else."""
+    topics = 2**20 + 1
+    payload = topics.to_bytes(4, "big") + b"\x00\x00" * topics
+    decode_fails("MetadataRequest", 1, payload, "topics", "1048576 items")
+    create = message("CreateTopicsRequest")
+    topic = create.CreatableTopic(name="t", configs=[create.CreatableTopicConfig(name="", value="")] * 600_000)
+    decode_fails("CreateTopicsRequest", 4, create.program(4).encode(create(topics=[topic, topic])), "topics[1].configs")
+
+
 def test_negative_lengths_and_required_nulls_are_refused() -> None:
     """A negative count would pass for null, and a null for an empty list."""
     decode_fails("MetadataRequest", 1, b"\xff\xff\xff\xfe", "topics", "negative length -2")
