@@ -25,6 +25,7 @@ ListOffsetsResponse: Any = message("ListOffsetsResponse")
 OffsetForLeaderEpochResponse: Any = message("OffsetForLeaderEpochResponse")
 
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
@@ -80,13 +81,17 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any) -> A
     bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
     answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     if timestamp == LATEST_TIMESTAMP:
-        answer.offset, answer.leader_epoch = bound, partition.leader_epoch
+        answer.offset = bound
+        if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+            answer.leader_epoch = partition.leader_epoch
         return answer
     if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
         return answer
     found = log.offset_for_timestamp(timestamp)
     if found is not None and (found.offset < bound or timestamp < 0):
-        answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+        answer.timestamp, answer.offset = found.timestamp, found.offset
+        if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+            answer.leader_epoch = found.leader_epoch
     return answer
 
 
