@@ -1,0 +1,295 @@
+"""The group coordinator: the one door to groups and their offsets for handlers, metrics and the broker.
+
+    broker   start / stop / periodic_tasks
+    members  join, sync, heartbeat, leave
+    offsets  commit_offsets, offsets_of, delete_offsets
+    admin    describe, list_groups, delete_group
+    metrics  summaries
+
+Everything runs on the event loop and nothing awaits: JoinGroup and SyncGroup, which may have to wait for other members,
+answer through a callback.  Methods raise `KafkaError` (what concerns the whole request) or return codes per item.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbroker.clock import Clock
+from kbroker.coordinator.group import Group
+from kbroker.coordinator.group_registry import GroupRegistry
+from kbroker.coordinator.group_state import GroupState
+from kbroker.coordinator.membership import Membership
+from kbroker.coordinator.messages import (
+    DescribedGroup,
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    ListedGroup,
+    PartitionCommit,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
+from kbroker.coordinator.offset_commits import Committer, OffsetCommits
+from kbroker.coordinator.offsets import OffsetTable
+from kbroker.coordinator.rebalance import GroupLimits, Rebalances
+from kbroker.coordinator.shard import StateLog
+from kbroker.coordinator.timers import TimerHandle
+from kbroker.errors import (
+    CoordinatorLoadInProgressError,
+    ErrorCode,
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    KafkaError,
+    UnknownMemberIdError,
+)
+from kbroker.metrics.sources import GroupSummary
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
+
+logger = logging.getLogger("kbroker.groups")
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+CLASSIC = "classic"
+
+_MINUTE_MS = 60_000
+
+
+class EventLoop(Protocol):
+    """What the coordinator needs of asyncio's loop."""
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> TimerHandle:
+        """Run `callback` in `delay` seconds."""
+
+
+class PeriodicTask(NamedTuple):
+    """Something for the broker's loop to run again and again."""
+
+    name: str
+    interval_ms: int
+    run: Callable[[], None]
+
+
+class GroupCoordinator:
+    """Coordinates every group whose partition of the state topic this broker leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: EventLoop,
+        state_log: StateLog,
+        metadata_cache: MetadataCache,
+    ) -> None:
+        self._limits = GroupLimits(
+            config.get("group.min.session.timeout.ms"),
+            config.get("group.max.session.timeout.ms"),
+            config.get("group.initial.rebalance.delay.ms"),
+            config.get("group.max.size"),
+        )
+        self._check_interval_ms: int = config.get("offsets.retention.check.interval.ms")
+        self._metadata_cache = metadata_cache
+        self._running = False
+        self._registry = GroupRegistry(
+            state_log, clock, loop.call_later, config.get("offsets.load.buffer.size"), self._on_group_loaded
+        )
+        self._rebalances = Rebalances(self._limits, clock, loop.call_later, self._registry)
+        self._membership = Membership(self._limits, self._rebalances, self._registry)
+        self._commits = OffsetCommits(
+            self._registry,
+            self._rebalances,
+            clock,
+            config.get("offset.metadata.max.bytes"),
+            config.get("offsets.retention.minutes") * _MINUTE_MS,
+        )
+
+    # The broker
+
+    def start(self) -> None:
+        """Begin to load what is stored, and follow the metadata from now on.  Call once the logs are open, after
+        whoever creates logs has subscribed to the metadata."""
+        self._running = True
+        self._metadata_cache.subscribe(self._on_metadata)
+        self._open_partitions()
+
+    def stop(self) -> None:
+        """Serve nothing any more; parked requests are the connections' to close."""
+        self._running = False
+        self._registry.close()
+
+    def periodic_tasks(self) -> list[PeriodicTask]:
+        """What the broker must run from time to time."""
+        return [PeriodicTask("expire committed offsets", self._check_interval_ms, self.expire_offsets)]
+
+    def _open_partitions(self) -> None:
+        topic = self._metadata_cache.topic(GROUP_METADATA_TOPIC)
+        if topic is not None:
+            self._registry.open(len(topic.partitions))
+
+    def _on_metadata(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
+        if not self._running:
+            return
+        deleted = frozenset(topic.name for topic in delta.deleted)
+        if GROUP_METADATA_TOPIC in deleted:
+            logger.warning("%s was deleted: all groups and committed offsets are gone", GROUP_METADATA_TOPIC)
+            self._registry.close()
+        elif deleted:
+            self._commits.forget_topics(deleted)
+        if GROUP_METADATA_TOPIC in (topic.name for topic in delta.created):
+            self._open_partitions()
+
+    def _on_group_loaded(self, group: Group) -> None:
+        for member in group.members.values():
+            self._rebalances.watch(group, member)
+        if len(group.members) > self._limits.max_size:
+            self._rebalances.prepare(
+                group,
+                f"Freshly-loaded group {group} (size {len(group.members)}) is over capacity {self._limits.max_size}.",
+            )
+
+    # Members
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """JoinGroup; `reply` is called once, now or when the generation forms."""
+        member_id = request.member_id
+        if not request.group_id:
+            reply(JoinResult(ErrorCode.INVALID_GROUP_ID, member_id))
+            return
+        if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
+            reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id))
+            return
+        try:
+            group = self._registry.find(request.group_id)
+            if group is None and member_id:
+                reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
+                return
+            is_new = group is None
+            if group is None:
+                group = self._registry.create(request.group_id)
+        except KafkaError as error:
+            reply(JoinResult(error.code, member_id))
+            return
+        self._membership.join(group, request, reply)
+        if is_new and group.state is GroupState.EMPTY and not group.pending_joins:
+            # A refused request leaves nothing behind, so that nobody can fill the memory with names.
+            self._registry.discard(group)
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """SyncGroup; `reply` is called once, now or when the leader's assignment is stored."""
+        try:
+            if not request.group_id:
+                raise InvalidGroupIdError()
+            group = self._registry.find(request.group_id)
+            if group is None:
+                raise UnknownMemberIdError()
+        except KafkaError as error:
+            # A client does not know LOAD_IN_PROGRESS here; to join again is what it must do either way.
+            loading = isinstance(error, CoordinatorLoadInProgressError)
+            reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code))
+            return
+        self._membership.sync(group, request, reply)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises for who is no member of this generation."""
+        group = self._registry.groups.get(group_id)
+        if group is None:
+            if not group_id:
+                raise InvalidGroupIdError()
+            try:
+                self._registry.find(group_id)
+            except CoordinatorLoadInProgressError:
+                # Whether it is a member is not known yet, and a session that was alive starts anew after loading.
+                return ErrorCode.NONE
+            raise UnknownMemberIdError()
+        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
+        """LeaveGroup."""
+        if not group_id:
+            raise InvalidGroupIdError()
+        group = self._registry.find(group_id)
+        if group is None:
+            return [
+                LeaveResult(each.member_id, each.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for each in leaving
+            ]
+        return self._membership.leave(group, leaving)
+
+    # Offsets
+
+    def commit_offsets(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
+        """Store offsets; one code per commit, in order."""
+        return self._commits.commit(who, commits, api_version)
+
+    def offsets_of(self, group_id: str) -> OffsetTable | None:
+        """The committed offsets of a group, to read; None when there is no such group."""
+        group = self._registry.find(group_id)
+        return None if group is None else group.offsets
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
+        """OffsetDelete: one code per partition."""
+        return self._commits.delete(self._existing(group_id), partitions)
+
+    def expire_offsets(self) -> None:
+        """Forget offsets and groups that have outlived `offsets.retention.minutes`."""
+        self._commits.expire()
+
+    # Administration
+
+    def _existing(self, group_id: str) -> Group:
+        group = self._registry.find(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        return group
+
+    def check_group(self, group_id: str) -> None:
+        """GroupIdNotFoundError, or what a client is told while nobody can tell, unless the group exists."""
+        self._existing(group_id)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group for DescribeGroups; raises GroupIdNotFoundError."""
+        group = self._existing(group_id)
+        stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            group_id,
+            state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if stable else "",
+            members=group.described_members(),
+        )
+
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+        """Groups in one of the states and of one of the types, in any letter case; all where a filter is empty."""
+        self._registry.check_complete()
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {group_type.lower() for group_type in types}
+        if wanted_types and CLASSIC not in wanted_types:
+            return []
+        return [
+            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+            for group in self._registry.groups.values()
+            if not wanted_states or group.state.value.lower() in wanted_states
+        ]
+
+    def delete_group(self, group_id: str) -> None:
+        """DeleteGroups for one group; NonEmptyGroupError while it has members."""
+        self._commits.delete_group(self._existing(group_id))
+
+    # Metrics
+
+    def summaries(self) -> Iterator[GroupSummary]:
+        """All groups with their committed offsets."""
+        for group in list(self._registry.groups.values()):
+            committed = [(topic, partition, offset.offset) for topic, partition, offset in group.offsets]
+            yield GroupSummary(group.group_id, group.state.value, len(group.members), committed)
+
+    @property
+    def rebalance_count(self) -> int:
+        """Rebalances since the start."""
+        return self._rebalances.rebalance_count

@@ -1,0 +1,192 @@
+"""Committing, deleting and expiring offsets.
+
+Offsets are written before they count: a commit that cannot be stored changes nothing.  Keys of records never change, so
+a group's table of offsets could be rebuilt from the log at any moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kbroker.clock import Clock
+from kbroker.coordinator import expiration, state_records
+from kbroker.coordinator.group import Group
+from kbroker.coordinator.group_registry import GroupRegistry, write_error
+from kbroker.coordinator.group_state import GroupState
+from kbroker.coordinator.messages import UNKNOWN_MEMBER_ID, PartitionCommit
+from kbroker.coordinator.offsets import CommittedOffset
+from kbroker.coordinator.rebalance import Rebalances
+from kbroker.coordinator.shard import KeyValue
+from kbroker.errors import (
+    ErrorCode,
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    KafkaError,
+    NonEmptyGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+
+logger = logging.getLogger("kbroker.groups")
+
+# From this version of OffsetCommit on, a client knows the error for a group that does not exist.
+_KNOWS_GROUP_ID_NOT_FOUND = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits; generation -1 and no member for consumers without group management and for tools."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+
+
+class OffsetCommits:
+    """The offsets of all groups."""
+
+    __slots__ = ("_clock", "_max_metadata_bytes", "_rebalances", "_registry", "_retention_ms")
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        rebalances: Rebalances,
+        clock: Clock,
+        max_metadata_bytes: int,
+        retention_ms: int,
+    ) -> None:
+        self._registry = registry
+        self._rebalances = rebalances
+        self._clock = clock
+        self._max_metadata_bytes = max_metadata_bytes
+        self._retention_ms = retention_ms
+
+    # Committing
+
+    def commit(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
+        """Store offsets; one code per commit, in order.  Raises what concerns all of them."""
+        group = self._admit(who, api_version)
+        now_ms = self._clock.now_ms()
+        codes: list[ErrorCode] = []
+        accepted: list[tuple[str, int, CommittedOffset]] = []
+        records: list[KeyValue] = []
+        for topic, partition, offset, epoch, metadata, commit_timestamp, expire_timestamp, topic_id in commits:
+            if len(metadata) > self._max_metadata_bytes:
+                codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
+            committed = CommittedOffset(offset, epoch, metadata, timestamp, expire_timestamp, topic_id)
+            accepted.append((topic, partition, committed))
+            key = state_records.offset_key(group.group_id, topic, partition)
+            records.append((key, state_records.offset_value(committed)))
+            codes.append(ErrorCode.NONE)
+        try:
+            self._registry.append(group, records)
+        except KafkaError as error:
+            logger.warning("group %s: %d offsets could not be stored: %s", group, len(records), error)
+            raise KafkaError.of(write_error(error, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)) from error
+        for topic, partition, committed in accepted:
+            group.offsets.put(topic, partition, committed)
+        return codes
+
+    def _admit(self, who: Committer, api_version: int) -> Group:
+        """The group, if `who` may commit to it now; a commit is a sign of life as well."""
+        group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
+        if group is None:
+            if who.generation_id < 0:
+                return self._registry.create(who.group_id)
+            if api_version >= _KNOWS_GROUP_ID_NOT_FOUND:
+                raise GroupIdNotFoundError(f"Group {who.group_id} not found.")
+            raise IllegalGenerationError()
+        if who.generation_id < 0 and group.state is GroupState.EMPTY:
+            return group
+        if who.generation_id >= 0 or who.member_id or who.group_instance_id is not None:
+            member = group.check_member(who.member_id, who.group_instance_id)
+            if who.generation_id != group.generation_id:
+                raise IllegalGenerationError()
+            if group.state is GroupState.COMPLETING_REBALANCE:
+                # It heard of the new generation, so it is a member in good standing whose assignment is being made.
+                raise RebalanceInProgressError()
+            self._rebalances.watch(group, member)
+        elif group.state is not GroupState.EMPTY:
+            raise UnknownMemberIdError()
+        return group
+
+    # Deleting
+
+    def delete(self, group: Group, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
+        """Forget offsets that nobody reads.  Raises what concerns all of them."""
+        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+            raise NonEmptyGroupError()
+        results: dict[tuple[str, int], ErrorCode] = {}
+        due: list[tuple[str, int]] = []
+        for topic, partition in partitions:
+            if group.is_subscribed_to(topic):
+                results[topic, partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                continue
+            results[topic, partition] = ErrorCode.NONE
+            if group.offsets.get(topic, partition) is not None or group.offsets.has_pending(topic, partition):
+                due.append((topic, partition))
+        self._registry.append(group, self._tombstones(group, due))
+        for topic, partition in due:
+            group.offsets.remove(topic, partition)
+        return results
+
+    @staticmethod
+    def _tombstones(group: Group, partitions: Iterable[tuple[str, int]]) -> list[KeyValue]:
+        return [(state_records.offset_key(group.group_id, topic, partition), None) for topic, partition in partitions]
+
+    def delete_group(self, group: Group) -> None:
+        """Forget an empty group with all its offsets.  Raises NonEmptyGroupError or what the write fails with."""
+        if group.state is not GroupState.EMPTY:
+            raise NonEmptyGroupError()
+        self._registry.append(group, self._registry.tombstones(group))
+        self._registry.discard(group)
+
+    def forget_topics(self, topics: frozenset[str]) -> None:
+        """Topics were deleted: a topic of the same name, made later, must not start at their offsets."""
+        for group in list(self._registry.groups.values()):
+            gone = [(topic, partition) for topic, partition, _ in group.offsets if topic in topics]
+            if gone:
+                self._forget(group, gone, "their topics were deleted")
+
+    def _forget(self, group: Group, partitions: Sequence[tuple[str, int]], reason: str) -> bool:
+        try:
+            self._registry.append(group, self._tombstones(group, partitions))
+        except KafkaError as error:
+            logger.warning("group %s: %d offsets could not be removed: %s", group, len(partitions), error)
+            return False
+        for topic, partition in partitions:
+            group.offsets.remove(topic, partition)
+        logger.info("group %s: removed %d offsets (%s)", group, len(partitions), reason)
+        return True
+
+    # Expiring
+
+    def expire(self) -> None:
+        """Forget what has been unused for the retention time; delete groups of which nothing is left."""
+        now_ms = self._clock.now_ms()
+        deleted: dict[int, list[Group]] = defaultdict(list)
+        for group in list(self._registry.groups.values()):
+            outcome = expiration.expired(group, now_ms, self._retention_ms)
+            if outcome.delete_group:
+                deleted[group.partition_index].append(group)
+            elif outcome.offsets:
+                self._forget(group, outcome.offsets, "expired")
+        for partition_index, groups in deleted.items():
+            self._delete_expired(partition_index, groups)
+
+    def _delete_expired(self, partition_index: int, groups: Sequence[Group]) -> None:
+        records = [record for group in groups for record in self._registry.tombstones(group)]
+        try:
+            self._registry.append_to(partition_index, records)
+        except KafkaError as error:
+            logger.warning("%d expired groups could not be removed: %s", len(groups), error)
+            return
+        for group in groups:
+            logger.info("group %s has expired with %d offsets", group, len(group.offsets))
+            self._registry.discard(group)

@@ -1,0 +1,88 @@
+"""Committed offsets of one group.
+
+`OffsetTable` maps topic and partition to the newest `CommittedOffset`.  Offsets that a transaction has written but not
+yet decided are kept aside by producer id until its marker comes: they are not readable, but a reader that asks for
+stable offsets is told to come back, and they never expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
+
+NO_EXPIRY = -1
+
+
+class CommittedOffset(NamedTuple):
+    """`expire_timestamp` is -1 unless an old client asked for a retention time of its own."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp: int = -1
+    expire_timestamp: int = NO_EXPIRY
+    topic_id: bytes = ZERO_UUID
+
+
+class OffsetTable:
+    """The offsets of one group."""
+
+    __slots__ = ("topics", "pending")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[int, CommittedOffset]] = {}
+        self.pending: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.pending)
+
+    def __len__(self) -> int:
+        return sum(len(partitions) for partitions in self.topics.values())
+
+    def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
+        for topic, partitions in self.topics.items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def get(self, topic: str, partition: int) -> CommittedOffset | None:
+        """The committed offset, or None."""
+        partitions = self.topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Commit an offset."""
+        partitions = self.topics.get(topic)
+        if partitions is None:
+            partitions = self.topics[topic] = {}
+        partitions[partition] = committed
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Forget an offset, pending ones included: a tombstone means that nobody wants it any more."""
+        partitions = self.topics.get(topic)
+        if partitions is not None:
+            partitions.pop(partition, None)
+            if not partitions:
+                del self.topics[topic]
+        for producer_id, offsets in list(self.pending.items()):
+            offsets.pop((topic, partition), None)
+            if not offsets:
+                del self.pending[producer_id]
+
+    def has_pending(self, topic: str, partition: int) -> bool:
+        """Whether an undecided transaction has written this offset."""
+        if not self.pending:
+            return False
+        return any((topic, partition) in offsets for offsets in self.pending.values())
+
+    def put_pending(self, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Keep an offset until the transaction of `producer_id` is decided."""
+        self.pending.setdefault(producer_id, {})[topic, partition] = committed
+
+    def decide(self, producer_id: int, committed: bool) -> None:
+        """The transaction of `producer_id` ended: its offsets count, or never were."""
+        offsets = self.pending.pop(producer_id, {})
+        if committed:
+            for (topic, partition), offset in offsets.items():
+                self.put(topic, partition, offset)

@@ -1,0 +1,347 @@
+"""Members and administration of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups,
+ListGroups, DeleteGroups.
+
+FindCoordinator v0-v6: the node that coordinates a group; v1 names the kind of key, v4 asks for several at once.
+    The state topic is made if need be, so the answer is never "not yet".  Transactions and share groups are not served:
+    COORDINATOR_NOT_AVAILABLE with a message that says so.
+JoinGroup v0-v9: waits until the generation forms.  v0 has no rebalance timeout: the session timeout stands for it.
+    v4+ without a member id is sent back with one (MEMBER_ID_REQUIRED), v5 brings static members, v9 skip_assignment.
+SyncGroup v0-v5: waits for the leader's assignment.  v5 must name protocol type and name.
+Heartbeat v0-v4, v3+ with a group instance id.
+LeaveGroup v0-v5: one member up to v2, its error on top; several from v3, each with its own.
+DescribeGroups v0-v6: a group that does not exist is Dead; v6 says GROUP_ID_NOT_FOUND as well.
+ListGroups v0-v5: v4 filters by state, v5 by type.
+DeleteGroups v0-v2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.coordinator.messages import (
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    MemberProtocol,
+    SyncRequest,
+    SyncResult,
+)
+from kbroker.errors import ErrorCode, GroupIdNotFoundError, InvalidGroupIdError, KafkaError
+from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
+_NO_NODE = -1
+
+
+class _Reply:
+    """The answer of a request that may have to wait: returned by the handler when it is there in time, else sent by
+    `ctx.respond` when it comes."""
+
+    __slots__ = ("_ctx", "_parked", "answer")
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._ctx = ctx
+        self._parked = False
+        self.answer: Struct | None = None
+
+    def give(self, answer: Struct) -> None:
+        if self._parked:
+            self._ctx.respond(answer)
+        else:
+            self.answer = answer
+
+    def park(self) -> Struct | None:
+        """The answer, or None: the connection then waits for `give`."""
+        self._parked = True
+        return self.answer
+
+
+# FindCoordinator
+
+
+def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
+    """FindCoordinator v0-v6."""
+    response = message("FindCoordinatorResponse")
+    answer: Struct
+    if ctx.api_version >= 4:
+        answer = response(coordinators=[_coordinator(ctx, request.key_type, key) for key in request.coordinator_keys])
+        return answer
+    found = _coordinator(ctx, request.key_type, request.key)
+    answer = response(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+    return answer
+
+
+def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
+    coordinator = message("FindCoordinatorResponse").Coordinator
+    try:
+        _check_key_type(ctx, key_type)
+        ctx.services.topics.ensure_internal(GROUP_METADATA_TOPIC)
+    except KafkaError as error:
+        code = error.code if key_type != _GROUP_KEY else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)
+    image = ctx.services.metadata_cache.image
+    broker = image.brokers.get(ctx.services.node_id)
+    endpoint = None if broker is None else endpoint_for(ctx, broker)
+    if endpoint is None:
+        return coordinator(
+            key=key,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            error_message="The coordinator is not available.",
+            node_id=_NO_NODE,
+            port=-1,
+        )
+    return coordinator(
+        key=key, error_message="NONE", node_id=ctx.services.node_id, host=endpoint.host, port=endpoint.port
+    )
+
+
+def _check_key_type(ctx: RequestContext, key_type: int) -> None:
+    if key_type == _GROUP_KEY:
+        return
+    if key_type == _TRANSACTION_KEY:
+        raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve transactions.")
+    if key_type == _SHARE_KEY and ctx.api_version >= 6:
+        raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve share groups.")
+    raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
+
+
+# JoinGroup
+
+
+def handle_join_group(ctx: RequestContext, request: Any) -> Struct | None:
+    """JoinGroup v0-v9."""
+    version = ctx.api_version
+    reply = _Reply(ctx)
+    ctx.services.group_coordinator.join(
+        JoinRequest(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            ctx.client_id or "",
+            f"/{ctx.connection.peer_host}",
+            request.session_timeout_ms,
+            # v0 has no field for it, and its default would end every rebalance at once.
+            request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms,
+            request.protocol_type,
+            tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            request.reason,
+            requires_known_member_id=version >= 4,
+            supports_skipping_assignment=version >= 9,
+        ),
+        lambda result: reply.give(_join_response(version, result)),
+    )
+    return reply.park()
+
+
+def _join_response(version: int, result: JoinResult) -> Struct:
+    response = message("JoinGroupResponse")
+    protocol_name = result.protocol_name
+    if protocol_name is None and version < 7:
+        protocol_name = ""
+    answer: Struct = response(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader_id,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            response.JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in result.members
+        ],
+    )
+    return answer
+
+
+# SyncGroup
+
+
+def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | None:
+    """SyncGroup v0-v5."""
+    if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    reply = _Reply(ctx)
+    ctx.services.group_coordinator.sync(
+        SyncRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+            {each.member_id: bytes(each.assignment) for each in request.assignments},
+        ),
+        lambda result: reply.give(_sync_response(result)),
+    )
+    return reply.park()
+
+
+def _sync_response(result: SyncResult) -> Struct:
+    answer: Struct = message("SyncGroupResponse")(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+    return answer
+
+
+# Heartbeat
+
+
+def handle_heartbeat(ctx: RequestContext, request: Any) -> Struct:
+    """Heartbeat v0-v4."""
+    try:
+        code = ctx.services.group_coordinator.heartbeat(
+            request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        )
+    except KafkaError as error:
+        code = error.code
+    answer: Struct = message("HeartbeatResponse")(error_code=code)
+    return answer
+
+
+# LeaveGroup
+
+
+def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
+    """LeaveGroup v0-v5."""
+    response = message("LeaveGroupResponse")
+    answer: Struct
+    if ctx.api_version <= 2:
+        leaving = [LeavingMember(request.member_id)]
+    else:
+        leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+    try:
+        results: list[LeaveResult] = ctx.services.group_coordinator.leave(request.group_id, leaving)
+    except KafkaError as error:
+        answer = response(error_code=error.code)
+        return answer
+    if ctx.api_version <= 2:
+        answer = response(error_code=results[0].error)
+        return answer
+    answer = response(
+        members=[
+            response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error)
+            for member_id, instance_id, error in results
+        ]
+    )
+    return answer
+
+
+# DescribeGroups, ListGroups, DeleteGroups
+
+
+def handle_describe_groups(ctx: RequestContext, request: Any) -> Struct:
+    """DescribeGroups v0-v6."""
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    answer: Struct = message("DescribeGroupsResponse")(
+        groups=[_described(ctx, group_id, operations) for group_id in request.groups]
+    )
+    return answer
+
+
+def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
+    response = message("DescribeGroupsResponse")
+    try:
+        group = ctx.services.group_coordinator.describe(group_id)
+    except GroupIdNotFoundError as error:
+        # Before v6 the state alone says it.
+        if ctx.api_version < 6:
+            return response.DescribedGroup(group_id=group_id, group_state="Dead", authorized_operations=operations)
+        return response.DescribedGroup(
+            error_code=error.code,
+            error_message=error.message,
+            group_id=group_id,
+            group_state="Dead",
+            authorized_operations=operations,
+        )
+    except KafkaError as error:
+        return response.DescribedGroup(error_code=error.code, group_id=group_id)
+    return response.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_data,
+        members=[
+            response.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )
+
+
+def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
+    """ListGroups v0-v5."""
+    response = message("ListGroupsResponse")
+    answer: Struct
+    try:
+        groups = ctx.services.group_coordinator.list_groups(request.states_filter, request.types_filter)
+    except KafkaError as error:
+        answer = response(error_code=error.code)
+        return answer
+    answer = response(
+        groups=[
+            response.ListedGroup(
+                group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type.capitalize()
+            )
+            for group_id, protocol_type, state, group_type in groups
+        ]
+    )
+    return answer
+
+
+def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
+    """DeleteGroups v0-v2."""
+    delete: Callable[[str], None] = ctx.services.group_coordinator.delete_group
+    response = message("DeleteGroupsResponse")
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        code = ErrorCode.NONE
+        try:
+            if not group_id:
+                raise InvalidGroupIdError()
+            delete(group_id)
+        except KafkaError as error:
+            code = error.code
+        results.append(response.DeletableGroupResult(group_id=group_id, error_code=code))
+    answer: Struct = response(results=results)
+    return answer
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator),
+    Handler(ApiKey.JOIN_GROUP, 0, 9, handle_join_group),
+    Handler(ApiKey.HEARTBEAT, 0, 4, handle_heartbeat),
+    Handler(ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group),
+    Handler(ApiKey.SYNC_GROUP, 0, 5, handle_sync_group),
+    Handler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups),
+    Handler(ApiKey.LIST_GROUPS, 0, 5, handle_list_groups),
+    Handler(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups),
+)
