@@ -8,8 +8,9 @@ CreateTopics does (`value_source`), for there Kafka's controller resolves the se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbroker.config import (
@@ -71,40 +72,65 @@ _SIBLINGS_OF: dict[str, tuple[str, ...]] = {name: names for names in _SIBLINGS f
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these overrides; internal ones only where they are set."""
-    rows = {row.name: row for row in broker_config_rows()}
-    entries = []
-    for row in topic_config_rows():
-        text = overrides.get(row.name)
-        if row.internal and text is None:
-            continue
-        synonyms = _broker_synonyms(config, row.synonyms[0], rows) if row.synonyms else ()
-        value_source = ConfigSource.DEFAULT
-        if any(name in config.explicit for name in row.synonyms):
-            value_source = ConfigSource.STATIC_BROKER
-        if text is not None:
-            value_source = ConfigSource.TOPIC
-            synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
-            value: str | None = text
-        else:
-            value = render_value(topic_value_from_broker(row.name, config))
-        entries.append(_entry(row, value, synonyms, read_only=False)._replace(value_source=value_source))
-    return entries
+    """Every setting of a topic with these overrides, by name; internal ones only where they are set."""
+    defaults = _topic_defaults(config)
+    if not overrides:
+        return list(defaults.values())
+    set_here = {row.name: _topic_entry(config, row, overrides[row.name]) for row in _rows_of(overrides)}
+    merged = [set_here.get(name, entry) for name, entry in defaults.items()]
+    internal = [entry for name, entry in set_here.items() if name not in defaults]
+    return sorted(merged + internal) if internal else merged
 
 
 def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
-    """Every setting of this broker."""
-    all_rows = broker_config_rows()
-    rows = {row.name: row for row in all_rows}
+    """Every setting of this broker, by name."""
+    return list(_broker_entries(config, node_id))
+
+
+# A broker's settings do not change while it runs, and tools ask for those of all topics at once.
+
+
+@lru_cache(maxsize=2)
+def _topic_defaults(config: BrokerConfig) -> dict[str, ConfigEntry]:
+    rows = sorted(topic_config_rows(), key=lambda row: row.name)
+    return {row.name: _topic_entry(config, row, None) for row in rows if not row.internal}
+
+
+@lru_cache(maxsize=2)
+def _broker_entries(config: BrokerConfig, node_id: int) -> tuple[ConfigEntry, ...]:
+    rows = _broker_rows()
     effective = {"node.id": str(node_id), "broker.id": str(node_id), "log.dirs": ",".join(config.log_dirs)}
     entries = []
-    for row in all_rows:
+    for row in rows.values():
         if row.internal and row.name not in config.explicit:
             continue
         value = effective.get(row.name, render_value(config.get(row.name)))
         synonyms = _broker_synonyms(config, row.name, rows)
         entries.append(_entry(row, None if row.sensitive else value, synonyms, read_only=row.read_only))
-    return entries
+    return tuple(sorted(entries))
+
+
+@lru_cache(maxsize=1)
+def _broker_rows() -> dict[str, ConfigRow]:
+    return {row.name: row for row in broker_config_rows()}
+
+
+def _rows_of(names: Container[str]) -> list[ConfigRow]:
+    return [row for row in topic_config_rows() if row.name in names]
+
+
+def _topic_entry(config: BrokerConfig, row: ConfigRow, text: str | None) -> ConfigEntry:
+    """One setting of a topic that sets it to `text`, or does not set it."""
+    synonyms: tuple[Synonym, ...] = ()
+    if row.synonyms:
+        synonyms = _broker_synonyms(config, row.synonyms[0], _broker_rows())
+    if text is not None:
+        synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
+        return _entry(row, text, synonyms, read_only=False)
+    value = render_value(topic_value_from_broker(row.name, config))
+    is_set = any(name in config.explicit for name in row.synonyms)
+    value_source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
+    return _entry(row, value, synonyms, read_only=False)._replace(value_source=value_source)
 
 
 def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:

@@ -7,6 +7,8 @@ The settings of topics, of this broker and of its loggers; one result per resour
 - Brokers: only this one describes itself.  An empty name means the settings that were changed for all brokers at run
   time; there are none.
 - Loggers are this process's, read-only here.
+- An answer holds at most a million settings; resources beyond that are POLICY_VIOLATION, so that one small request for
+  the same resource over and over cannot use up the memory.
 - Groups and client metrics have no settings of their own here, and say so with INVALID_REQUEST.
 """
 
@@ -16,7 +18,7 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.handlers.config_entries import ConfigEntry, ConfigSource, broker_entries, topic_entries
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
@@ -32,6 +34,7 @@ MALFORMED = (
     "incompatible broker. See the broker logs for more details."
 )
 UNKNOWN_TYPE = 0
+MAX_ENTRIES = 1_000_000
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}
 
 
@@ -49,23 +52,30 @@ def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
     """DescribeConfigs v0-v4; see the module's docstring."""
     response = message("DescribeConfigsResponse")
     results = []
+    # Topics share most settings: each becomes a struct once.  Entries are kept beside, so that no id is used twice.
+    made: dict[int, tuple[ConfigEntry, Struct]] = {}
+    room = MAX_ENTRIES
     for resource in request.resources:
         result = response.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
         )
+        results.append(result)
         try:
             entries = _describe(ctx.services, resource.resource_type, resource.resource_name)
+            keys = frozenset(resource.configuration_keys or ())
+            if keys:
+                entries = [entry for entry in entries if entry.name in keys]
+            if len(entries) > room:
+                raise PolicyViolationError("Excessively large number of settings per request.")
         except KafkaError as error:
             result.error_code = error.code
             result.error_message = error.message or ""
-        else:
-            keys = frozenset(resource.configuration_keys or ())
-            result.configs = [
-                _struct(response, entry, ctx.api_version, request)
-                for entry in entries
-                if not keys or entry.name in keys
-            ]
-        results.append(result)
+            continue
+        room -= len(entries)
+        for entry in entries:
+            if id(entry) not in made:
+                made[id(entry)] = entry, _struct(response, entry, ctx.api_version, request)
+        result.configs = [made[id(entry)][1] for entry in entries]
     answer: Struct = response(results=results)
     return answer
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.handlers")
 
 TOPIC_ID_REQUESTS_FROM = 12
+NEW_PARTITIONS_PER_REQUEST = 64
 
 
 def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
@@ -151,6 +152,7 @@ def _look_up(
 
 
 def _create(ctx: RequestContext, names: list[str]) -> dict[str, TopicImage | ErrorCode]:
+    names = names[: max(1, NEW_PARTITIONS_PER_REQUEST // ctx.services.config.get("num.partitions"))]
     if not names:
         return {}
     try:

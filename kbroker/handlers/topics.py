@@ -86,7 +86,7 @@ def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struc
                 config_source=entry.value_source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in sorted(topic_entries(ctx.services.config, topic.configs))
+            for entry in topic_entries(ctx.services.config, topic.configs)
         ]
     return result
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ErrorCode
+from kbroker.handlers import configs
 from kbroker.handlers.api_versions import unsupported_version_response
 from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.metadata.image import BrokerImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
@@ -245,3 +246,41 @@ def test_pages_of_partitions_join_to_the_whole(broker: AdminBroker) -> None:
             if cursor is None:
                 break
         assert seen == everything
+
+
+def test_one_request_makes_a_bounded_number_of_topics(broker: AdminBroker) -> None:
+    """A consumer's list of a thousand mistyped names would stall every other client while their logs are made."""
+    names = [f"topic-{number}" for number in range(100)]
+    request = {"topics": [{"name": name} for name in names]}
+    counts: list[int] = []
+    while not counts or counts[-1] < len(names):
+        answered = broker.ask("Metadata", 13, request)["topics"]
+        assert len(answered) == len(names)
+        assert {topic["error_code"] for topic in answered} <= {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        counts.append(sum(topic["error_code"] == 0 for topic in answered))
+    assert counts[:3] == [16, 32, 48]
+
+
+def test_one_request_describes_a_bounded_number_of_settings(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of some kilobytes would make an answer of gigabytes."""
+    monkeypatch.setattr(configs, "MAX_ENTRIES", 1000)
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    results = broker.ask("DescribeConfigs", 4, {"resources": [resource] * 40})["results"]
+    assert len(results) == 40
+    assert results[0]["error_code"] == 0
+    assert results[-1]["error_code"] == ErrorCode.POLICY_VIOLATION
+    assert sum(len(result["configs"]) for result in results) <= 1000
+
+
+def test_settings_of_one_topic_do_not_show_at_another(broker: AdminBroker) -> None:
+    """An operator would read one topic's retention at another."""
+    for name, given in (("a", [{"name": "retention.ms", "value": "7"}]), ("b", [])):
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": given}
+        broker.ask("CreateTopics", 7, {"topics": [topic]})
+    resources = [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in ("b", "a", "b")]
+    described = broker.ask("DescribeConfigs", 4, {"resources": resources, "include_synonyms": True})["results"]
+    found = [next(c for c in result["configs"] if c["name"] == "retention.ms")["value"] for result in described]
+    assert found == ["604800000", "7", "604800000"]
+    assert [c["name"] for c in described[1]["configs"]] == sorted(c["name"] for c in described[0]["configs"])

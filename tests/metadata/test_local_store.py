@@ -44,7 +44,7 @@ def topic_images(draw: st.DrawFn) -> TopicImage:
     return TopicImage(name, random_uuid(), tuple(partitions), configs=configs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(topic_images(), max_size=5, unique_by=lambda image: image.name))
 def test_topics_survive_a_restart(tmp_path_factory: pytest.TempPathFactory, topics: list[TopicImage]) -> None:
     """Topics, replicas, epochs or settings would be lost or changed by a restart."""
