@@ -1,4 +1,12 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+
+cdef inline uint32_t load32(const uint8_t* at) noexcept nogil:
+    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | <uint32_t>at[3]
+
+
+cdef inline int64_t load64(const uint8_t* at) noexcept nogil:
+    return <int64_t>((<uint64_t>load32(at) << 32) | load32(at + 4))
 
 
 cdef class MappedFile:

@@ -21,6 +21,7 @@ import os
 from typing import NamedTuple
 
 from kbroker._fast.index import MappedFile
+from kbroker._fast.segment_scan import SegmentScan, scan_segment
 
 Buffer = bytes | bytearray | memoryview
 
@@ -145,6 +146,10 @@ class FileSystem:
             return False
         return True
 
+    def scan_segment(self, fd: int, position: int, end: int, *, check_crc: bool, max_batches: int) -> SegmentScan:
+        """The batches of a segment file between two positions, read and checked in C."""
+        return scan_segment(fd, position, end, check_crc=check_crc, max_batches=max_batches)
+
     def map_readonly(self, fd: int, size: int) -> MappedFile:
         """The first `size` bytes of the file as shared memory; `fd` may be closed afterwards."""
         return MappedFile(fd, size)
@@ -158,24 +163,43 @@ class FileSystem:
         finally:
             self.close(fd)
 
-    def write_file(self, path: str, data: Buffer) -> None:
-        """Writes a new file and makes its content (not its name) durable."""
+    def write_file(self, path: str, data: Buffer, *, sync: bool) -> None:
+        """Writes a file from its start; `sync` makes its content (not its name) durable."""
         fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             if len(data):
                 self.pwrite(fd, data, 0)
+            if sync:
+                self.fsync(fd)
+        finally:
+            self.close(fd)
+
+    def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Replaces `path`: readers and a restart after a crash see the old or the new content whole.
+
+        Without `sync` a crash of the machine (not of the process) may leave the file empty: for what can be found
+        again, or is made durable later.
+        """
+        temporary = path + TEMPORARY_SUFFIX
+        self.write_file(temporary, data, sync=sync)
+        self.rename(temporary, path)
+        if sync:
+            self.fsync_directory(os.path.dirname(path))
+
+    def sync_path(self, path: str) -> None:
+        """Makes a file's content durable, whoever wrote it; a file that is gone needs nothing."""
+        try:
+            fd = self.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
             self.fsync(fd)
         finally:
             self.close(fd)
 
-    def write_atomic(self, path: str, data: Buffer) -> None:
-        """Replaces `path`: readers and a restart after a crash see the old or the new content whole."""
-        temporary = path + TEMPORARY_SUFFIX
-        self.write_file(temporary, data)
-        self.rename(temporary, path)
-        self.fsync_directory(os.path.dirname(path))
-
     def unlink_if_exists(self, path: str) -> bool:
+        if not self.exists(path):
+            return False
         try:
             self.unlink(path)
         except FileNotFoundError:

@@ -128,8 +128,15 @@ class IndexFile:
             self._files.close(fd)
 
     def create(self) -> None:
-        """Makes the file with its full size, as a new active segment has it."""
-        fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
+        """Makes the file, empty and with its full size, as a new active segment has it."""
+        self._resize(os.O_TRUNC)
+
+    def extend(self) -> None:
+        """Gives the file of a segment that is active again its full size."""
+        self._resize(0)
+
+    def _resize(self, flags: int) -> None:
+        fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT | flags)
         try:
             self._files.ftruncate(fd, self.max_entries * self._entry_bytes)
             self._preallocated = True

@@ -4,7 +4,7 @@ Invariants: epochs and start offsets both ascend strictly; the start offset of a
 up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here: a
 follower finds with it where its log left the leader's.
 
-The file is written by `flush`, which a log calls before its recovery point moves and when it closes: batches carry
+The file is written by `write`, which a log calls before its recovery point moves and when it closes: batches carry
 their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
 its start are cut at load.  Appends and truncations never wait for an fsync here.
 """
@@ -142,8 +142,10 @@ class LeaderEpochCache:
         """The file's content for what is in memory."""
         return encode_checkpoint(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
 
-    def flush(self) -> None:
-        """Replaces the file with what is in memory, when that changed."""
-        if self.dirty:
-            self._files.write_atomic(self.path, self.encode())
-            self.dirty = False
+    def write(self) -> bool:
+        """Replaces the file with what is in memory, when that changed; the caller makes it durable.  True if so."""
+        if not self.dirty:
+            return False
+        self._files.write_atomic(self.path, self.encode(), sync=False)
+        self.dirty = False
+        return True

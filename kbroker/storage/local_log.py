@@ -67,7 +67,7 @@ def random_jitter(config: LogConfig) -> int:
 
 
 def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: int) -> LogSegment:
-    """A segment with freshly made files; leftovers of the same name are removed first."""
+    """A segment with freshly made files."""
     segment = LogSegment(
         environment.files,
         environment.open_files,
@@ -77,7 +77,6 @@ def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, 
         created_ms=environment.clock.now_ms(),
         roll_jitter_ms=random_jitter(config),
     )
-    segment.delete_files()
     segment.create_files()
     return segment
 
@@ -87,6 +86,7 @@ class LocalLog:
 
     __slots__ = (
         "_flushing",
+        "_name_durable",
         "config",
         "directory",
         "environment",
@@ -113,6 +113,7 @@ class LocalLog:
         self.segments = segments
         self.recovery_point = recovery_point
         self.log_end_offset = log_end_offset
+        self._name_durable = False
         self._flushing: list[tuple[int, Future[None]]] = []
 
     @classmethod
@@ -160,6 +161,14 @@ class LocalLog:
 
     # -- flush --------------------------------------------------------------------------------------------------------
 
+    def sync_directory(self) -> None:
+        """Makes the names of the files durable, and with the first call the directory's own."""
+        files = self.environment.files
+        files.fsync_directory(self.directory)
+        if not self._name_durable:
+            files.fsync_directory(self.directory.rpartition("/")[0])
+            self._name_durable = True
+
     def sync_jobs(self, end_offset: int) -> list[SyncJob]:
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
@@ -171,7 +180,7 @@ class LocalLog:
         files = self.environment.files
         for job in (*self.sync_jobs(end_offset), *extra):
             job.run(files)
-        files.fsync_directory(self.directory)
+        self.sync_directory()
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def flush_later(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
@@ -182,13 +191,13 @@ class LocalLog:
             return
         if end_offset <= self.recovery_point:
             return
-        files, directory = self.environment.files, self.directory
+        files = self.environment.files
         jobs = (*self.sync_jobs(end_offset), *extra)
 
         def run() -> None:
             for job in jobs:
                 job.run(files)
-            files.fsync_directory(directory)
+            self.sync_directory()
 
         self.collect_flushes()
         self._flushing.append((end_offset, executor.submit(run)))

@@ -247,7 +247,9 @@ def _clean_end(opening: _Opening, segments: list[LogSegment]) -> int | None:
     if active.size == 0:
         return active.base_offset
     try:
-        return active.measure()[0]
+        end = active.measure()[0]
+        active.close_files()
+        return end
     except CorruptSegmentError as error:
         logger.warning("%s: recovering in spite of a clean stop: %s", opening.request.topic_partition, error)
         return None

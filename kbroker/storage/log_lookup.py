@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbroker._fast.record_batch import BatchInfo
+from kbroker._fast.batch_seek import walk_batches
+from kbroker.records.batch import iterate_records
 from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog
@@ -19,7 +19,7 @@ from kbroker.storage.log_values import (
     TimestampOffset,
 )
 from kbroker.storage.producer_state import ProducerState
-from kbroker.storage.segment_batches import iterate_batches
+from kbroker.storage.segment_batches import iterate_headers, read_batch
 from kbroker.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -88,37 +88,25 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
         return b""
     segment, position, length, _ = found
     data = local.environment.files.pread(segment.file().fd, length, position)
-    from kbroker._fast.index import walk_batches
-
     whole = walk_batches(data, 0, len(data))[0]
     return data if whole == len(data) else data[:whole]
 
 
-def replay(local: LocalLog, start_offset: int, end_offset: int) -> Iterator[tuple[BatchInfo, memoryview]]:
-    """The batches that hold an offset of [start, end), in order."""
-    files = local.environment.files
-    for segment in local.segments.between(start_offset, end_offset):
-        position = 0
-        if start_offset > segment.base_offset:
-            place = segment.locate(start_offset)
-            if place is None:
-                continue
-            position = place.position
-        for _, info, batch in iterate_batches(files, segment, position, segment.size):
-            if info.base_offset >= end_offset:
-                return
-            yield info, batch
-
-
 def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
     """Brings producer state from `start_offset` up to `end_offset`."""
-    for info, batch in replay(local, start_offset, end_offset):
-        if info.producer_id < 0:
-            continue
-        marker = markers.read_marker(batch) if info.is_control else None
-        completed = state.update(info, info.base_offset, info.last_offset, marker)
-        if completed is not None and state.has_open(completed):
-            state.complete(completed)
+    files = local.environment.files
+    for segment in local.segments.between(start_offset, end_offset):
+        place = segment.locate(start_offset) if start_offset > segment.base_offset else None
+        position = place.position if place is not None else 0
+        for info in iterate_headers(files, segment, position, segment.size):
+            if info.base_offset >= end_offset:
+                break
+            if info.producer_id < 0 or info.base_offset < start_offset:
+                continue
+            marker = markers.read_marker(read_batch(files, segment, info)) if info.is_control else None
+            completed = state.update(info, info.base_offset, info.last_offset, marker)
+            if completed is not None and state.has_open(completed):
+                state.complete(completed)
     state.map_end_offset = end_offset
 
 
@@ -174,13 +162,11 @@ def _first_record_at(
 def _record_in(
     local: LocalLog, segment: LogSegment, position: int, timestamp: int, log_start_offset: int
 ) -> TimestampOffset | None:
-    from kbroker.records.batch import iterate_records
-
     files = local.environment.files
-    for _, info, batch in iterate_batches(files, segment, position, segment.size, 65536):
+    for info in iterate_headers(files, segment, position, segment.size, 64):
         if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
             continue
-        for record in iterate_records(batch):
+        for record in iterate_records(read_batch(files, segment, info)):
             if record.timestamp >= timestamp and record.offset >= log_start_offset:
                 return TimestampOffset(record.timestamp, record.offset, info.partition_leader_epoch)
     return None

@@ -52,6 +52,7 @@ logger = logging.getLogger("kbroker.storage")
 TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
 DELETION_INTERVAL_MS = 1_000
 FLUSH_WORKERS = 2
+CLOSE_WORKERS = 16
 PROGRESS_INTERVAL_SECONDS = 5.0
 
 
@@ -386,18 +387,37 @@ class LogManager:
     # -- stop ---------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Flushes and closes every log, writes checkpoints, then the markers; a directory that fails gets none."""
-        for path, logs in self._by_directory().items():
-            clean = path not in self._failed
-            for log in logs:
-                try:
-                    log.close()
-                except (OSError, KafkaError) as error:
-                    logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
-                    clean = False
-            if clean:
-                self._write_final_checkpoints(path)
+        """Closes every log, makes all durable, writes checkpoints, then the markers; a directory that fails gets none.
+
+        Many files become durable side by side: the file system then commits them together.
+        """
+        with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
+            for path, logs in self._by_directory().items():
+                if self._close_logs(logs, pool) and path not in self._failed:
+                    self._write_final_checkpoints(path)
         self.release()
+
+    def _close_logs(self, logs: list[UnifiedLog], pool: Executor) -> bool:
+        clean = True
+        waiting = []
+        for log in logs:
+            try:
+                make_durable = log.prepare_close()
+            except (OSError, KafkaError) as error:
+                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+                clean = False
+                continue
+            if make_durable is not None:
+                waiting.append((log, pool.submit(make_durable)))
+        for log, future in waiting:
+            try:
+                future.result()
+            except OSError as error:
+                logger.error("%s was not made durable: %s", log.topic_partition, error)
+                clean = False
+            else:
+                log.closed_durably()
+        return clean
 
     def _write_final_checkpoints(self, path: str) -> None:
         directory = next(directory for directory in self.directories if directory.path == path)

@@ -14,20 +14,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from kbroker._fast.record_batch import BatchError, BatchInfo, check_crc, read_header
-from kbroker.errors import KafkaError
+from kbroker._fast.record_batch import BatchInfo
+from kbroker.errors import InvalidRecordError
 from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_segment import HEADER_BYTES, LogSegment
+from kbroker.storage.log_segment import HEADER_BYTES, MAX_RELATIVE_OFFSET, LogSegment
 from kbroker.storage.producer_state import ProducerState
-from kbroker.storage.segment_batches import iterate_batches
+from kbroker.storage.segment_batches import BATCHES_AT_ONCE, iterate_headers, read_batch
 from kbroker.storage.txn_index import AbortedTransaction, CorruptIndexError
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
-
-RECOVERY_CHUNK_BYTES = 4 << 20
 
 
 class RecoveryProgress:
@@ -111,14 +109,11 @@ class LogRecovery:
             return start
         offset, position = place
         files = self._environment.files
-        try:
-            for _, info, _ in iterate_batches(files, segment, position, segment.size, 65536):
-                if info.last_offset != offset:
-                    logger.warning("%s: index entry %d does not match its batch", self._topic_partition, offset)
-                    return start
+        for info in iterate_headers(files, segment, position, segment.size, 1):
+            if info.last_offset == offset:
                 return position, info.base_offset
-        except BatchError as error:
-            logger.warning("%s: index entry %d leads to no batch: %s", self._topic_partition, offset, error)
+            break
+        logger.warning("%s: the index entry for offset %d does not lead to it", self._topic_partition, offset)
         return start
 
     def _load_producers(
@@ -137,19 +132,24 @@ class LogRecovery:
                 continue
             place = segment.locate(offset) if offset > segment.base_offset else None
             position = place.position if place is not None else 0
-            for _, info, batch in iterate_batches(files, segment, position, segment.size):
+            for info in iterate_headers(files, segment, position, segment.size):
                 if info.base_offset >= scan_offset:
                     return
                 if info.base_offset >= offset and info.producer_id >= 0:
-                    self._note_producer(info, batch, None)
+                    self._note_producer(info, segment, index_aborted=False)
 
-    def _note_producer(self, info: BatchInfo, batch: memoryview, segment: LogSegment | None) -> None:
+    def _note_producer(self, info: BatchInfo, segment: LogSegment, *, index_aborted: bool) -> None:
         state = self._state
-        marker = markers.read_marker(batch) if info.is_control else None
+        marker = None
+        if info.is_control:
+            try:
+                marker = markers.read_marker(read_batch(self._environment.files, segment, info))
+            except InvalidRecordError as error:
+                logger.warning("%s: offset %d ends no transaction: %s", self._topic_partition, info.base_offset, error)
         completed = state.update(info, info.base_offset, info.last_offset, marker)
         if completed is None or not state.has_open(completed):
             return
-        if completed.is_aborted and segment is not None:
+        if completed.is_aborted and index_aborted:
             stable = state.stable_offset_after(completed)
             segment.txn_index.append(
                 AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
@@ -161,27 +161,15 @@ class LogRecovery:
         size = segment.size
         self._check_txn_index(segment)
         segment.begin_rebuild(position, next_offset, max(next_offset, self._producers_from))
-        end = position
+        files, fd = self._environment.files, segment.file().fd
         reason = ""
-        started = self._progress.bytes_done
-        try:
-            for at, info, batch in iterate_batches(
-                self._environment.files, segment, position, size, RECOVERY_CHUNK_BYTES
-            ):
-                check_crc(batch, read_header(batch))
-                if info.base_offset < next_offset or info.last_offset - segment.base_offset > 0x7FFFFFFF:
-                    reason = f"offset {info.base_offset} where {next_offset} or more was expected"
-                    break
-                self._epochs.assign(info.partition_leader_epoch, info.base_offset)
-                if info.producer_id >= 0 and info.base_offset >= self._producers_from:
-                    self._note_producer(info, batch, segment)
-                segment.account(info.base_offset, info.last_offset, info.size_in_bytes, info.max_timestamp)
-                next_offset = info.last_offset + 1
-                end = at + info.size_in_bytes
-                self._progress.bytes_done = started + end - position
-        except (BatchError, KafkaError) as error:
-            reason = str(error)
-        if end < size and not reason:
+        complete = position >= size
+        while not complete and not reason:
+            scan = files.scan_segment(fd, position, size, check_crc=True, max_batches=BATCHES_AT_ONCE)
+            complete = scan.complete
+            next_offset, position, reason = self._take(segment, scan.batches, position, next_offset)
+            reason = reason or scan.reason or ""
+        if position < size and not reason:
             reason = "the last batch is not whole"
         segment.end_rebuild(size, active=active or bool(reason))
         self._progress.segments_done += 1
@@ -191,11 +179,34 @@ class LogRecovery:
                 self._topic_partition,
                 segment.base_offset,
                 size,
-                end,
+                segment.size,
                 next_offset - 1,
                 reason,
             )
         return next_offset, reason
+
+    def _take(
+        self, segment: LogSegment, batches: Sequence[BatchInfo], position: int, next_offset: int
+    ) -> tuple[int, int, str]:
+        """Accounts for good batches: (next offset, next position, why the rest does not count or "")."""
+        epochs = self._epochs
+        started = position
+        reason = ""
+        for info in batches:
+            base, last = info.base_offset, info.last_offset
+            if base < next_offset or last - segment.base_offset > MAX_RELATIVE_OFFSET:
+                reason = f"offset {base} where {next_offset} or more was expected"
+                break
+            if info.partition_leader_epoch != epochs.latest_epoch:
+                epochs.assign(info.partition_leader_epoch, base)
+            if info.producer_id >= 0 and base >= self._producers_from:
+                self._note_producer(info, segment, index_aborted=True)
+            size = info.size_in_bytes
+            segment.account(base, last, size, info.max_timestamp)
+            next_offset = last + 1
+            position = info.position + size
+        self._progress.bytes_done += position - started
+        return next_offset, position, reason
 
     def _check_txn_index(self, segment: LogSegment) -> None:
         if not segment.has_txn_index:

@@ -19,7 +19,8 @@ import logging
 import os
 from typing import NamedTuple
 
-from kbroker._fast.index import AppendTail, find_batch, walk_batches
+from kbroker._fast.batch_seek import find_batch, walk_batches
+from kbroker._fast.index import AppendTail
 from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.indexes import OffsetIndex, TimeIndex
 from kbroker.storage.open_files import OpenFiles, SegmentFile
@@ -74,14 +75,7 @@ class SyncJob(NamedTuple):
 
     def run(self, files: FileSystem) -> None:
         for path in self.paths:
-            try:
-                fd = files.open(path, os.O_RDWR)
-            except FileNotFoundError:
-                continue
-            try:
-                files.fsync(fd)
-            finally:
-                files.close(fd)
+            files.sync_path(path)
 
 
 def file_prefix(base_offset: int) -> str:
@@ -174,12 +168,14 @@ class LogSegment:
         return f"{self._prefix}{suffix}{self._suffix}"
 
     def create_files(self) -> None:
-        """Makes the files of a new, empty active segment."""
-        file = SegmentFile(self._files, self._log_path, os.O_RDWR | os.O_CREAT)
+        """Makes the files of a new, empty active segment; what a crash left of the same name is emptied."""
+        file = SegmentFile(self._files, self._log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         if self.config.preallocate_bytes:
             self._files.fallocate(file.fd, 0, self.config.preallocate_bytes)
         self._hold(file)
-        self.resize_indexes()
+        self.offset_index.create()
+        self.time_index.create()
+        self._files.unlink_if_exists(self.path_of(TXN_INDEX_SUFFIX))
         self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
 
     def _hold(self, file: SegmentFile) -> None:
@@ -463,8 +459,8 @@ class LogSegment:
 
     def resize_indexes(self) -> None:
         """Gives the indexes of a segment that is active again their full size."""
-        self.offset_index.create()
-        self.time_index.create()
+        self.offset_index.extend()
+        self.time_index.extend()
 
     def flush(self) -> None:
         self.sync_job().run(self._files)

@@ -4,13 +4,20 @@ Two lines, the second without a line end, as Kafka writes it:
 
     version: 0
     topic_id: <22-character id>
+
+Written without waiting for the disk when the partition is made, durable with the log's first flush: until then the
+directory itself may be lost in a crash of the machine, and is made again from the cluster's metadata.
 """
 
 from __future__ import annotations
 
+import logging
+
 from kbroker.errors import InconsistentTopicIdError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.types import ZERO_UUID, TopicPartition, uuid_from_text, uuid_to_text
+
+logger = logging.getLogger("kbroker.storage")
 
 PARTITION_METADATA = "partition.metadata"
 VERSION = 0
@@ -51,8 +58,13 @@ class PartitionMetadata:
 
     @property
     def topic_id(self) -> bytes:
+        """Zeros while there is no id, or none that can be read: the next `assign` writes it again."""
         if self._topic_id is None:
-            self._topic_id = decode_partition_metadata(self._files.read_file(self.path), self.path)
+            try:
+                self._topic_id = decode_partition_metadata(self._files.read_file(self.path), self.path)
+            except CorruptPartitionMetadataError as error:
+                logger.warning("Ignoring damaged partition metadata: %s", error)
+                self._topic_id = ZERO_UUID
         return self._topic_id
 
     def assign(self, topic_id: bytes, topic_partition: TopicPartition) -> None:
@@ -65,7 +77,7 @@ class PartitionMetadata:
                 f"Tried to assign topic ID {uuid_to_text(topic_id)} to log for topic partition {topic_partition}, "
                 f"but log already contained topic ID {uuid_to_text(known)}"
             )
-        self._files.write_atomic(self.path, encode_partition_metadata(topic_id))
+        self._files.write_atomic(self.path, encode_partition_metadata(topic_id), sync=False)
         self._topic_id = topic_id
 
     def moved_to(self, directory: str) -> None:

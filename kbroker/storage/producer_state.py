@@ -245,29 +245,20 @@ class ProducerState:
         except ValueError:
             logger.warning("Ignoring %s/%s: not a snapshot's name", self._directory, name)
 
-    def take_snapshot(self, *, sync: bool) -> str | None:
-        """Writes the state at `map_end_offset`, when that is past the last snapshot.  Returns the path written."""
+    def take_snapshot(self) -> str | None:
+        """Writes the state at `map_end_offset`, when that is past the last snapshot.
+
+        Returns the path written, for the caller to make durable: a torn snapshot fails its checksum.
+        """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
             return None
         data = encode_snapshot(self.producers.values())
         path = self._snapshot_path(offset)
-        if sync:
-            self._files.write_atomic(path, data)
-        else:
-            self._write_unsynced(path, data)
+        self._files.write_file(path, data, sync=False)
         self.snapshots[offset] = len(data)
         self.last_snapshot_offset = offset
         return path
-
-    def _write_unsynced(self, path: str, data: bytearray) -> None:
-        import os
-
-        fd = self._files.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        try:
-            self._files.pwrite(fd, data, 0)
-        finally:
-            self._files.close(fd)
 
     def load_latest(self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
         """Replaces the state by the newest valid snapshot at or below `end_offset`.

@@ -19,16 +19,17 @@ All state belongs to the event loop: no locks, no await.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbroker._fast.file_region import FileRegion
-from kbroker._fast.record_batch import BatchError, BatchInfo, check_crc, iterate_batches
+from kbroker._fast.record_batch import BatchInfo
 from kbroker.config import LogConfig
-from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
-from kbroker.storage import log_lookup, markers
+from kbroker.errors import OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.storage import log_lookup, markers, replicated_append
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
-from kbroker.storage.local_log import LocalLog, LogEnvironment, segment_config, storage_error
+from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
 from kbroker.storage.log_segment import LogSegment, SyncJob
 from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
@@ -192,7 +193,7 @@ class UnifiedLog:
             self.leader_epoch_cache.assign(leader_epoch, first)
         size = analyzed.size_in_bytes
         max_timestamp = info.max_timestamp
-        segment = self._segment_for(size, last, max_timestamp, first)
+        segment = self.segment_for(size, last, max_timestamp, first)
         marker: ControlMarker | None = None
         if info.producer_id >= 0:
             duplicate = self.producer_state.check(info, origin, first)
@@ -211,7 +212,7 @@ class UnifiedLog:
             raise storage_error("appending records", self.topic_partition, self.directory, error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
-            self._update_producer(info, first, last, marker, segment)
+            self.update_producer(info, first, last, marker, segment)
         if last + 1 - local.recovery_point >= config.flush_messages:
             self.flush()
         return AppendResult(
@@ -223,46 +224,9 @@ class UnifiedLog:
 
         Bytes after the last whole batch are left out.  Offsets must ascend from the log end on.
         """
-        view = memoryview(records)
-        first = last = -1
-        size = 0
-        try:
-            for info in iterate_batches(view):
-                check_crc(view, info)
-                if info.base_offset < self.local.log_end_offset:
-                    raise CorruptMessageError(
-                        f"Out of order offsets found in append to {self.topic_partition}: {info.base_offset} "
-                        f"after log end offset {self.local.log_end_offset}"
-                    )
-                batch = view[info.position : info.position + info.size_in_bytes]
-                self._append_replicated(info, batch)
-                first = info.base_offset if first < 0 else first
-                last = info.last_offset
-                size += info.size_in_bytes
-        except BatchError as error:
-            if last < 0:
-                raise CorruptMessageError(str(error)) from error
-            logger.warning("%s: left out the end of a replicated append: %s", self.topic_partition, error)
-        if last < 0:
-            return None
-        if last + 1 - self.local.recovery_point >= self._config.flush_messages:
-            self.flush()
-        return AppendResult(first, last, NO_TIMESTAMP, self.log_start_offset, False, size)
+        return replicated_append.append_batches(self, records)
 
-    def _append_replicated(self, info: BatchInfo, batch: memoryview) -> None:
-        base, last, size = info.base_offset, info.last_offset, info.size_in_bytes
-        self.leader_epoch_cache.assign(info.partition_leader_epoch, base)
-        segment = self._segment_for(size, last, info.max_timestamp, base)
-        try:
-            segment.append(base, last, info.max_timestamp, batch, size)
-        except OSError as error:
-            raise storage_error("appending records", self.topic_partition, self.directory, error) from error
-        self.local.log_end_offset = last + 1
-        if info.producer_id >= 0:
-            marker = markers.read_marker(batch) if info.is_control else None
-            self._update_producer(info, base, last, marker, segment)
-
-    def _update_producer(
+    def update_producer(
         self, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
     ) -> None:
         state = self.producer_state
@@ -282,7 +246,7 @@ class UnifiedLog:
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
-    def _segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
+    def segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
         """The segment that takes a batch, after rolling where that is due."""
         config = self._config
         segment = self.local.segments.active
@@ -344,11 +308,9 @@ class UnifiedLog:
         try:
             old = self.local.roll(base, reason)
             state.map_end_offset = base
-            snapshot = state.take_snapshot(sync=False)
-            extra = () if snapshot is None else (SyncJob((snapshot,)),)
-            self._flush_epochs()
+            jobs = self._small_files(with_snapshot=True)
             if old.size:
-                self.local.flush_later(base, extra)
+                self.local.flush_later(base, jobs)
         except OSError as error:
             raise storage_error("rolling a segment", self.topic_partition, self.directory, error) from error
 
@@ -481,38 +443,63 @@ class UnifiedLog:
 
     # -- durability ---------------------------------------------------------------------------------------------------
 
-    def _flush_epochs(self) -> None:
-        if self.leader_epoch_cache.dirty:
-            self.leader_epoch_cache.flush()
+    def _small_files(self, *, with_snapshot: bool) -> list[SyncJob]:
+        """Writes what changed of the small files; what has to be durable before the recovery point moves."""
+        snapshot = self.producer_state.take_snapshot() if with_snapshot else None
+        epochs = self.leader_epoch_cache.write()
+        paths = [self._partition_metadata.path] if self.local.recovery_point == 0 else []
+        if snapshot is not None:
+            paths.append(snapshot)
+        if epochs:
+            paths.append(self.leader_epoch_cache.path)
+        return [SyncJob(tuple(paths))] if paths else []
 
     def flush(self) -> None:
         """Makes everything up to the log end durable before it returns."""
         try:
-            self._flush_epochs()
-            self.local.flush_now(self.local.log_end_offset)
+            self.local.flush_now(self.local.log_end_offset, self._small_files(with_snapshot=False))
         except OSError as error:
             raise storage_error("flushing", self.topic_partition, self.directory, error) from error
 
     def flush_later(self) -> None:
         """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""
         try:
-            self._flush_epochs()
-            self.local.flush_later(self.local.log_end_offset)
+            self.local.flush_later(self.local.log_end_offset, self._small_files(with_snapshot=False))
         except OSError as error:
             raise storage_error("flushing", self.topic_partition, self.directory, error) from error
 
+    def prepare_close(self) -> Callable[[], None] | None:
+        """Brings all files into their final form: snapshot at the log end, indexes trimmed.
+
+        Returns what makes them durable, to be run anywhere; None when nothing waits for that.  `close` comes after.
+        """
+        local, state = self.local, self.producer_state
+        state.map_end_offset = local.log_end_offset
+        jobs = self._small_files(with_snapshot=True)
+        local.close()
+        if local.log_end_offset <= local.recovery_point:
+            return None
+        jobs.extend(local.sync_jobs(local.log_end_offset))
+        files = self._environment.files
+
+        def make_durable() -> None:
+            for job in jobs:
+                job.run(files)
+            local.sync_directory()
+
+        return make_durable
+
     def close(self, *, clean: bool = True) -> None:
-        """Ends the use of the log.  `clean`: all is durable and a producer snapshot stands at the log end."""
-        if clean:
-            state = self.producer_state
-            state.map_end_offset = self.local.log_end_offset
-            state.take_snapshot(sync=True)
-            self._flush_epochs()
-            self.local.close()
-            self.local.flush_now(self.local.log_end_offset)
-        else:
+        """Ends the use of the log.  `clean`: everything is durable when this returns."""
+        if not clean:
             for segment in self.local.segments:
                 segment.close_files()
+            return
+        make_durable = self.prepare_close()
+        if make_durable is not None:
+            make_durable()
+        self.closed_durably()
 
-
-__all__ = ["UnifiedLog", "segment_config"]
+    def closed_durably(self) -> None:
+        """After `prepare_close` and what it returned: the recovery point may say so."""
+        self.local.recovery_point = self.local.log_end_offset

@@ -1,0 +1,6 @@
+"""The short forward walk over batch headers that completes a sparse index lookup: see batch_seek.pyx."""
+
+def find_batch(
+    data: bytes | bytearray | memoryview, target_offset: int, position: int, end: int
+) -> tuple[int, int, int, int]: ...
+def walk_batches(data: bytes | bytearray | memoryview, position: int, end: int) -> tuple[int, int, int, int]: ...
