@@ -1,0 +1,1 @@
+"""Drivers: client libraries behind one line-based protocol (see `tests/compat/client.py`)."""

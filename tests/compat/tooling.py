@@ -1,0 +1,109 @@
+"""What the compatibility tests need beside Python: Java with Kafka's own jars, Node with its client, kcat.
+
+Nothing here is copied into the repository.  `make test-tools` installs Java, Maven, Node and kcat from Debian's
+packages; the jars come by the Maven project in `java/`, the Node client by the npm project in `node/`, both on
+first use.  A missing tool skips the test with one line that says how to get it; with CI=true it fails instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.tools import missing, require_tool
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TOOLS = ROOT / ".tools"
+KAFKA_VERSION = "4.3.1"
+
+LOG4J2 = """status=error
+appender.c.type=Console
+appender.c.name=c
+appender.c.target=SYSTEM_ERR
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level={level}
+rootLogger.appenderRef.c.ref=c
+"""
+
+
+class _Locked:
+    """One installer at a time, whatever number of test runs share the tree."""
+
+    def __init__(self, name: str) -> None:
+        TOOLS.mkdir(exist_ok=True)
+        self._file = (TOOLS / f"{name}.lock").open("w")
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _install(command: Sequence[str], cwd: Path, what: str) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        missing(what, f"{command[0]} could not provide them: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+def kafka_jars() -> Path:
+    """The folder of Kafka's jars and the compiled driver, fetched and compiled on first use."""
+    require_tool("java")
+    folder = TOOLS / f"kafka-{KAFKA_VERSION}"
+    driver = HERE / "java" / "Driver.java"
+    with _Locked("kafka"):
+        if not (folder / "complete").exists():
+            require_tool("mvn")
+            command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"]
+            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
+            for level in ("ERROR", "INFO"):
+                (folder / f"log4j2-{level}.properties").write_text(LOG4J2.format(level=level))
+            (folder / "complete").touch()
+        compiled = folder / "classes" / "Driver.class"
+        if not compiled.exists() or compiled.stat().st_mtime < driver.stat().st_mtime:
+            require_tool("javac")
+            target = str(folder / "classes")
+            _install(["javac", "-cp", f"{folder}/*", "-d", target, str(driver)], HERE, "the Java driver")
+    return folder
+
+
+def java_command(java_class: str, *args: str, heap: str = "192m", level: str = "ERROR") -> list[str]:
+    """A command line that runs one Java class out of Kafka's jars, tuned for a short life."""
+    folder = kafka_jars()
+    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
+    logging = f"-Dlog4j2.configurationFile={folder / f'log4j2-{level}.properties'}"
+    return ["java", *options, logging, "-cp", f"{folder}/classes:{folder}/*", java_class, *args]
+
+
+def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools to its end; its output as text."""
+    done = subprocess.run(
+        java_command(java_class, *args), input=stdin, capture_output=True, timeout=seconds, check=False
+    )
+    out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
+def node_folder() -> Path:
+    """The folder of the Node project with its packages installed."""
+    require_tool("node")
+    folder = HERE / "node"
+    with _Locked("node"):
+        if not (folder / "node_modules" / ".package-lock.json").exists():
+            require_tool("npm")
+            _install(["npm", "ci", "--no-audit", "--no-fund"], folder, "the Node client")
+    return folder
+
+
+def main() -> None:
+    """Fetch everything ahead of the tests, as `make test-tools` does."""
+    print(f"Kafka's jars: {kafka_jars()}")
+    print(f"Node client: {node_folder()}")
+
+
+if __name__ == "__main__":
+    main()
