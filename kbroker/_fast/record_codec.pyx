@@ -10,10 +10,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker._fast.cursor cimport Cursor, cursor_init, cursor_left, cursor_take
-from kbroker._fast.record_batch cimport BatchInfo, TIMESTAMP_TYPE_MASK
+from kbroker._fast.batch_info cimport BatchInfo, TIMESTAMP_TYPE_MASK
 from kbroker._fast.varint cimport put_varlong, short_varint, short_varlong, varlong_size
 
-from kbroker._fast.record_batch import InvalidRecordsError
+from kbroker._fast.batch_info import InvalidRecordsError
 
 
 cdef object _take_bytes(Cursor* cursor, int32_t length):

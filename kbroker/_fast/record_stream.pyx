@@ -13,7 +13,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kbroker._fast.cursor cimport CURSOR_OK, Cursor, cursor_init, cursor_left, cursor_take
-from kbroker._fast.record_batch cimport BatchInfo, walk_error
+from kbroker._fast.batch_info cimport BatchInfo, walk_error
 from kbroker._fast.record_walk cimport (
     WALK_HEADERS_NEGATIVE,
     WALK_HEADERS_TOO_MANY,

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 
 from kbroker._fast.crc32c cimport crc32c_update
-from kbroker._fast.record_batch cimport (
+from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
     HEADER_OK,
     HEADER_TRUNCATED,

@@ -57,8 +57,7 @@ from kbroker.types import NO_TIMESTAMP
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
 
-COMPRESSION_MASK = 0x07
-TIMESTAMP_TYPE_MASK = 0x08
+KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
 CREATE_TIME = "CreateTime"
 ZSTD = Codec.ZSTD
 MIN_LONG = -(2**63)
@@ -146,24 +145,22 @@ def validate_and_analyze(
     except BatchError as error:
         raise _refusal(error, view, config, origin, topic_partition, produce_version) from error
     size = info.size_in_bytes
+    if (
+        size == len(view)
+        and size <= config.max_message_bytes
+        and info.is_ordinary(now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+        and config.compression_type in KEEPS_UNCOMPRESSED
+        and config.message_timestamp_type == CREATE_TIME
+        and (not info.keyless_count or not config.compact)
+    ):
+        return AnalyzedBatch(info, view, 0, 0, False, size)
     if size != len(view):
         view = _only_batch(view, size, produce_version)
     if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control):
         raise _client_refusal(info, topic_partition)
     if size > config.max_message_bytes:
         raise _too_large(size, config, topic_partition)
-    attributes = info.attributes
-    compression_type = config.compression_type
-    if (
-        not attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)
-        and (compression_type == "producer" or compression_type == "uncompressed")
-        and config.message_timestamp_type == CREATE_TIME
-        and info.max_record_timestamp == info.max_timestamp <= now_ms + config.message_timestamp_after_max_ms
-        and info.min_record_timestamp >= now_ms - config.message_timestamp_before_max_ms
-        and (not info.keyless_count or not config.compact)
-    ):
-        return AnalyzedBatch(info, view, 0, 0, False, size)
-    if attributes & COMPRESSION_MASK == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+    if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
         raise _no_zstd(produce_version)
     return _analyze_fully(view, info, config, now_ms, topic_partition)
 
