@@ -16,9 +16,8 @@ import gc
 import logging
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker import __version__, log_output
@@ -49,6 +48,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
+from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -57,14 +57,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.broker")
 
 DRAIN_SECONDS = 1.0
-DRAIN_STEP_SECONDS = 0.005
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
 GROUP_METADATA_TOPIC = "__consumer_offsets"
-
-
-class StartError(Exception):
-    """The broker cannot start; the text says why and what to do."""
 
 
 class Broker:
@@ -84,11 +79,11 @@ class Broker:
         self.store: LocalStore | None = None
 
     async def start(self) -> None:
-        """Bring everything up; StartError (or a part's own error) when it cannot be."""
+        """Bring everything up; a part's own error when it cannot be."""
         config = self.config
         dirs = self.log_manager.open_dirs()
         store = self.store = LocalStore.open(
-            os.path.join(dirs.first, METADATA_FILE), dirs.cluster_id, must_exist=dirs.hold_partitions
+            Path(dirs.first) / METADATA_FILE, dirs.cluster_id, must_exist=dirs.hold_partitions
         )
         self.log_manager.claim(store.cluster_id)
         node_id = config.node_id
@@ -96,7 +91,9 @@ class Broker:
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
         cache = MetadataCache(image)
-        self.log_manager.load_all({topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()})
+        self.log_manager.load_all(
+            {topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()}
+        )
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
         cache.subscribe(replicas.apply)
@@ -127,7 +124,9 @@ class Broker:
             services.replica_manager,
             lambda: services.topics.ensure_internal(GROUP_METADATA_TOPIC),
         )
-        services.group_coordinator = GroupCoordinator(self.config, self.clock, self.loop, state_log, services.metadata_cache)
+        services.group_coordinator = GroupCoordinator(
+            self.config, self.clock, self.loop, state_log, services.metadata_cache
+        )
         services.group_coordinator.start()
 
     async def _listen(self, services: Services) -> None:
@@ -192,9 +191,10 @@ class Broker:
         self.readiness.move(ReadyState.STOPPING)
         for listener in self.listeners:
             listener.stop_accepting()
-        deadline = self.loop.time() + DRAIN_SECONDS
-        while any(listener.busy for listener in self.listeners) and self.loop.time() < deadline:
-            await asyncio.sleep(DRAIN_STEP_SECONDS)
+        self.services.replica_manager.purgatory.expire_all()
+        await asyncio.wait(
+            [self.loop.create_task(listener.drained()) for listener in self.listeners], timeout=DRAIN_SECONDS
+        )
         for listener in self.listeners:
             listener.close_connections()
         self.tasks.stop()
@@ -266,7 +266,7 @@ async def _serve(config: BrokerConfig, started: float) -> int:
     broker = Broker(config, loop)
     try:
         await broker.start()
-    except (StartError, KafkaError, BindError, OSError, ValueError) as error:
+    except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)
         broker.release()
@@ -300,9 +300,9 @@ def _ready_line(broker: Broker, started: float) -> str:
 
 def _process_started() -> float:
     """When this process began, in seconds since the epoch: the ready line counts from there, imports included."""
-    ticks = float(open("/proc/self/stat").read().rpartition(")")[2].split()[19])  # noqa: PTH123, SIM115
-    with open("/proc/uptime") as uptime:  # noqa: PTH123
-        return time.time() - float(uptime.read().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def run(config: BrokerConfig) -> int:

@@ -140,7 +140,8 @@ cdef class Connection(Receiver):
         try:
             if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
                 self.get_buffer(-1)
-            while not self.closed and self.pending is None and not self.blocked and self.buffer is not None:
+            while (not self.closed and self.pending is None and not self.blocked and self.buffer is not None
+                   and not self.endpoint.draining):
                 available = self.filled - self.start
                 if available < 4:
                     break
@@ -166,6 +167,8 @@ cdef class Connection(Receiver):
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
                 self._flush()
             self._settle(self.pending is not None or self.blocked)
+            if self.endpoint.draining and self.pending is None and not self.blocked:
+                self.endpoint.owner.went_quiet()
 
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1:
         """Read the request header, find the route and run the handler."""

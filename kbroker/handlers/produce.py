@@ -42,7 +42,7 @@ COMPRESSION_MASK = 0x07
 THREAD_BYTES = 65536
 
 
-def handle_produce(ctx: RequestContext, request: Any) -> Struct | None:
+def handle_produce(ctx: RequestContext, request: Any) -> Any:
     """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.

@@ -72,6 +72,7 @@ class Listener:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._complaints = RateLimitedLog(logger)
         self._addresses: dict[Connection, str] = {}
+        self._quiet = asyncio.Event()
         self.unsupported = unsupported
         self.accepted_count = 0
         self.refused: Counter[str] = Counter()
@@ -138,6 +139,7 @@ class Listener:
         if address is not None:
             self._limits.leave(address)
         self.closed[reason.partition(":")[0]] += 1
+        self._quiet.set()
 
     def describe_bad_frame(self, head: bytes, size: int) -> str:
         """What the first bytes of a frame look like when their length cannot be one."""
@@ -207,10 +209,15 @@ class Listener:
         if self._server is not None:
             self._server.close()
 
-    @property
-    def busy(self) -> bool:
-        """Whether any connection has a request under way or an answer not yet sent."""
-        return any(connection.busy for connection in self.endpoint.connections)
+    async def drained(self) -> None:
+        """Return once no connection has a request under way or an answer not yet sent; call `stop_accepting` first."""
+        while any(connection.busy for connection in self.endpoint.connections):
+            self._quiet.clear()
+            await self._quiet.wait()
+
+    def went_quiet(self) -> None:
+        """A connection has nothing under way; called while the listener drains."""
+        self._quiet.set()
 
     def close_connections(self) -> None:
         """Close them all and cancel the handlers that still wait."""

@@ -36,13 +36,16 @@ class DelayedFetch:
 class FetchPurgatory:
     """The waiting fetches of a broker."""
 
-    __slots__ = ("_loop", "_marked", "_scheduled", "waiting_count")
+    __slots__ = ("_loop", "_marked", "_scheduled", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._marked: dict[Partition, None] = {}
         self._scheduled = False
-        self.waiting_count = 0
+        self._waiting: dict[DelayedFetch, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def wait(self, attempt: Callable[[bool], bool], partitions: Iterable[Partition], wait_ms: int) -> DelayedFetch:
         """Keep a fetch until `attempt` succeeds or `wait_ms` have passed."""
@@ -50,7 +53,7 @@ class FetchPurgatory:
         for partition in fetch.partitions:
             partition.waiting[fetch] = None
         fetch.timer = self._loop.call_later(wait_ms / 1000, self._expire, fetch)
-        self.waiting_count += 1
+        self._waiting[fetch] = None
         return fetch
 
     def mark(self, partition: Partition) -> None:
@@ -63,6 +66,11 @@ class FetchPurgatory:
     def expire_partition(self, partition: Partition) -> None:
         """The partition is going away: its waiting fetches answer now."""
         for fetch in list(partition.waiting):
+            self._expire(fetch)
+
+    def expire_all(self) -> None:
+        """Let every waiting fetch answer now, with what there is: the broker is about to stop."""
+        for fetch in list(self._waiting):
             self._expire(fetch)
 
     def _look(self) -> None:
@@ -80,7 +88,7 @@ class FetchPurgatory:
 
     def _finish(self, fetch: DelayedFetch) -> None:
         fetch.done = True
-        self.waiting_count -= 1
+        del self._waiting[fetch]
         if fetch.timer is not None:
             fetch.timer.cancel()
         for partition in fetch.partitions:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
     from kbroker.storage.log_manager import LogManager
-    from kbroker.storage.log_validator import AnalyzedBatch
-    from kbroker.storage.unified_log import AppendOrigin, AppendResult
+    from kbroker.storage.log_validator import AnalyzedBatch, AppendOrigin
+    from kbroker.storage.log_values import AppendResult
 
 logger = logging.getLogger("kbroker.replication")
 
@@ -148,7 +148,6 @@ class ReplicaManager:
         *,
         origin: AppendOrigin,
         analyzed: AnalyzedBatch | None = None,
-        request_version: int | None = None,
     ) -> AppendResult:
         """Append one batch as leader, make it visible and wake the fetches that wait for it."""
         log = partition.log
