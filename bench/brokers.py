@@ -101,8 +101,7 @@ def _start_kbroker(folder: pathlib.Path, congestion: str) -> Broker:
     if congestion:
         settings["socket.tcp.congestion"] = congestion
     overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-    command = pathlib.Path(sys.executable).with_name("kbroker")
-    argv = [str(command)] if command.exists() else [sys.executable, "-m", "kbroker.cli.main"]
+    argv = [sys.executable, "-m", "kbroker.cli"]
     return _launch("kbroker", [*argv, "start", *overrides], folder, port, dict(os.environ), _kbroker_version())
 
 

@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench import brokers, cells  # noqa: E402
+from bench.admin import AdminError  # noqa: E402
 from bench.brokers import Broker, BrokerError  # noqa: E402
 from bench.cells import Cell, CellError, Result  # noqa: E402
 from bench.report import table  # noqa: E402
@@ -84,7 +85,7 @@ class Session:
         seconds = self.arguments.seconds if keep else self.arguments.warm_seconds
         try:
             result = cells.run(cell, broker, seconds, self.arguments.congestion)
-        except (CellError, OSError, BrokerError) as error:
+        except (AdminError, BrokerError, CellError, OSError) as error:
             self.faults.append(f"{cell.name} on {broker.name}: {error}")
             say(f"  {cell.name} on {broker.name} failed: {error}")
             return
