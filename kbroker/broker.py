@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Readiness, ReadyState
-from kbroker.metrics.sources import ConnectionTotals, Sources
+from kbroker.metrics.sources import ConnectionTotals, GroupSummary, Sources
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks
@@ -59,6 +60,8 @@ logger = logging.getLogger("kbroker.broker")
 DRAIN_SECONDS = 1.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
+COMPLAINTS_INTERVAL_MS = 10_000
+PROGRESS_INTERVAL_SECONDS = 0.25
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 
 
@@ -91,9 +94,8 @@ class Broker:
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
         cache = MetadataCache(image)
-        self.log_manager.load_all(
-            {topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()}
-        )
+        await self._start_metrics(node_id, store.cluster_id)
+        await self._load_logs(image)
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
         cache.subscribe(replicas.apply)
@@ -114,7 +116,6 @@ class Broker:
         )
         self._start_coordinator(services)
         await self._listen(services)
-        await self._start_metrics(services)
         self._schedule()
         self.readiness.move(ReadyState.READY)
 
@@ -165,23 +166,33 @@ class Broker:
             await listener.start()
             self.listeners.append(listener)
 
-    async def _start_metrics(self, services: Services) -> None:
+    async def _start_metrics(self, node_id: int, cluster_id: str) -> None:
         self.loop_delay.start(self.loop)
         sources = Sources(
             version=__version__,
-            node_id=services.node_id,
-            cluster_id=services.metadata_cache.image.cluster_id,
+            node_id=node_id,
+            cluster_id=cluster_id,
             requests=self.stats,
             api_name=_api_name,
             loop_delay=self.loop_delay,
             connections=self._connection_totals,
-            logs=lambda: list(self.log_manager.logs.values()),
-            groups=services.group_coordinator.summaries,
+            logs=self.log_manager.logs.values,
+            groups=self._group_summaries,
         )
         self.metrics = await start_metrics_server(self.config.get("metrics.listener"), sources, self.readiness)
 
+    async def _load_logs(self, image: ClusterImage) -> None:
+        """Open the logs in a thread, so that `/readyz` can tell how far it is."""
+        topics = {topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()}
+        loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
+        while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
+            progress = self.log_manager.progress
+            self.readiness.detail = f"recovering logs, {progress.logs_done} of {progress.logs_total}"
+        await loading
+
     def _schedule(self) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
+        self.tasks.add("tell suppressed complaints", COMPLAINTS_INTERVAL_MS, self._tell_complaints)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
             self.tasks.add(task.name, task.interval_ms, task.run)
@@ -227,6 +238,13 @@ class Broker:
         for listener in self.listeners:
             listener.close_idle(now)
 
+    def _tell_complaints(self) -> None:
+        for listener in self.listeners:
+            listener.tell_suppressed()
+
+    def _group_summaries(self) -> Iterable[GroupSummary]:
+        return self.services.group_coordinator.summaries() if self.readiness.ready else ()
+
     def _connection_totals(self) -> ConnectionTotals:
         refused: dict[str, int] = {}
         closed: dict[str, int] = {}
@@ -245,7 +263,7 @@ class Broker:
 
 def _api_name(api_key: int) -> str:
     try:
-        return ApiKey(api_key).name
+        return ApiKey(api_key).message_name
     except ValueError:
         return str(api_key)
 

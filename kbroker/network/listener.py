@@ -203,6 +203,10 @@ class Listener:
             connection.close("idle")
         return len(idle)
 
+    def tell_suppressed(self) -> None:
+        """Log how many complaints of each kind were left out since the last one was told."""
+        self._complaints.flush()
+
     def stop_accepting(self) -> None:
         """Close the listening socket; connections live on."""
         self.endpoint.draining = True
