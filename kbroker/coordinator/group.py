@@ -346,7 +346,7 @@ class Group:
         )
 
     def described_members(self) -> tuple[DescribedMember, ...]:
-        """All members for DescribeGroups; subscriptions and assignments are settled only in Stable."""
+        """All members for DescribeGroups; subscriptions belong to a chosen protocol, so only Stable shows them."""
         stable = self.state is GroupState.STABLE
         return tuple(
             DescribedMember(
@@ -355,7 +355,7 @@ class Group:
                 member.client_id,
                 member.client_host,
                 member.metadata_for(self.protocol_name) if stable else b"",
-                member.assignment if stable else b"",
+                member.assignment,
             )
             for member in self.members.values()
         )

@@ -109,7 +109,7 @@ class LeaveResult(NamedTuple):
 
 
 class DescribedMember(NamedTuple):
-    """A member as DescribeGroups shows it; metadata and assignment only while the group is Stable."""
+    """A member as DescribeGroups shows it; metadata only while the group is Stable."""
 
     member_id: str
     group_instance_id: str | None

@@ -27,7 +27,7 @@ from kbroker.coordinator.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.errors import ErrorCode, GroupIdNotFoundError, InvalidGroupIdError, KafkaError
+from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
@@ -81,7 +81,8 @@ def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
     found = _coordinator(ctx, request.key_type, request.key)
     answer = response(
         error_code=found.error_code,
-        error_message=found.error_message,
+        # Kafka has the code's name here where v4+ have an empty text.
+        error_message=found.error_message if found.error_code else "NONE",
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -108,16 +109,17 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
             node_id=_NO_NODE,
             port=-1,
         )
-    return coordinator(
-        key=key, error_message="NONE", node_id=ctx.services.node_id, host=endpoint.host, port=endpoint.port
-    )
+    return coordinator(key=key, node_id=ctx.services.node_id, host=endpoint.host, port=endpoint.port)
 
 
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:
     if key_type == _GROUP_KEY:
         return
     if key_type == _TRANSACTION_KEY:
-        raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve transactions.")
+        # The one code that every client takes as final; COORDINATOR_NOT_AVAILABLE they retry until they time out.
+        raise KafkaError.of(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
+        )
     if key_type == _SHARE_KEY and ctx.api_version >= 6:
         raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve share groups.")
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
@@ -309,7 +311,7 @@ def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
     answer = response(
         groups=[
             response.ListedGroup(
-                group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type.capitalize()
+                group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
             )
             for group_id, protocol_type, state, group_type in groups
         ]
@@ -325,8 +327,6 @@ def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     for group_id in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
-            if not group_id:
-                raise InvalidGroupIdError()
             delete(group_id)
         except KafkaError as error:
             code = error.code
