@@ -260,8 +260,8 @@ def test_a_decompression_bomb_is_refused(name: str, codec: int, victim: BrokerPr
     assert raw.scrape(victim.metrics_url)["process_resident_memory_bytes"] - memory < 64 << 20
 
 
-def test_the_loop_was_not_held_up(victim: BrokerProcess, record_property: Callable[[str, object], None]) -> None:
-    """One hostile client could make every other one wait.  The bound is generous, the figure is kept as evidence."""
+def test_the_loop_was_not_held_up(victim: BrokerProcess) -> None:
+    """One hostile client could make every other one wait.  The bound is generous, the figure is printed as evidence."""
     longest = raw.scrape(victim.metrics_url)["kbroker_loop_delay_max_seconds"]
-    record_property("loop_delay_max_seconds", longest)
+    print(f"the loop was late by {longest * 1000:.1f} ms at most")
     assert longest < 2.0
