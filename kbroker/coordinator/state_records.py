@@ -3,8 +3,8 @@
     key    int16 record type (0 and 1 offset, 2 group metadata; others are of newer kinds of groups), then its fields
     value  int16 version, then the value's fields; a null value is a tombstone: forget what the key names
 
-Written: OffsetCommitValue v4, which carries the topic's id, when the id is known, else v3; v1 for commits with a
-retention time of their own, which no later version can hold.  GroupMetadataValue v3.  Read: every version.
+Written: OffsetCommitValue v4, which carries the topic's id; v1 for commits with a retention time of their own, which no
+later version can hold.  GroupMetadataValue v3.  Read: every version.
 
 An unknown record type or value version is an `UnknownRecordError`, which a load logs and skips: a newer broker may have
 written here.
@@ -23,7 +23,6 @@ from kbroker.coordinator.member import Member
 from kbroker.coordinator.messages import MemberProtocol
 from kbroker.coordinator.offsets import NO_EXPIRY, CommittedOffset
 from kbroker.schemas import message
-from kbroker.types import ZERO_UUID
 
 OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
@@ -77,9 +76,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=committed.expire_timestamp,
         topic_id=committed.topic_id,
     )
-    version = 3 if committed.topic_id == ZERO_UUID else 4
-    if committed.expire_timestamp != NO_EXPIRY:
-        version = 1
+    version = 4 if committed.expire_timestamp == NO_EXPIRY else 1
     return _program("OffsetCommitValue", version).encode(value, _PREFIXES[version])
 
 

@@ -48,8 +48,8 @@ class Timer:
 class ManualLoop:
     """Clock and loop in one: time passes only in `advance`."""
 
-    def __init__(self) -> None:
-        self.time = 1_000.0
+    def __init__(self, start: float = 1_000.0) -> None:
+        self.time = start
         self.scheduled = 0
         self._timers: list[Timer] = []
 
@@ -152,8 +152,10 @@ def make_cache() -> MetadataCache:
 class World:
     """A coordinator with everything around it."""
 
-    def __init__(self, settings: dict[str, object] | None = None, log: MemoryLog | None = None) -> None:
-        self.loop = ManualLoop()
+    def __init__(
+        self, settings: dict[str, object] | None = None, log: MemoryLog | None = None, start: float = 1_000.0
+    ) -> None:
+        self.loop = ManualLoop(start)
         self.cache = make_cache()
         self.log = log or MemoryLog(self.cache)
         self.log.cache = self.cache
@@ -167,9 +169,7 @@ class World:
     def restarted(self, settings: dict[str, object] | None = None) -> World:
         """Another broker over the same log, at the same time."""
         self.coordinator.stop()
-        other = World(settings, self.log)
-        other.loop.time = self.loop.time
-        return other
+        return World(settings, self.log, self.loop.time)
 
     # Requests, with defaults
 
