@@ -14,9 +14,16 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/made
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-INSTALL_BUILD_REQUIREMENTS = import subprocess, sys, tomllib; \
-  wanted = tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]; \
-  sys.exit(subprocess.call([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *wanted]))
+# A plain path entry: the import hook of setuptools' default would cost every start some milliseconds.  KBROKER_EXT names
+# no extension, because those are built in place already.
+EDITABLE := KBROKER_EXT=none $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+# $(call requirements,"build-system"]["requires") installs a list of pyproject.toml.
+requirements = @$(BIN)/python -c 'import subprocess, sys, tomllib; \
+  wanted = tomllib.load(open("pyproject.toml", "rb"))[$(1)]; \
+  sys.exit(subprocess.call([*"$(PIP)".split(), *wanted]))'
+extra = $(call requirements,"project"]["optional-dependencies"]["$(1)")
 
 EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
 UNIT := not slow and not compat and not kafka and not fuzz
@@ -48,28 +55,31 @@ $(MADE)/venv:
 	@touch $@
 
 # The build's own requirements come first: the extensions are built in place, without an isolated environment.
-$(MADE)/install: $(MADE)/venv pyproject.toml
-	$(BIN)/python -c '$(INSTALL_BUILD_REQUIREMENTS)'
-	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+$(MADE)/requirements: $(MADE)/venv pyproject.toml
+	$(call requirements,"build-system"]["requires")
 	@touch $@
 
-$(MADE)/build: $(MADE)/install $(EXTENSION_SOURCES)
-	$(BIN)/python setup.py -q build_ext --inplace
+$(MADE)/build: $(MADE)/requirements $(EXTENSION_SOURCES)
+	$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
+	@touch $@
+
+$(MADE)/install: $(MADE)/requirements pyproject.toml | $(MADE)/build
+	$(EDITABLE)
 	@touch $@
 
 $(MADE)/test: $(MADE)/install
-	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[test]'
+	$(call extra,test)
 	@touch $@
 
 $(MADE)/lint: $(MADE)/test
-	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[lint]'
+	$(call extra,lint)
 	@touch $@
 
 $(MADE)/bench: $(MADE)/install
-	$(PIP) --no-build-isolation --config-settings editable_mode=compat --editable '.[bench]'
+	$(call extra,bench)
 	@touch $@
 
-install: $(MADE)/build
+install: $(MADE)/build $(MADE)/install
 
 # ---------------------------------------------------------------------------------------------- use
 
@@ -105,7 +115,7 @@ debug: install $(MADE)/test
 	@find build/debug -path build/debug/build -prune -o -name '*.py' -exec rm {} +
 	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='*.so' --exclude=__pycache__ . \
 	  | tar -xf - -C build/debug
-	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace
+	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
 	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest -m "not slow" $(PYTEST)
 
 # The wheel is built from the sdist, and the tests come from the sdist, so neither may lack a file.
