@@ -225,7 +225,9 @@ cdef int parse_header(const uint8_t* data, Py_ssize_t left, Header* out) noexcep
 
 cdef object header_error(int fault, const Header* header, Py_ssize_t left):
     if fault == HEADER_TRUNCATED:
-        return TruncatedBatchError(f"a batch of {header.batch_length + <int64_t>LOG_OVERHEAD_BYTES} bytes has only {left} left")
+        return TruncatedBatchError(
+            f"a batch of {header.batch_length + <int64_t>LOG_OVERHEAD_BYTES} bytes has only {left} left"
+        )
     if fault == HEADER_TOO_SMALL:
         return CorruptBatchError(
             f"Record size {header.batch_length} is less than the minimum record overhead ({MIN_BATCH_LENGTH})"
@@ -253,7 +255,8 @@ cdef object walk_error(const Walk* walk):
         )
     if fault == WALK_RECORD_SIZE:
         return InvalidRecordsError(
-            f"Invalid record size: expected to read {walk.detail} bytes in record payload, but instead read {walk.other}"
+            f"Invalid record size: expected to read {walk.detail} bytes in record payload, but instead read "
+            f"{walk.other}"
         )
     if fault == WALK_OFFSET_DELTA:
         return InvalidRecordsError(

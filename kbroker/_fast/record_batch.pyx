@@ -39,7 +39,8 @@ from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.cursor cimport Cursor, cursor_init
 from kbroker._fast.record_walk cimport Walk, walk_init, walk_records
 
-from kbroker._fast.batch_info import (
+# Passed on: who reads batches catches these from here.
+from kbroker._fast.batch_info import (  # noqa: F401
     BatchError,
     CorruptBatchError,
     InvalidBatchHeaderError,

@@ -135,11 +135,10 @@ cdef int _put_record(
 
 
 def append_record(bytearray out not None, int64_t timestamp_delta, int32_t offset_delta, key, value, headers=()):
-    """Encodes one record at the end of `out`.  `key` and `value` are bytes-like or None; headers (str, bytes or None)."""
+    """Encodes one record at the end of `out`: `key` and `value` bytes-like or None, headers (str, bytes or None)."""
     cdef list pairs = [(name.encode(), content) for name, content in headers]
     cdef Py_ssize_t before = PyByteArray_GET_SIZE(out)
     cdef Py_ssize_t body = 1 + varlong_size(timestamp_delta) + varlong_size(offset_delta)
-    cdef uint8_t* at
     body += _sized(key) + _sized(value) + varlong_size(len(pairs))
     for name, content in pairs:
         body += _sized(name) + _sized(content)

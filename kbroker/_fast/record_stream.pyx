@@ -313,7 +313,7 @@ cdef class RecordWalker:
         return 0
 
     def finish(self):
-        """InvalidRecordsError unless all declared records were there; the batch's info then holds the walk's results."""
+        """InvalidRecordsError unless all declared records were there; the batch's info then has the walk's results."""
         if self.stream.walk.index != self.stream.count or self.stream.state != LENGTH or self.stream.shift:
             walk_fail(&self.stream.walk, WALK_PREMATURE_END, 0, 0)
             raise walk_error(&self.stream.walk)

@@ -66,7 +66,9 @@ cdef inline bint walk_fail(Walk* self, int fault, int64_t detail, int64_t other)
     return False
 
 
-cdef inline void walk_note(Walk* self, int64_t timestamp_delta, int32_t key_length, int32_t value_length) noexcept nogil:
+cdef inline void walk_note(
+    Walk* self, int64_t timestamp_delta, int32_t key_length, int32_t value_length
+) noexcept nogil:
     """Takes note of a record whose fields are in order."""
     # Unsigned, because a hostile delta may wrap; Java's sum wraps as well.
     cdef int64_t timestamp = <int64_t>(<uint64_t>self.base_timestamp + <uint64_t>timestamp_delta)

@@ -171,7 +171,10 @@ cdef object reason_of(const Scan* self):
     if self.stop == STOP_CRC:
         return f"Record is corrupt (stored crc = {self.header.crc}, computed crc = {self.crc})"
     if self.stop == STOP_ORDER:
-        return f"base offset {self.header.base_offset} is not past the batch before it, which ends before {self.next_offset}"
+        return (
+            f"base offset {self.header.base_offset} is not past the batch before it, which ends before "
+            f"{self.next_offset}"
+        )
     return None
 
 

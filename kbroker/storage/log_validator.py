@@ -57,6 +57,8 @@ from kbroker.types import NO_TIMESTAMP
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
 
+ATTRIBUTES_LOW_POSITION = 22
+COMPRESSION_MASK = 0x07
 KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
 CREATE_TIME = "CreateTime"
 ZSTD = Codec.ZSTD
@@ -66,8 +68,10 @@ LATEST_PRODUCE_VERSION = 13
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 
 # An answer names at most so many records of a refused batch (Kafka names all, however many).
-MAX_RECORD_ERRORS = 10_000
+MAX_RECORD_ERRORS = 2000
 
+# From this size on, judging a batch by way of a codec may take longer than the event loop can spare.
+LONG_BATCH_BYTES = 65536
 EXPANSION_RATIO = 128
 MIN_EXPANSION_BYTES = 8 << 20
 
@@ -171,11 +175,18 @@ def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int)
     return analyzed.view
 
 
+def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:
+    """Whether `validate_and_analyze` of this batch belongs in a thread: it is large, and a codec has to run over it."""
+    return len(view) >= LONG_BATCH_BYTES and (
+        view[ATTRIBUTES_LOW_POSITION] & COMPRESSION_MASK != 0 or config.compression_type not in KEEPS_UNCOMPRESSED
+    )
+
+
 def decompression_limit_bytes(size_bytes: int) -> int:
     """What a compressed batch of `size_bytes` may expand to.
 
-    The least bound is what the event loop can bear: a batch of less than 64 KiB is judged there.  A client whose honest
-    data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and goes on.
+    The least bound is what the event loop can bear: a batch of less than LONG_BATCH_BYTES is judged there.  A client
+    whose honest data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and goes on.
     """
     return max(MIN_EXPANSION_BYTES, EXPANSION_RATIO * size_bytes)
 

@@ -32,6 +32,7 @@ from kbroker.storage.log_validator import (
     RecordValidationError,
     assign_offsets,
     decompression_limit_bytes,
+    takes_long,
     validate_and_analyze,
 )
 from tests.records.reference import encode_batch, simple_records
@@ -298,3 +299,17 @@ def test_every_changed_byte_is_refused_or_harmless() -> None:
         else:
             with pytest.raises(KafkaError):
                 validate_and_analyze(damaged, LogConfig(), NOW_MS)
+
+
+def test_what_takes_long() -> None:
+    """A large batch would hold the loop while a codec runs over it, or small ones would wait for a thread in vain."""
+    large, small = bytes(100_000), b"x"
+    for codec, config, expected in (
+        (0, LogConfig(), False),
+        (0, LogConfig(compression_type="uncompressed"), False),
+        (0, LogConfig(compression_type="gzip"), True),
+        (4, LogConfig(), True),
+    ):
+        assert takes_long(encode_batch(large, 1, attributes=codec), config) is expected
+        assert takes_long(encode_batch(small, 1, attributes=codec), config) is False
+    assert takes_long(memoryview(b""), LogConfig()) is False

@@ -229,3 +229,28 @@ def test_check_crc_needs_the_whole_batch() -> None:
     batch = good_batch()
     with pytest.raises(TruncatedBatchError):
         check_crc(batch[:-1], read_header(batch))
+
+
+LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(-1000, 1000)
+SPAN = st.integers(0, 2**63 - 1) | st.integers(0, 1000)
+
+
+@given(LONG, LONG, SPAN, SPAN)
+def test_time_bounds_at_the_edges_of_64_bits(timestamp: int, now_ms: int, before_ms: int, after_ms: int) -> None:
+    """A hostile timestamp would wrap around into the allowed range, and no retention would ever end."""
+    batch = encode_batch(simple_records([b"v"]), 1, base_timestamp=timestamp, max_timestamp=timestamp)
+    expected = timestamp == -1 or (timestamp > -1 and now_ms - before_ms <= timestamp <= now_ms + after_ms)
+    assert validate(batch).is_ordinary(now_ms, before_ms, after_ms) == expected
+
+
+@pytest.mark.parametrize(
+    "fields", [{"attributes": 1}, {"attributes": 8}, {"attributes": 0x20}, {"base_offset": 1}, {"max_timestamp": 6}]
+)
+def test_what_is_not_ordinary(fields: dict[str, int]) -> None:
+    """The short cut would let through what needs a closer look."""
+    times = {"base_timestamp": 5, "max_timestamp": 5}
+    payload = simple_records([b"v"])
+    assert validate(encode_batch(payload, 1, **times)).is_ordinary(5, 0, 0)
+    assert validate(encode_batch(payload, 1, attributes=0x10, **times)).is_ordinary(5, 0, 0)
+    assert not validate(encode_batch(payload, 1, **{**times, **fields})).is_ordinary(5, 0, 0)
+    assert not read_header(encode_batch(payload, 1, **times)).is_ordinary(5, 0, 0)
