@@ -40,12 +40,12 @@ from kbroker._fast.cursor cimport Cursor, cursor_init
 from kbroker._fast.record_walk cimport Walk, walk_init, walk_records
 
 # Passed on: who reads batches catches these from here.
-from kbroker._fast.batch_info import (  # noqa: F401
-    BatchError,
+from kbroker._fast.batch_info import (
+    BatchError,  # no-cython-lint
     CorruptBatchError,
     InvalidBatchHeaderError,
     InvalidRecordsError,
-    OldMagicError,
+    OldMagicError,  # no-cython-lint
     TruncatedBatchError,
 )
 
