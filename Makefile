@@ -26,6 +26,8 @@ requirements = @$(BIN)/python -c 'import subprocess, sys, tomllib; \
 extra = $(call requirements,"project"]["optional-dependencies"]["$(1)")
 
 EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
+# Without --only, Apache Kafka runs beside kbroker (Java and Maven: make test-tools).
+BENCH ?= --only kbroker
 UNIT := not slow and not compat and not kafka and not fuzz
 
 .PHONY: help install run test test-slow test-kafka test-tools lint bench debug dist-test docs clean distclean check-system
@@ -108,6 +110,7 @@ lint: install $(MADE)/lint
 
 bench: install $(MADE)/bench $(MADE)/test
 	$(BIN)/python -m pytest bench $(PYTEST)
+	$(BIN)/python bench/side_by_side.py $(BENCH)
 
 # A copy of the tree, so that the checked build never replaces the fast one.
 debug: install $(MADE)/test

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbroker.config.listener import Listener, ListenerError, check_ports, parse_listeners, parse_protocol_map
-from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
 from kbroker.config.row import ConfigRow
 from kbroker.config.table import BROKER_TABLE, REMOVED
 from kbroker.config.value import InvalidValueError, UnacceptableListError
@@ -247,6 +246,8 @@ def _refuse(setting: Setting, reason: str) -> ConfigError:
 
 
 def _read_file(path: Path, warnings: list[str]) -> Iterator[Setting]:
+    from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
+
     try:
         text = decode_properties(path.read_bytes())
     except OSError as error:

@@ -17,9 +17,9 @@ from typing import Any
 
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
-_REPLICAS = re.compile(r"([0-9]+:[0-9]+)?")
-_ADDRESS_COUNT = re.compile(r"[^\s,]+:[0-9]{1,9}")
-_METRICS_LISTENER = re.compile(r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?")
+_REPLICAS = r"([0-9]+:[0-9]+)?"
+_ADDRESS_COUNT = r"[^\s,]+:[0-9]{1,9}"
+_METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 
 
 def check_value(key: str, check: str, value: Any) -> None:
@@ -64,13 +64,13 @@ def _check_shape(key: str, check: str, value: Any) -> None:
         if not value:
             raise InvalidValueError(key, value, "String must be non-empty")
     elif check == "address counts":
-        if not all(_ADDRESS_COUNT.fullmatch(item.strip()) for item in value.split(",") if item.strip()):
+        if not all(re.fullmatch(_ADDRESS_COUNT, item.strip()) for item in value.split(",") if item.strip()):
             raise InvalidValueError(key, value, "Value must be a list of address:number")
     elif check == "metrics listener":
-        if _METRICS_LISTENER.fullmatch(value) is None:
+        if re.fullmatch(_METRICS_LISTENER, value) is None:
             raise InvalidValueError(key, value, "Value must be none or http://host:port")
     elif check == "replicas":
-        if value != ["*"] and not all(_REPLICAS.fullmatch(item) for item in value):
+        if value != ["*"] and not all(re.fullmatch(_REPLICAS, item) for item in value):
             wanted = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
             raise InvalidValueError(
                 key,

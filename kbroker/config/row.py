@@ -70,7 +70,7 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
         rows[name] = ConfigRow(
             name=name,
             type=config_type,
-            default=None if default == "null" else parse_value(name, config_type, default),
+            default=_parse_default(name, config_type, default),
             scope=scope,
             dynamic="" if topic else middle,
             check=check,
@@ -80,3 +80,9 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
             synonyms=tuple(middle.split(">")) if topic and middle else (),
         )
     return rows
+
+
+def _parse_default(name: str, kind: ConfigType, text: str) -> Any:
+    if text == "null":
+        return None
+    return float(text) if kind is ConfigType.DOUBLE else parse_value(name, kind, text)

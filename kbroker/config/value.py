@@ -40,9 +40,8 @@ class UnacceptableListError(ValueError):
 
 
 INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-_COMMA = re.compile(r"\s*,\s*")
+# Compiled when first needed: a start without doubles in its file need not pay for it.
+_DOUBLE = r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
 
 
 def parse_value(key: str, kind: ConfigType, text: str) -> Any:
@@ -56,18 +55,19 @@ def parse_value(key: str, kind: ConfigType, text: str) -> Any:
             raise InvalidValueError(key, text, "Expected value to be either true or false")
         return lowered == "true"
     if kind is ConfigType.DOUBLE:
-        match = _DOUBLE.fullmatch(trimmed)
+        match = re.fullmatch(_DOUBLE, trimmed)
         if match is None:
             raise InvalidValueError(key, text, "Not a number of type DOUBLE")
         return float(match[1] + match[2])
     if kind is ConfigType.LIST:
-        return _COMMA.split(trimmed) if trimmed else []
+        return [item.strip() for item in trimmed.split(",")] if trimmed else []
     return trimmed
 
 
 def _parse_integer(key: str, kind: ConfigType, text: str, trimmed: str) -> int:
     # More digits than any Java type has are refused before int() spends time on them.
-    if _INTEGER.fullmatch(trimmed) is not None and len(trimmed) <= 64:
+    digits = trimmed[1:] if trimmed[:1] in ("+", "-") else trimmed
+    if digits.isascii() and digits.isdigit() and len(digits) <= 64:
         value = int(trimmed)
         limit = 1 << (INTEGER_BITS[kind] - 1)
         if -limit <= value < limit:

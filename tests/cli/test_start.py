@@ -1,0 +1,65 @@
+"""`kbroker start` as a process: what it prints, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+
+from tests.broker_process import answers_api_versions
+from tests.conftest import StartBroker
+
+
+def test_start_prints_one_line_when_ready(kbroker_process: StartBroker) -> None:
+    """Nobody would know where the broker listens, where its data is and whether it is up."""
+    broker = kbroker_process()
+    (line,) = [line for line in broker.output().splitlines() if " ready " in line]
+    assert f"127.0.0.1:{broker.port}" in line
+    assert str(broker.data_dir) in line
+    assert re.search(r"kbroker \d+\.\d+", line)
+    assert re.search(r"\d+ ms", line)
+    with urllib.request.urlopen(f"{broker.metrics_url}/readyz", timeout=10) as answer:
+        assert answer.status == 200
+
+
+def test_sigterm_ends_in_order_and_the_next_start_is_clean(kbroker_process: StartBroker) -> None:
+    """Every restart would be a recovery."""
+    broker = kbroker_process()
+    assert broker.stop() == 0
+    assert (broker.data_dir / ".kafka_cleanshutdown").exists()
+    broker.start()
+    assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
+    assert broker.kill() == -9
+    assert answers_api_versions(broker.start().port)
+
+
+def test_a_second_broker_on_the_same_directory_is_refused(kbroker_process: StartBroker) -> None:
+    """Two brokers would write the same files."""
+    first = kbroker_process()
+    second = kbroker_process({"log.dirs": str(first.data_dir)}, wait=False)
+    second.spawn()
+    assert second.wait() == 1
+    assert "in use by another broker" in second.output()
+    assert "Traceback" not in second.output()
+
+
+def test_a_port_in_use_is_told(kbroker_process: StartBroker) -> None:
+    """The user would have to guess why the broker ended."""
+    first = kbroker_process()
+    second = kbroker_process({"listeners": f"PLAINTEXT://127.0.0.1:{first.port}"}, wait=False)
+    second.spawn()
+    assert second.wait() == 1
+    assert str(first.port) in second.output()
+    assert "Traceback" not in second.output()
+
+
+def test_warnings_and_settings_from_the_environment(kbroker_process: StartBroker) -> None:
+    """A container could not be configured, or a typo would stay unnoticed."""
+    broker = kbroker_process(
+        {"num.partition": "3"}, environ={"KBROKER_LOG_FORMAT": "json", "KBROKER_NUM_IO_THREADS": "4"}
+    )
+    lines = [json.loads(line) for line in broker.output().splitlines()]
+    text = broker.output()
+    assert lines
+    assert "did you mean num.partitions?" in text
+    assert "num.io.threads (environment KBROKER_NUM_IO_THREADS) has no effect" in text
