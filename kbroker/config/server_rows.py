@@ -17,8 +17,8 @@ advertised.listeners|LIST|null||distinct nonempty|+|addresses handed to clients
 listener.security.protocol.map|STRING|
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT|broker||+|
     listener name to PLAINTEXT/SSL/SASL_*
-socket.send.buffer.bytes|INT|-1|||+|SO_SNDBUF; -1 leaves the size to the system, which grows it with the load (Kafka: 102400)
-socket.receive.buffer.bytes|INT|-1|||+|SO_RCVBUF; -1 leaves the size to the system, which grows it with the load (Kafka: 102400)
+socket.send.buffer.bytes|INT|-1|||+|SO_SNDBUF; -1 leaves the size to the system
+socket.receive.buffer.bytes|INT|-1|||+|SO_RCVBUF; -1 leaves the size to the system
 socket.request.max.bytes|INT|104857600||>=1|+|largest accepted request frame
 socket.listen.backlog.size|INT|4096||>=1|+|listen backlog
 max.connections.per.ip|INT|2147483647|cluster|>=0|+|per-IP connection cap
