@@ -16,7 +16,13 @@ from kbroker.errors import ErrorCode, InvalidTopicError, InvalidTxnStateError, K
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
-from kbroker.storage.log_validator import AppendOrigin, RecordValidationError, validate_and_analyze
+from kbroker.storage.log_validator import (
+    LONG_BATCH_BYTES,
+    AppendOrigin,
+    RecordValidationError,
+    takes_long,
+    validate_and_analyze,
+)
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
@@ -36,10 +42,6 @@ NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-ATTRIBUTES_POSITION = 22
-COMPRESSION_MASK = 0x07
-# A compressed batch from this size on is judged by a thread: decompressing it takes longer than handing it over.
-THREAD_BYTES = 65536
 
 
 def handle_produce(ctx: RequestContext, request: Any) -> Any:
@@ -52,16 +54,21 @@ def handle_produce(ctx: RequestContext, request: Any) -> Any:
         return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if data.records is not None and needs_thread(data.records):
+            if _takes_long(ctx, topic, data):
                 task = asyncio.ensure_future(_produce_with_thread(ctx, request))
                 task.add_done_callback(lambda done: _finish_thread(ctx, request, done))
                 return None
     return _finish(ctx, request, _append_all(ctx, request, {}))
 
 
-def needs_thread(records: memoryview) -> bool:
-    """Whether judging this batch would hold the loop for long: it is large and compressed."""
-    return len(records) >= THREAD_BYTES and records[ATTRIBUTES_POSITION] & COMPRESSION_MASK != 0
+def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
+    """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
+    if data.records is None or len(data.records) < LONG_BATCH_BYTES:
+        return False
+    try:
+        return takes_long(data.records, _partition(ctx, topic, data.index).log.config)
+    except KafkaError:
+        return False
 
 
 async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
@@ -70,7 +77,7 @@ async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
     judged: dict[int, AnalyzedBatch | KafkaError] = {}
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if data.records is None or not needs_thread(data.records):
+            if not _takes_long(ctx, topic, data):
                 continue
             try:
                 partition = _partition(ctx, topic, data.index)
