@@ -106,7 +106,7 @@ lint: install $(MADE)/lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint --max-line-length 120 kbroker/_fast
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 kbroker/_fast
 
 bench: install $(MADE)/bench $(MADE)/test
 	$(BIN)/python -m pytest bench $(PYTEST)

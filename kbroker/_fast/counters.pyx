@@ -8,6 +8,7 @@ it.  Keys outside 0..127 share one slot, reported under the key -1.  Nothing is 
 writes, and a reader under the GIL sees whole words.
 """
 
+cimport cython
 from libc.stdint cimport uint64_t
 
 cdef extern from *:
@@ -38,6 +39,7 @@ cdef int bucket_of(uint64_t total_ns) noexcept nogil:
 cdef class RequestStats:
     """Counts, errors, bytes and times of requests, per API key."""
 
+    @cython.nonecheck(False)  # self is never None, and the check that debug builds add needs the GIL
     cdef void record(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t bytes_out) noexcept nogil:
         cdef ApiTotals* totals = &self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1]
         totals.count += 1
@@ -46,6 +48,7 @@ cdef class RequestStats:
         totals.sum_ns += total_ns
         totals.buckets[bucket_of(total_ns)] += 1
 
+    @cython.nonecheck(False)
     cdef void count_error(self, int api_key) noexcept nogil:
         self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1].errors += 1
 
@@ -91,6 +94,7 @@ cdef class RequestStats:
 cdef class Histogram:
     """One time histogram in the same buckets."""
 
+    @cython.nonecheck(False)
     cdef void record(self, uint64_t value_ns) noexcept nogil:
         self.sum_ns += value_ns
         self.buckets[bucket_of(value_ns)] += 1
