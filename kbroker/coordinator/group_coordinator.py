@@ -120,7 +120,7 @@ class GroupCoordinator:
         self._open_partitions()
 
     def stop(self) -> None:
-        """Serve nothing any more; parked requests are the connections' to close."""
+        """Serve nothing any more; parked requests are answered."""
         self._running = False
         self._registry.close()
 

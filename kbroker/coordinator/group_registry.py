@@ -14,6 +14,7 @@ from kbroker.clock import Clock
 from kbroker.coordinator import state_records
 from kbroker.coordinator.group import Group
 from kbroker.coordinator.group_state import GroupState
+from kbroker.coordinator.messages import JoinResult, SyncResult
 from kbroker.coordinator.partitioner import partition_for
 from kbroker.coordinator.shard import KeyValue, Shard, StateLog
 from kbroker.coordinator.state_records import OffsetRecord, UnknownRecordError
@@ -74,11 +75,15 @@ class GroupRegistry:
             shard.load()
 
     def close(self) -> None:
-        """Serve nothing any more."""
+        """Serve nothing any more.  Members that wait are sent to look for another coordinator."""
         for shard in self._shards:
             shard.close()
-        for group in self.groups.values():
+        groups = list(self.groups.values())
+        for group in groups:
             group.stop_timers()
+        if groups:
+            # Later, as an answer lets its connection go on with the next request at once.
+            self._call_later(0, lambda: _send_away(groups))
         self._shards.clear()
         self._loading.clear()
         self.groups.clear()
@@ -196,3 +201,10 @@ class GroupRegistry:
             )
         for group in served.values():
             self._on_loaded(group)
+
+
+def _send_away(groups: Iterable[Group]) -> None:
+    for group in groups:
+        for member in list(group.members.values()):
+            group.answer_join(member, JoinResult(ErrorCode.NOT_COORDINATOR, member.member_id))
+            group.answer_sync(member, SyncResult(ErrorCode.NOT_COORDINATOR))

@@ -3,7 +3,7 @@ ListGroups, DeleteGroups.
 
 FindCoordinator v0-v6: the node that coordinates a group; v1 names the kind of key, v4 asks for several at once.
     The state topic is made if need be, so the answer is never "not yet".  Transactions and share groups are not served:
-    COORDINATOR_NOT_AVAILABLE with a message that says so.
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED and COORDINATOR_NOT_AVAILABLE, with a message that says so.
 JoinGroup v0-v9: waits until the generation forms.  v0 has no rebalance timeout: the session timeout stands for it.
     v4+ without a member id is sent back with one (MEMBER_ID_REQUIRED), v5 brings static members, v9 skip_assignment.
 SyncGroup v0-v5: waits for the leader's assignment.  v5 must name protocol type and name.
@@ -47,7 +47,8 @@ _NO_NODE = -1
 
 class _Reply:
     """The answer of a request that may have to wait: returned by the handler when it is there in time, else sent by
-    `ctx.respond` when it comes."""
+    `ctx.respond` in the loop's next turn: sending it lets the connection go on with its next request at once, which
+    must not reach a group that is half way through answering its members."""
 
     __slots__ = ("_ctx", "_parked", "answer")
 
@@ -58,7 +59,9 @@ class _Reply:
 
     def give(self, answer: Struct) -> None:
         if self._parked:
-            self._ctx.respond(answer)
+            loop = self._ctx.services.loop
+            assert loop is not None
+            loop.call_soon(self._ctx.respond, answer)
         else:
             self.answer = answer
 
@@ -117,9 +120,7 @@ def _check_key_type(ctx: RequestContext, key_type: int) -> None:
         return
     if key_type == _TRANSACTION_KEY:
         # The one code that every client takes as final; COORDINATOR_NOT_AVAILABLE they retry until they time out.
-        raise KafkaError.of(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
-        )
+        raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions.")
     if key_type == _SHARE_KEY and ctx.api_version >= 6:
         raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve share groups.")
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")

@@ -65,6 +65,9 @@ class ManualLoop:
         heapq.heappush(self._timers, timer)
         return timer
 
+    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> Timer:
+        return self.call_later(0.0, lambda: callback(*arguments))
+
     def advance(self, seconds: float) -> None:
         """Let time pass, running what falls due at its own moment."""
         end = self.time + seconds
@@ -207,7 +210,7 @@ class World:
     def leave(self, group_id: str, *member_ids: str) -> list[ErrorCode]:
         return [each.error for each in self.coordinator.leave(group_id, [LeavingMember(m) for m in member_ids])]
 
-    def commit(self, group_id: str, offset: int, topic: str = "t1", partition: int = 0, **who: Any) -> ErrorCode:
+    def commit(self, group_id: str, offset: int, topic: Any = "t1", partition: Any = 0, **who: Any) -> ErrorCode:
         commit = PartitionCommit(topic, partition, offset, topic_id=T1_ID if topic == "t1" else T2_ID)
         try:
             return self.coordinator.commit_offsets(Committer(group_id, **who), [commit], 9)[0]
@@ -227,7 +230,7 @@ class World:
 
     def stable_member(self, group_id: str = "g", **fields: Any) -> JoinResult:
         """A member that is alone in a stable group."""
-        joined = self.join(group_id, **fields).answer
+        joined: JoinResult = self.join(group_id, **fields).answer
         self.sync(group_id, joined.member_id, joined.generation_id, {joined.member_id: b"all"})
         return joined
 

@@ -33,7 +33,7 @@ def kafka_file(partition_index: int) -> bytes:
 
 def kafka_records() -> list[Record]:
     """All records but the markers of transactions."""
-    records = []
+    records: list[Record] = []
     for index in PARTITIONS:
         data = kafka_file(index)
         for info in iterate_batches(data):
@@ -107,7 +107,7 @@ def test_a_stable_group_of_kafka_comes_back_with_its_members() -> None:
     group = Group("g", 0, None)
     state_records.restore_group(group, values[2])
     assert (group.state, group.generation_id, len(group.members)) == (GroupState.STABLE, 2, 2)
-    assert group.subscribed_topics == {"t1"}
+    assert group.subscribed_topics == frozenset({"t1"})
     leader = group.members[group.leader_id or ""]
     assert (leader.assignment, leader.client_host, leader.session_timeout_ms) == (b"AAA", "/127.0.0.1", 10_000)
 

@@ -1,0 +1,117 @@
+"""Clients of the group handlers that speak bytes: requests are encoded, decoded, handled, and the answers likewise."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbroker._fast.codec import Struct
+from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC
+from kbroker.handlers import groups, offsets
+from kbroker.handlers.table import Handler
+from kbroker.schemas import message
+from tests.coordinator.harness import World
+
+HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS)}
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Topics:
+    """The one thing that handlers ask of the topic manager."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def ensure_internal(self, name: str) -> None:
+        assert name == GROUP_METADATA_TOPIC
+        self._world.log.ensure_topic()
+
+
+@dataclass
+class Services:
+    config: Any
+    clock: Any
+    node_id: int
+    metadata_cache: Any
+    group_coordinator: Any
+    topics: Topics
+    loop: Any
+
+
+@dataclass
+class Connection:
+    peer_host: str = "127.0.0.1"
+    peer_port: int = 40_000
+    local_host: str = "127.0.0.1"
+    local_port: int = 9092
+    listener_name: str = "PLAINTEXT"
+
+
+@dataclass
+class Context:
+    api_version: int
+    services: Services
+    client_id: str | None = "probe"
+    connection: Connection = field(default_factory=Connection)
+    answers: list[Struct] = field(default_factory=list)
+
+    def respond(self, response: Struct) -> None:
+        self.answers.append(response)
+
+
+class Client:
+    """One connection: at most one request under way."""
+
+    def __init__(self, world: World) -> None:
+        self._services = Services(
+            world.config, world.loop, 1, world.cache, world.coordinator, Topics(world), world.loop
+        )
+        self._context: Context | None = None
+        self._response: tuple[Any, int] = (None, 0)
+
+    def send(self, name: str, version: int, **fields: Any) -> None:
+        request = message(f"{name}Request")
+        row = HANDLERS[request.api_key]
+        assert row.serves(version)
+        body = request.program(version).decode(request.program(version).encode(request(**fields)))
+        self._context = Context(version, self._services)
+        self._response = (message(f"{name}Response"), version)
+        answer = row.handle(self._context, body)  # type: ignore[arg-type]
+        if answer is not None:
+            assert isinstance(answer, Struct)
+            self._context.respond(answer)
+
+    @property
+    def waits(self) -> bool:
+        return self._context is not None and not self._context.answers
+
+    def receive(self) -> Any:
+        assert self._context is not None
+        if not self._context.answers:
+            # Answers that had to wait are sent in the loop's next turn.
+            self._services.loop.advance(0.0)
+        assert len(self._context.answers) == 1, f"{len(self._context.answers)} answers"
+        response, version = self._response
+        program = response.program(version)
+        answer = program.decode(program.encode(self._context.answers.pop()))
+        self._context = None
+        return answer
+
+    def call(self, name: str, version: int, **fields: Any) -> Any:
+        self.send(name, version, **fields)
+        return self.receive()
+
+
+def plain(value: Any) -> Any:
+    """A message as JSON has it, in an order that does not matter, without what is random."""
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in vars(type(value))["__slots__"]}
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, list):
+        return sorted((plain(each) for each in value), key=repr)
+    if isinstance(value, str):
+        return _UUID.sub("UUID", value)
+    return value
