@@ -86,7 +86,7 @@ install: $(MADE)/build $(MADE)/install
 # ---------------------------------------------------------------------------------------------- use
 
 run: install
-	KBROKER_HOME="$${KBROKER_HOME:-$(CURDIR)/data}" exec $(BIN)/kbroker start $(ARGS)
+	@KBROKER_HOME="$${KBROKER_HOME:-$(CURDIR)}" exec $(BIN)/kbroker start $(ARGS)
 
 docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md
