@@ -138,6 +138,11 @@ class FileSystem:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that holds `path`: in all, and those that an unprivileged process may still use."""
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
     def lock(self, fd: int) -> bool:
         """Takes an exclusive lock that ends with the descriptor; False when another holder has it."""
         try:

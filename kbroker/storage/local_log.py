@@ -244,12 +244,17 @@ class LocalLog:
             return
         self.wait_for_flushes()
         later = [segment for segment in self.segments if segment.base_offset > offset]
-        self.remove(later, delay_ms=0)
+        # In memory each step is whole before the disk may fail, so that the log goes on from where it came to.
+        if later:
+            self.segments = self.segments.without(later)
+            self.log_end_offset = later[0].base_offset
+            self.recovery_point = min(self.recovery_point, offset)
+            self.discard(later, 0)
         active = self.segments.active
         active.truncate_to(offset)
-        active.resize_indexes()
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        active.resize_indexes()
 
     def restart_at(self, offset: int) -> None:
         """Drops all records; the log goes on empty at `offset`."""

@@ -77,6 +77,8 @@ class LogRecovery:
                 if segment.base_offset < end:
                     self._drop(segments[at:], f"segment {segment.base_offset} begins before offset {end}")
                     break
+                if segment.base_offset > end:
+                    logger.warning("%s: offsets %d to %d are missing", self._topic_partition, end, segment.base_offset)
                 kept.append(segment)
                 position, end = 0, segment.base_offset
             end, reason = self._scan(segment, position, end, active=at == len(segments) - 1)

@@ -38,7 +38,7 @@ SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFF
+ASK_RULE = -2
 HEADER_BYTES = 61
 _SCAN_BYTES = 16384
 
@@ -148,7 +148,7 @@ class LogSegment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.indexes_full = config.max_index_bytes < 2 * 12
-        self.roll_after_timestamp = MAX_TIMESTAMP
+        self.roll_after_timestamp = ASK_RULE
         self.recently_used = False
 
     def __repr__(self) -> str:
@@ -451,7 +451,7 @@ class LogSegment:
         self._files.ftruncate(self.file().fd, position)
         self._size = position
         self.tail = None
-        self.roll_after_timestamp = MAX_TIMESTAMP
+        self.roll_after_timestamp = ASK_RULE
         if position == 0:
             self._rolling_timestamp = None
         self.prepare_append()

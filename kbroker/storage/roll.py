@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from kbroker.storage.log_segment import MAX_RELATIVE_OFFSET
+from kbroker.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 
 
 class RollReason(Enum):
@@ -31,6 +31,22 @@ class RollState(NamedTuple):
     batch_last_offset: int
     batch_max_timestamp: int
     now_ms: int
+
+
+def state_before(segment: LogSegment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> RollState:
+    """The state that decides whether a batch fits `segment`."""
+    return RollState(
+        segment.base_offset,
+        segment.size,
+        segment.created_ms,
+        segment.first_timestamp(),
+        segment.roll_jitter_ms,
+        segment.indexes_full,
+        size,
+        last_offset,
+        max_timestamp,
+        now_ms,
+    )
 
 
 def waited_ms(state: RollState) -> int:

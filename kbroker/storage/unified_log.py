@@ -30,11 +30,11 @@ from kbroker.errors import OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage import log_lookup, markers, replicated_append
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
-from kbroker.storage.log_segment import LogSegment, SyncJob
+from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, LogSegment, SyncJob
 from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
-from kbroker.storage.roll import RollReason, RollState, roll_reason
+from kbroker.storage.roll import RollReason, roll_reason, state_before
 from kbroker.storage.txn_index import AbortedTransaction
 from kbroker.types import TopicPartition
 
@@ -87,10 +87,8 @@ class UnifiedLog:
         self._partition_metadata = partition_metadata
 
     def __repr__(self) -> str:
-        return (
-            f"UnifiedLog({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset}, "
-            f"high_watermark={self.high_watermark})"
-        )
+        bounds = f"{self.log_start_offset}..{self.log_end_offset}, high_watermark={self.high_watermark}"
+        return f"UnifiedLog({self.topic_partition}, {bounds})"
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ class UnifiedLog:
         self._partition_metadata.assign(topic_id, self.topic_partition)
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Notes that `epoch` begins at the log end, as a leader does when it is elected."""
+        """Notes that `epoch` begins at the log end."""
         self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
 
     @property
@@ -142,7 +140,9 @@ class UnifiedLog:
     def last_stable_offset(self) -> int:
         unstable = self.producer_state.first_unstable_offset
         high_watermark = self.high_watermark
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
+        if unstable is None or unstable > high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -259,47 +259,31 @@ class UnifiedLog:
             tail.size + size <= limit
             and max_timestamp <= segment.roll_after_timestamp
             and not segment.indexes_full
-            and last - segment.base_offset <= 0x7FFFFFFF
+            and last - segment.base_offset <= MAX_RELATIVE_OFFSET
         ):
-            if tail.size == 0:
-                segment.roll_after_timestamp = -2
             return segment
         if size > limit:
             raise RecordListTooLargeError(
                 f"Message batch size is {size} bytes in append to partition {self.topic_partition}, "
                 f"which exceeds the maximum configured segment size of {limit}."
             )
-        reason = self._roll_reason(segment, size, last, max_timestamp, limit)
+        state = state_before(segment, size, last, max_timestamp, self._clock.now_ms())
+        reason = roll_reason(state, limit, config.segment_ms)
         if reason is None:
             self._set_roll_deadline(segment)
             return segment
         self.roll(first, reason=reason)
         return self.local.segments.active
 
-    def _roll_reason(
-        self, segment: LogSegment, size: int, last: int, max_timestamp: int, limit: int
-    ) -> RollReason | None:
-        state = RollState(
-            segment.base_offset,
-            segment.size,
-            segment.created_ms,
-            segment.first_timestamp(),
-            segment.roll_jitter_ms,
-            segment.indexes_full,
-            size,
-            last,
-            max_timestamp,
-            self._clock.now_ms(),
-        )
-        return roll_reason(state, limit, self._config.segment_ms)
-
     def _set_roll_deadline(self, segment: LogSegment) -> None:
         """Saves later appends the full rule: no batch with a timestamp up to the deadline rolls by time.
 
-        -2, below every timestamp, sends each append to the rule: a segment whose records have no time, or an empty one.
+        ASK_RULE, below every timestamp, sends each append to the rule: an empty segment, or records without time.
         """
         first = segment.first_timestamp()
-        segment.roll_after_timestamp = first + self._config.segment_ms - segment.roll_jitter_ms if first >= 0 else -2
+        segment.roll_after_timestamp = (
+            first + self._config.segment_ms - segment.roll_jitter_ms if first >= 0 else ASK_RULE
+        )
 
     def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
@@ -324,8 +308,7 @@ class UnifiedLog:
         local = self.local
         end = local.log_end_offset
         high_watermark = self.high_watermark
-        unstable = self.producer_state.first_unstable_offset
-        stable = high_watermark if unstable is None or unstable > high_watermark else unstable
+        stable = high_watermark if self.producer_state.first_unstable_offset is None else self.last_stable_offset
         if isolation is FetchIsolation.HIGH_WATERMARK:
             bound = high_watermark
         elif isolation is FetchIsolation.LOG_END:
@@ -423,9 +406,13 @@ class UnifiedLog:
         if offset < self.local.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        self.local.truncate_to(offset)
-        self._after_truncation(offset)
-        log_lookup.rebuild_producer_state(self)
+        try:
+            self.local.truncate_to(offset)
+        except OSError as error:
+            raise storage_error("truncating", self.topic_partition, self.directory, error) from error
+        finally:
+            self._after_truncation(self.local.log_end_offset)
+            log_lookup.rebuild_producer_state(self)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
