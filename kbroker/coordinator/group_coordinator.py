@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker.clock import Clock
@@ -37,7 +39,7 @@ from kbroker.coordinator.messages import (
 from kbroker.coordinator.offset_commits import Committer, OffsetCommits
 from kbroker.coordinator.offsets import OffsetTable
 from kbroker.coordinator.rebalance import GroupLimits, Rebalances
-from kbroker.coordinator.shard import StateLog
+from kbroker.coordinator.shard import SLICE_SECONDS, StateLog
 from kbroker.coordinator.timers import TimerHandle
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
@@ -60,6 +62,7 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 CLASSIC = "classic"
 
 _MINUTE_MS = 60_000
+_EXPIRY_PORTION = 64
 
 
 class EventLoop(Protocol):
@@ -96,9 +99,16 @@ class GroupCoordinator:
         )
         self._check_interval_ms: int = config.get("offsets.retention.check.interval.ms")
         self._metadata_cache = metadata_cache
+        self._clock = clock
+        self._call_later = loop.call_later
         self._running = False
         self._registry = GroupRegistry(
-            state_log, clock, loop.call_later, config.get("offsets.load.buffer.size"), self._on_group_loaded
+            state_log,
+            clock,
+            loop.call_later,
+            config.get("offsets.load.buffer.size"),
+            config.get("offsets.topic.compression.codec"),
+            self._on_group_loaded,
         )
         self._rebalances = Rebalances(self._limits, clock, loop.call_later, self._registry)
         self._membership = Membership(self._limits, self._rebalances, self._registry)
@@ -177,9 +187,8 @@ class GroupCoordinator:
             reply(JoinResult(error.code, member_id))
             return
         self._membership.join(group, request, reply)
-        if is_new and group.state is GroupState.EMPTY and not group.pending_joins:
-            # A refused request leaves nothing behind, so that nobody can fill the memory with names.
-            self._registry.discard(group)
+        if is_new:
+            self._registry.discard_unused(group)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup; `reply` is called once, now or when the leader's assignment is stored."""
@@ -237,8 +246,20 @@ class GroupCoordinator:
         return self._commits.delete(self._existing(group_id), partitions)
 
     def expire_offsets(self) -> None:
-        """Forget offsets and groups that have outlived `offsets.retention.minutes`."""
-        self._commits.expire()
+        """Forget offsets and groups that have outlived `offsets.retention.minutes`, with the loop's other work in
+        between when there are many."""
+        self._expire_slice(iter(list(self._registry.groups.values())))
+
+    def _expire_slice(self, groups: Iterator[Group]) -> None:
+        end = self._clock.monotonic() + SLICE_SECONDS
+        while self._running:
+            portion = list(islice(groups, _EXPIRY_PORTION))
+            if not portion:
+                return
+            self._commits.expire(portion)
+            if self._clock.monotonic() >= end:
+                self._call_later(0.0, partial(self._expire_slice, groups))
+                return
 
     # Administration
 

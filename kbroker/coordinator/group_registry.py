@@ -54,6 +54,7 @@ class GroupRegistry:
         clock: Clock,
         call_later: CallLater,
         load_buffer_bytes: int,
+        compression: int,
         on_loaded: Callable[[Group], None],
     ) -> None:
         self.groups: dict[str, Group] = {}
@@ -61,6 +62,7 @@ class GroupRegistry:
         self._clock = clock
         self._call_later = call_later
         self._load_buffer_bytes = load_buffer_bytes
+        self._compression = compression
         self._on_loaded = on_loaded
         self._shards: list[Shard] = []
         self._loading: dict[int, dict[str, Group]] = {}
@@ -70,7 +72,15 @@ class GroupRegistry:
     def open(self, partition_count: int) -> None:
         """Load the partitions of the state topic, those that are not open yet."""
         for index in range(len(self._shards), partition_count):
-            shard = Shard(index, self._state_log, self, self._clock, self._call_later, self._load_buffer_bytes)
+            shard = Shard(
+                index,
+                self._state_log,
+                self,
+                self._clock,
+                self._call_later,
+                self._load_buffer_bytes,
+                self._compression,
+            )
             self._shards.append(shard)
             shard.load()
 
@@ -122,6 +132,12 @@ class GroupRegistry:
         group.stop_timers()
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
         self.groups.pop(group.group_id, None)
+
+    def discard_unused(self, group: Group) -> None:
+        """Drop a group that a refused request has brought about, so that nobody can fill the memory with names."""
+        unused = group.state is GroupState.EMPTY and group.generation_id == 0
+        if unused and not group.offsets and not group.pending_joins:
+            self.discard(group)
 
     # Writing
 

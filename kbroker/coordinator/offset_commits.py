@@ -87,10 +87,13 @@ class OffsetCommits:
         try:
             self._registry.append(group, records)
         except KafkaError as error:
+            self._registry.discard_unused(group)
             logger.warning("group %s: %d offsets could not be stored: %s", group, len(records), error)
             raise KafkaError.of(write_error(error, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)) from error
         for topic, partition, committed in accepted:
             group.offsets.put(topic, partition, committed)
+        if not accepted:
+            self._registry.discard_unused(group)
         return codes
 
     def _admit(self, who: Committer, api_version: int) -> Group:
@@ -150,7 +153,8 @@ class OffsetCommits:
     def forget_topics(self, topics: frozenset[str]) -> None:
         """Topics were deleted: a topic of the same name, made later, must not start at their offsets."""
         for group in list(self._registry.groups.values()):
-            gone = [(topic, partition) for topic, partition, _ in group.offsets if topic in topics]
+            found = topics & group.offsets.topics.keys()
+            gone = [(topic, partition) for topic in found for partition in group.offsets.topics[topic]]
             if gone:
                 self._forget(group, gone, "their topics were deleted")
 
@@ -167,11 +171,13 @@ class OffsetCommits:
 
     # Expiring
 
-    def expire(self) -> None:
+    def expire(self, groups: Iterable[Group]) -> None:
         """Forget what has been unused for the retention time; delete groups of which nothing is left."""
         now_ms = self._clock.now_ms()
         deleted: dict[int, list[Group]] = defaultdict(list)
-        for group in list(self._registry.groups.values()):
+        for group in groups:
+            if self._registry.groups.get(group.group_id) is not group:
+                continue
             outcome = expiration.expired(group, now_ms, self._retention_ms)
             if outcome.delete_group:
                 deleted[group.partition_index].append(group)

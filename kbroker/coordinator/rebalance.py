@@ -87,7 +87,8 @@ class Rebalances:
         if group.state is GroupState.DEAD or group.members.get(member.member_id) is not member:
             return
         if not member.is_excused:
-            logger.debug("group %s: member %s has failed", group, member.member_id)
+            if group.state is GroupState.PREPARING_REBALANCE:
+                logger.info("group %s: member %s has failed during the rebalance", group, member.member_id)
             self.drop(group, member.member_id, f"removing member {member.member_id} on heartbeat expiration.")
 
     def _on_pending_end(self, group: Group, member_id: str) -> None:

@@ -23,7 +23,7 @@ from kbroker.clock import Clock
 from kbroker.coordinator.timers import CallLater, TimerHandle
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
-from kbroker.records.compression import CompressionError
+from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
 
 logger = logging.getLogger("kbroker.coordinator")
@@ -85,6 +85,7 @@ class Shard:
         "_buffer_bytes",
         "_call_later",
         "_clock",
+        "_compression",
         "_log",
         "_replayer",
         "_started",
@@ -100,6 +101,7 @@ class Shard:
         clock: Clock,
         call_later: CallLater,
         buffer_bytes: int,
+        compression: int = Codec.NONE,
     ) -> None:
         self.index = index
         self.state = ShardState.LOADING
@@ -109,6 +111,7 @@ class Shard:
         self._clock = clock
         self._call_later = call_later
         self._buffer_bytes = buffer_bytes
+        self._compression = compression
         self._started = 0.0
         self._steps: Iterator[None] = iter(())
         self._timer: TimerHandle | None = None
@@ -187,11 +190,11 @@ class Shard:
     def append(self, records: Iterable[KeyValue]) -> None:
         """Make records durable, in order; one batch unless they are more than a batch should hold."""
         now_ms = self._clock.now_ms()
-        builder = RecordBatchBuilder()
+        builder = RecordBatchBuilder(compression=self._compression)
         for key, value in records:
             builder.append(key, value, now_ms)
             if builder.size_bytes >= MAX_BATCH_BYTES:
                 self._log.append(self.index, builder.build())
-                builder = RecordBatchBuilder()
+                builder = RecordBatchBuilder(compression=self._compression)
         if builder.count:
             self._log.append(self.index, builder.build())

@@ -89,16 +89,11 @@ def _commit(ctx: RequestContext, request: Any, commits: list[PartitionCommit], s
     try:
         codes = ctx.services.group_coordinator.commit_offsets(who, commits, ctx.api_version)
     except KafkaError as error:
-        code = _commit_error(error.code)
         for slot in slots:
-            slot.error_code = code
+            slot.error_code = error.code
         return
     for slot, code in zip(slots, codes, strict=True):
         slot.error_code = code
-
-
-def _commit_error(code: ErrorCode) -> ErrorCode:
-    return code
 
 
 def _find_topic(cache: MetadataCache, version: int, asked: Any) -> tuple[TopicImage | None, ErrorCode]:

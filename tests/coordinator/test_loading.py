@@ -65,6 +65,14 @@ def test_a_restart_changes_nothing() -> None:
     assert snapshot(world.restarted()) == before
 
 
+def test_compressed_state_is_read_back() -> None:
+    """A directory whose offsets.topic.compression.codec was set would be unreadable."""
+    world = World({"offsets.topic.compression.codec": 1})
+    world.commit("g", 7)
+    assert [batch[22] & 7 for partition in world.log.partitions for _, batch in partition] == [1]
+    assert world.restarted().committed("g") == 7
+
+
 def test_members_go_on_after_a_restart_and_their_sessions_start_anew() -> None:
     """Every group would rebalance after every restart."""
     world = World()

@@ -69,6 +69,16 @@ def test_metadata_has_a_limit_and_others_go_on() -> None:
     assert (world.committed("g"), world.committed("g", partition=1)) == (None, 2)
 
 
+def test_refused_commits_leave_no_group_behind() -> None:
+    """Anybody could fill the broker's memory with names of groups."""
+    world = World({"offset.metadata.max.bytes": 1})
+    world.coordinator.commit_offsets(Committer("new"), [PartitionCommit("t1", 0, 1, -1, "xx")], 9)
+    world.commit("old", 1)
+    world.log.failure = MessageTooLargeError()
+    world.commit("other", 1)
+    assert [group.group_id for group in world.coordinator.list_groups((), ())] == ["old"]
+
+
 def test_what_cannot_be_stored_does_not_count() -> None:
     """A consumer would go on from an offset that is gone after a restart."""
     world = World()
@@ -218,6 +228,21 @@ def test_an_undecided_offset_does_not_expire() -> None:
     group.offsets.put("t1", 0, CommittedOffset(1, commit_timestamp=0))
     group.offsets.put_pending(7, "t1", 0, CommittedOffset(2))
     assert expired(group, 10**15, 1) == NOTHING
+
+
+def test_expiry_of_many_groups_lets_the_loop_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ten minutes all clients would feel how many groups there are."""
+    world = World()
+    for number in range(300):
+        world.commit(f"g{number}", 1)
+    world.loop.advance(WEEK)
+    monkeypatch.setattr("kbroker.coordinator.group_coordinator.SLICE_SECONDS", 0.0)
+    world.coordinator.expire_offsets()
+    left = len(world.coordinator.list_groups((), ()))
+    assert 0 < left < 300
+    world.coordinator.delete_group("g299")
+    world.loop.advance(0)
+    assert world.coordinator.list_groups((), ()) == []
 
 
 def test_expiry_that_cannot_be_stored_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
