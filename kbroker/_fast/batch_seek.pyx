@@ -1,7 +1,7 @@
 """The short forward walk over batch headers that completes a sparse index lookup.
 
-Reads of a header: base offset int64 at 0, batch length int32 at 8, last offset delta int32 at 23, max timestamp int64 at
-35; a header has 61 bytes.  No byte outside of the given data is read, whatever the lengths say.
+Reads of a header: base offset int64 at 0, batch length int32 at 8, last offset delta int32 at 23, max timestamp
+int64 at 35; a header has 61 bytes.  No byte outside of the given data is read, whatever the lengths say.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -1,7 +1,8 @@
 """What a partition remembers of one idempotent producer, packed: epoch, transaction and the last five batches.
 
-A plain C record of 160 bytes, because a broker may hold millions of them: Kafka's ProducerStateEntry.  Sequence numbers wrap from
-2**31 - 1 to 0.  Which sequences are right is decided in `storage/producer_state`; here they are only kept.
+A plain C record of 160 bytes, because a broker may hold millions of them: Kafka's ProducerStateEntry.  Sequence
+numbers wrap from 2**31 - 1 to 0.  Which sequences are right is decided in `storage/producer_state`; here they are
+only kept.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t

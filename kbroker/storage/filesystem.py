@@ -20,6 +20,7 @@ import fcntl
 import os
 from typing import NamedTuple
 
+from kbroker._fast.file_space import allocate_ahead
 from kbroker._fast.index import MappedFile
 from kbroker._fast.segment_scan import SegmentScan, scan_segment
 
@@ -98,6 +99,10 @@ class FileSystem:
     def fallocate(self, fd: int, position: int, size: int) -> None:
         """Reserves blocks and grows the file to at least `position + size`."""
         os.posix_fallocate(fd, position, size)
+
+    def allocate_ahead(self, fd: int, position: int, size: int) -> bool:
+        """Reserves blocks behind the end of a file, whose size stays; False when that cannot be had."""
+        return allocate_ahead(fd, position, size)
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size

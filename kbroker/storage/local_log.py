@@ -57,7 +57,8 @@ def segment_config(config: LogConfig) -> SegmentConfig:
     return SegmentConfig(
         config.index_interval_bytes,
         config.segment_index_bytes,
-        config.segment_bytes if config.preallocate else 0,
+        config.roll_bytes if config.preallocate else 0,
+        config.roll_bytes,
     )
 
 

@@ -39,6 +39,9 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 ASK_RULE = -2
+ALLOCATE_FROM_BYTES = 4 << 20
+ALLOCATE_STEP_BYTES = 16 << 20
+NEVER = 1 << 62
 HEADER_BYTES = 61
 _SCAN_BYTES = 16384
 
@@ -57,6 +60,7 @@ class SegmentConfig(NamedTuple):
     index_interval_bytes: int
     max_index_bytes: int
     preallocate_bytes: int = 0
+    segment_bytes: int = 1 << 30
 
 
 class BatchPlace(NamedTuple):
@@ -94,6 +98,7 @@ class LogSegment:
     """A segment of one partition's log.  Changed by its owner alone."""
 
     __slots__ = (
+        "_allocated_bytes",
         "_file",
         "_files",
         "_has_txn_index",
@@ -136,6 +141,7 @@ class LogSegment:
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
         self._size = size
+        self._allocated_bytes = max(ALLOCATE_FROM_BYTES, size)
         self._file: SegmentFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -283,6 +289,8 @@ class LogSegment:
             file = self.file()
         position = tail.size
         try:
+            if position + size > self._allocated_bytes:
+                self._allocate_ahead(file, position, size)
             self._files.pwrite(file.fd, data, position)
         except OSError:
             self._cut_failed_write(file, position)
@@ -290,6 +298,14 @@ class LogSegment:
         self.recently_used = True
         if tail.append(base_offset, last_offset, size, max_timestamp):
             self._index(tail, last_offset, position)
+
+    def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
+        """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
+        end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
+        if self._files.allocate_ahead(file.fd, position, end - position):
+            self._allocated_bytes = end
+        else:
+            self._allocated_bytes = NEVER
 
     def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
         """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
@@ -316,7 +332,7 @@ class LogSegment:
     def end_rebuild(self, file_size: int, *, active: bool) -> None:
         """Cuts the file after the last batch accounted for; an inactive segment gets its final shape."""
         tail = self.prepare_append()
-        if file_size > tail.size:
+        if file_size > tail.size or tail.size > ALLOCATE_FROM_BYTES:
             self._files.ftruncate(self.file().fd, tail.size)
         self._size = tail.size
         if not active:
@@ -352,8 +368,10 @@ class LogSegment:
             self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
-        if self.config.preallocate_bytes:
+        if self.config.preallocate_bytes or tail.size > ALLOCATE_FROM_BYTES:
+            # Gives back blocks that were reserved and not written.
             self._files.ftruncate(self.file().fd, tail.size)
+            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, tail.size)
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

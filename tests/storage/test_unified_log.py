@@ -15,7 +15,9 @@ from kbroker.storage.roll import RollReason, RollState, roll_reason
 from kbroker.storage.unified_log import UnifiedLog
 from tests.storage.batches import (
     START_MS,
+    UNSYNCED_FILES,
     HandClock,
+    UnsyncedFiles,
     append,
     batch,
     environment,
@@ -285,3 +287,24 @@ def test_read_bytes_gives_whole_batches(tmp_path: Path) -> None:
     assert len(log.read_bytes(3, ONE * 2 + 10)) == ONE * 2
     assert len(log.read_bytes(3, 1)) == ONE
     assert log.read_bytes(10, 100) == b""
+
+
+class NoRoomAhead(UnsyncedFiles):
+    """A file system that reserves nothing."""
+
+    def allocate_ahead(self, fd: int, position: int, size: int) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("files", [UNSYNCED_FILES, NoRoomAhead()])
+def test_blocks_reserved_ahead_are_given_back(files: UnsyncedFiles, tmp_path: Path) -> None:
+    """Every closed segment would hold 16 MiB of disk that nobody uses, or a file system without it would fail."""
+    log = open_log(tmp_path, LogConfig(max_message_bytes=2 << 20), env=environment(files))
+    for _ in range(6):
+        append(log, batch([b"x" * 1_000_000]))
+    path = tmp_path / "00000000000000000000.log"
+    assert path.stat().st_size == log.size_bytes
+    log.close()
+    assert path.stat().st_size == log.size_bytes
+    assert path.stat().st_blocks * 512 < log.size_bytes + (1 << 20)
+    assert len(read_all(open_log(tmp_path, clean=True, recovery_point=6))) == 6

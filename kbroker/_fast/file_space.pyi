@@ -1,0 +1,3 @@
+"""Blocks for a file before it is written: see file_space.pyx."""
+
+def allocate_ahead(fd: int, position: int, size: int) -> bool: ...
