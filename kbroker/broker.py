@@ -32,6 +32,7 @@ from kbroker.handlers import dispatch
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
+from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
@@ -90,6 +91,7 @@ class Broker:
         )
         self.log_manager.claim(store.cluster_id)
         node_id = config.node_id
+        settings = self.settings = BrokerSettings(config, store, node_id)
         image = ClusterImage.of(
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
@@ -101,7 +103,7 @@ class Broker:
         cache.subscribe(replicas.apply)
         topics = TopicManager(config, cache, store)
         self.services = services = Services(
-            config=config,
+            config=settings.config,
             clock=self.clock,
             node_id=node_id,
             metadata_cache=cache,
@@ -113,7 +115,9 @@ class Broker:
             loop=self.loop,
             fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
             fetch_max_bytes=config.get("fetch.max.bytes"),
+            broker_settings=settings,
         )
+        settings.subscribe(self._on_settings)
         self._start_coordinator(services)
         await self._listen(services)
         self._schedule()
@@ -228,7 +232,12 @@ class Broker:
     # What the parts ask
 
     def _log_config(self, topic_configs: Any) -> Any:
-        return log_config(self.config, topic_configs)
+        return log_config(self.settings.config, topic_configs)
+
+    def _on_settings(self, config: BrokerConfig) -> None:
+        """A broker setting was changed at run time: let requests see it, and the logs of topics follow."""
+        self.services.config = config
+        self.services.replica_manager.apply_image(self.services.metadata_cache.image)
 
     def _activity(self) -> int:
         return sum(listener.accepted_count for listener in self.listeners) + self.stats.total()

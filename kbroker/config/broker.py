@@ -8,6 +8,7 @@ not implemented, is a `ConfigError`.
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -51,13 +52,24 @@ class Setting(NamedTuple):
 class BrokerConfig:
     """The settings of one broker.  Read-only once made."""
 
-    __slots__ = ("_settings", "_values", "advertised_listeners", "listeners", "log_dirs", "warnings")
+    __slots__ = (
+        "_dynamic",
+        "_settings",
+        "_static",
+        "_values",
+        "advertised_listeners",
+        "listeners",
+        "log_dirs",
+        "warnings",
+    )
 
     def __init__(self, settings: Sequence[Setting], environ: Mapping[str, str], warnings: Sequence[str] = ()) -> None:
         """Applies `settings` in order, later ones over earlier ones."""
         self.warnings: list[str] = list(warnings)
         self._settings: dict[str, Setting] = {setting.key: setting for setting in settings}
         self._values: dict[str, Any] = {}
+        self._static = self._values
+        self._dynamic: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
         for setting in self._settings.values():
             self._apply(setting)
         self.listeners, self.advertised_listeners = self._read_listeners()
@@ -99,8 +111,19 @@ class BrokerConfig:
 
     @property
     def explicit(self) -> frozenset[str]:
-        """The known settings that somebody set."""
-        return frozenset(self._values)
+        """The known settings that somebody set, at start."""
+        return frozenset(self._static)
+
+    def with_dynamic(self, for_all: Mapping[str, Any], own: Mapping[str, Any]) -> BrokerConfig:
+        """These settings under those that were changed at run time, for all brokers and, better, for this one."""
+        changed = copy.copy(self)
+        changed._dynamic = (own, for_all)
+        changed._values = {**self._static, **for_all, **own}
+        return changed
+
+    def levels(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+        """What was set, best first: at run time for this broker, at run time for all of them, at start."""
+        return *self._dynamic, self._static
 
     def source_of(self, key: str) -> Source:
         setting = self._settings.get(key)

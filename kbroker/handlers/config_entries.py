@@ -8,10 +8,11 @@ CreateTopics does (`value_source`), for there Kafka's controller resolves the se
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbroker.config import (
     BrokerConfig,
@@ -61,6 +62,7 @@ class ConfigEntry(NamedTuple):
         return self.source is ConfigSource.DEFAULT
 
 
+_LEVELS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.STATIC_BROKER)
 _SIBLINGS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -82,12 +84,31 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     return sorted(merged + internal) if internal else merged
 
 
+def as_read(overrides: Mapping[str, str]) -> dict[str, str]:
+    """A topic's settings as DescribeConfigs shows them, read and printed again; CreateTopics repeats what it got."""
+    shown = dict(overrides)
+    for row in _rows_of(overrides):
+        with suppress(ValueError):
+            shown[row.name] = render_value(row.parse(shown[row.name])) or ""
+    return shown
+
+
+def entries_for_all_brokers(config: BrokerConfig) -> list[ConfigEntry]:
+    """What was set at run time for all brokers, by name."""
+    entries = []
+    for name, value in sorted(config.levels()[1].items()):
+        row = _broker_rows()[name]
+        synonym = Synonym(name, None if row.sensitive else render_value(value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        entries.append(_entry(row, synonym.value, (synonym,), read_only=row.read_only))
+    return entries
+
+
 def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
     """Every setting of this broker, by name."""
     return list(_broker_entries(config, node_id))
 
 
-# A broker's settings do not change while it runs, and tools ask for those of all topics at once.
+# A change of settings makes another BrokerConfig, and tools ask for those of all topics at once.
 
 
 @lru_cache(maxsize=2)
@@ -128,9 +149,13 @@ def _topic_entry(config: BrokerConfig, row: ConfigRow, text: str | None) -> Conf
         synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
         return _entry(row, text, synonyms, read_only=False)
     value = render_value(topic_value_from_broker(row.name, config))
-    is_set = any(name in config.explicit for name in row.synonyms)
-    value_source = ConfigSource.STATIC_BROKER if is_set else ConfigSource.DEFAULT
+    sources = (source for source, values in _set_by(config) if any(name in values for name in row.synonyms))
+    value_source = next(sources, ConfigSource.DEFAULT)
     return _entry(row, value, synonyms, read_only=False)._replace(value_source=value_source)
+
+
+def _set_by(config: BrokerConfig) -> Iterator[tuple[ConfigSource, Mapping[str, Any]]]:
+    return zip(_LEVELS, config.levels(), strict=True)
 
 
 def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
@@ -141,10 +166,11 @@ def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], rea
 def _broker_synonyms(config: BrokerConfig, name: str, rows: Mapping[str, ConfigRow]) -> tuple[Synonym, ...]:
     names: Sequence[str] = _SIBLINGS_OF.get(name, (name,))
     found: list[Synonym] = []
-    for sibling in names:
-        if sibling in config.explicit:
-            value = None if rows[sibling].sensitive else render_value(config.get(sibling))
-            found.append(Synonym(sibling, value, ConfigSource.STATIC_BROKER))
+    for source, values in _set_by(config):
+        for sibling in names:
+            if sibling in values:
+                value = None if rows[sibling].sensitive else render_value(values[sibling])
+                found.append(Synonym(sibling, value, source))
     for sibling in names:
         default = rows[sibling].default
         if default is not None:

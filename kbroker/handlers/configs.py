@@ -5,8 +5,8 @@ The settings of topics, of this broker and of its loggers; one result per resour
 - v0 says `is_default`; v1+ says the source and, when asked for, synonyms; v3+ the type and, when asked for, a line of
   documentation.  A null or empty list of keys means all; unknown keys are left out without a word.
 - Brokers: only this one describes itself.  An empty name means the settings that were changed for all brokers at run
-  time; there are none.
-- Loggers are this process's, read-only here.
+  time.
+- Loggers are this process's; `kbroker.handlers.loggers`.
 - An answer holds at most a million settings; resources beyond that are POLICY_VIOLATION, so that one small request for
   the same resource over and over cannot use up the memory.
 - Groups and client metrics have no settings of their own here, and say so with INVALID_REQUEST.
@@ -14,12 +14,18 @@ The settings of topics, of this broker and of its loggers; one result per resour
 
 from __future__ import annotations
 
-import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
-from kbroker.handlers.config_entries import ConfigEntry, ConfigSource, broker_entries, topic_entries
+from kbroker.handlers import loggers
+from kbroker.handlers.config_entries import (
+    ConfigEntry,
+    as_read,
+    broker_entries,
+    entries_for_all_brokers,
+    topic_entries,
+)
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
@@ -33,9 +39,7 @@ MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )
-UNKNOWN_TYPE = 0
 MAX_ENTRIES = 1_000_000
-_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}
 
 
 class ResourceType(IntEnum):
@@ -85,14 +89,14 @@ def _describe(services: Services, resource_type: int, name: str) -> list[ConfigE
         return _describe_topic(services, name)
     if resource_type == ResourceType.BROKER:
         if not name:
-            return []
+            return entries_for_all_brokers(services.config)
         _check_broker(services.node_id, name, "{} or empty string,")
         return broker_entries(services.config, services.node_id)
     if resource_type == ResourceType.BROKER_LOGGER:
         if not name:
             raise InvalidRequestError("Broker id must not be empty")
         _check_broker(services.node_id, name, "{}")
-        return _loggers()
+        return loggers.entries()
     if resource_type in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
         kind = ResourceType(resource_type).name
         if not name and resource_type == ResourceType.GROUP:
@@ -106,7 +110,7 @@ def _describe_topic(services: Services, name: str) -> list[ConfigEntry]:
     topic = services.metadata_cache.topic(name)
     if topic is None:
         raise UnknownTopicOrPartitionError
-    return topic_entries(services.config, topic.configs)
+    return topic_entries(services.config, as_read(topic.configs))
 
 
 def _check_broker(node_id: int, name: str, expected: str) -> None:
@@ -116,31 +120,6 @@ def _check_broker(node_id: int, name: str, expected: str) -> None:
         raise InvalidRequestError(f"Broker id must be an integer, but it is: {name}") from None
     if requested != node_id:
         raise InvalidRequestError(f"Unexpected broker id, expected {expected.format(node_id)} but received {requested}")
-
-
-def _loggers() -> list[ConfigEntry]:
-    root = logging.getLogger()
-    loggers = {"root": root, "kbroker": logging.getLogger("kbroker")}
-    for name in sorted(logging.root.manager.loggerDict):
-        if name.startswith("kbroker."):
-            loggers[name] = logging.getLogger(name)
-    entries = []
-    for name, logger in loggers.items():
-        level = logging.getLevelName(logger.getEffectiveLevel())
-        entries.append(
-            ConfigEntry(
-                name,
-                _LEVELS.get(level, level),
-                ConfigSource.DYNAMIC_BROKER_LOGGER,
-                sensitive=False,
-                read_only=True,
-                type_code=UNKNOWN_TYPE,
-                doc="",
-                synonyms=(),
-                value_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
-            )
-        )
-    return entries
 
 
 def _struct(response: Any, entry: ConfigEntry, version: int, request: Any) -> Struct:

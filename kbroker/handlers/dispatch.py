@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.route import Route
 from kbroker.handlers import (
+    alter_configs,
     api_versions,
     cluster,
     configs,
+    delete_records,
     fetch,
     groups,
+    log_dirs,
     log_offsets,
     metadata,
     offsets,
     produce,
     producer_ids,
+    producers,
     topics,
 )
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
@@ -34,16 +38,20 @@ if TYPE_CHECKING:
     from kbroker.handlers.table import Handler
 
 FAMILIES = (
+    alter_configs,
     api_versions,
     cluster,
     configs,
+    delete_records,
     fetch,
     groups,
+    log_dirs,
     log_offsets,
     metadata,
     offsets,
     produce,
     producer_ids,
+    producers,
     topics,
 )
 FLEXIBLE_REQUEST_HEADER = 2

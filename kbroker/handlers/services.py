@@ -1,6 +1,7 @@
 """What handlers are given: the parts of one broker and the context of one request.
 
-`Services` is filled once, by the broker, before the first connection is accepted, and never swapped afterwards.
+`Services` is filled once, by the broker, before the first connection is accepted, and its parts are never swapped
+afterwards; only `config` is, when a broker setting is changed at run time (`BrokerSettings`).
 Handlers reach every part through it; parts never see it.  `RequestContext` and `ClientConnection` are the views
 that handlers have of the network layer's objects: Protocols, because the real ones are compiled classes.
 """
@@ -46,6 +47,7 @@ class Services:
     advertised_apis: tuple[ApiRange, ...] = ()
     fetch_sessions: Any = None
     fetch_max_bytes: int = 57_671_680
+    broker_settings: Any = None
 
 
 class ClientConnection(Protocol):

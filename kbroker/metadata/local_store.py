@@ -1,12 +1,15 @@
 """The metadata store of a cluster that lives on this machine: one SQLite file, `kbroker-metadata.sqlite`.
 
-Tables (schema version 1, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
+Tables (schema version 2, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
 
     cluster(key, value)                       cluster_id; next_producer_id
     topics(topic_id, name)                    topic_id: 16 bytes
     partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr)
                                               replicas, isr: node ids, comma-separated
     topic_configs(topic_id, name, value)      only what was set on the topic
+    broker_configs(broker, name, value)       only what was set at run time; broker: a node id, or '' for all of them
+
+Version 1 had no broker_configs; opening such a file adds the table.
 
 Every change is one transaction in WAL mode with `synchronous=FULL`: durable when the method returns, whole or absent
 after a crash at any moment.  Opening checks the pages (`quick_check`) and the rules that SQL cannot state; what does
@@ -39,7 +42,7 @@ from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
 logger = logging.getLogger("kbroker.metadata")
 
 FILE_NAME = "kbroker-metadata.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
@@ -65,6 +68,14 @@ CREATE TABLE topic_configs (
     name TEXT NOT NULL,
     value TEXT NOT NULL,
     PRIMARY KEY (topic_id, name)
+) WITHOUT ROWID;
+"""
+_SCHEMA_2 = """
+CREATE TABLE broker_configs (
+    broker TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (broker, name)
 ) WITHOUT ROWID;
 """
 
@@ -152,6 +163,21 @@ class LocalStore:
         with self._transaction() as connection:
             connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
             self._insert_configs(topic_id, configs)
+
+    def broker_configs(self) -> dict[str, dict[str, str]]:
+        with _explained(self._path):
+            configs: dict[str, dict[str, str]] = {}
+            for broker, name, value in self._connection.execute("SELECT broker, name, value FROM broker_configs"):
+                configs.setdefault(broker, {})[name] = value
+            return configs
+
+    def alter_broker_config(self, broker: str, configs: Mapping[str, str]) -> None:
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM broker_configs WHERE broker = ?", (broker,))
+            connection.executemany(
+                "INSERT INTO broker_configs VALUES (?, ?, ?)",
+                [(broker, name, value) for name, value in configs.items()],
+            )
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
         with self._transaction() as connection:
@@ -272,6 +298,9 @@ def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None)
         return _create(path, connection, cluster_id or uuid_to_text(random_uuid()))
     if application_id != APPLICATION_ID:
         raise MetadataVersionError(f"{path} is an SQLite file, but not one of kbroker's")
+    if version == 1:
+        _upgrade(path, connection)
+        version = SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise MetadataVersionError(
             f"{path} has schema version {version}, this kbroker knows {SCHEMA_VERSION}: start the version that wrote it"
@@ -282,13 +311,20 @@ def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None)
     return stored
 
 
+def _upgrade(path: Path, connection: sqlite3.Connection) -> None:
+    with _write_transaction(connection):
+        connection.execute(_SCHEMA_2)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    logger.info("brought the metadata store %s to schema version %d", path, SCHEMA_VERSION)
+
+
 def _create(path: Path, connection: sqlite3.Connection, cluster_id: str) -> str:
     try:
         uuid_from_text(cluster_id)
     except ValueError as error:
         logger.warning("the cluster id is used as it is, although it is not in Kafka's form: %s", error)
     with _write_transaction(connection):
-        for statement in _SCHEMA.split(";"):
+        for statement in (*_SCHEMA.split(";"), *_SCHEMA_2.split(";")):
             if statement.strip():
                 connection.execute(statement)
         _write_key(connection, "cluster_id", cluster_id)

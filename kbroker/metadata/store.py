@@ -39,7 +39,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Topics, their configs, the cluster id and the next producer id."""
+    """Topics, their configs, those of brokers, the cluster id and the next producer id."""
 
     @property
     def cluster_id(self) -> str:
@@ -59,6 +59,12 @@ class MetadataStore(Protocol):
 
     def alter_topic_config(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
         """Replace all configs of a topic."""
+
+    def broker_configs(self) -> dict[str, dict[str, str]]:
+        """What was set at run time, by node id; the empty name stands for all brokers."""
+
+    def alter_broker_config(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Replace all that was set for a broker, or for all of them."""
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
         """The next ids, which no one was given before and no one will be given again."""

@@ -55,6 +55,7 @@ class Context:
     correlation_id: int = 1
     client_id: str | None = "test"
     open: bool = True
+    abandoned: Any = None
 
     def respond(self, response: Any) -> None:
         raise AssertionError("admin APIs answer by return value")

@@ -115,7 +115,7 @@ def test_a_newer_schema_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / FILE)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(MetadataVersionError, match="schema version 99, this kbroker knows 1"):
+    with pytest.raises(MetadataVersionError, match="schema version 99, this kbroker knows 2"):
         LocalStore.open(tmp_path / FILE)
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE mine (x)")

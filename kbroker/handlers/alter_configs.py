@@ -1,0 +1,243 @@
+"""IncrementalAlterConfigs (API 44): v0-v1.  AlterConfigs (API 33): v0-v2.
+
+Change settings of topics and of brokers.  One result per resource; each resource changes whole or not at all, and the
+others go on.  With `validate_only` nothing changes.
+
+- Incremental: SET, DELETE (back to the default), and for lists APPEND and SUBTRACT, which start from the topic's own
+  value or, where it has none, from its default.  Deleting what is not set, or not known, succeeds, as in Kafka.
+- AlterConfigs replaces all settings of the resource: those not named go back to their defaults.
+- Topics: the result is validated as at creation, stored, and rules the topic's logs before the answer leaves.
+- Brokers: the empty name stands for all of them.  What can be changed while kbroker runs are the defaults for topics;
+  `kbroker.metadata.broker_settings` says which.
+- Loggers: only by the incremental API, with SET and DELETE; `kbroker.handlers.loggers`.
+- Client metrics and groups have no settings here: INVALID_REQUEST.
+
+v1 of the one and v2 of the other are flexible versions without new fields.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
+from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.handlers import loggers
+from kbroker.handlers.configs import ResourceType
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import validate
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext, Services
+
+Settings = dict[str, str]
+Change = Callable[[Mapping[str, str]], Settings]
+"""What a request makes of a resource's own settings."""
+
+
+class Operation(IntEnum):
+    """What to do with one setting, as Kafka numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Edit(NamedTuple):
+    """One operation of a request."""
+
+    name: str
+    operation: Operation
+    value: str
+
+
+def handle_incremental_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+    """IncrementalAlterConfigs v0-v1; see the module's docstring."""
+
+    def plan(resource: Any) -> Change | None:
+        _check_values(resource, [config for config in resource.configs if config.config_operation != Operation.DELETE])
+        edits = [Edit(config.name, _operation(config), config.value or "") for config in resource.configs]
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            _alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
+            return None
+        for_topic = resource.resource_type == ResourceType.TOPIC
+        return _topic_edits(ctx.services, edits) if for_topic else _broker_edits(ctx.services, edits)
+
+    return _answer(ctx.services, "IncrementalAlterConfigsResponse", request, plan)
+
+
+def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+    """AlterConfigs v0-v2; see the module's docstring."""
+
+    def plan(resource: Any) -> Change | None:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            raise InvalidRequestError("The levels of loggers can only be changed by IncrementalAlterConfigs")
+        _check_values(resource, resource.configs)
+        return lambda _: {config.name: config.value for config in resource.configs}
+
+    return _answer(ctx.services, "AlterConfigsResponse", request, plan)
+
+
+def _answer(services: Services, response_name: str, request: Any, plan: Callable[[Any], Change | None]) -> Struct:
+    response = message(response_name)
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    rows = []
+    for resource in request.resources:
+        row = response.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        rows.append(row)
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
+            _check_kind(resource.resource_type)
+            change = plan(resource)
+            if change is None:
+                continue
+            if resource.resource_type == ResourceType.TOPIC:
+                _alter_topic(services, resource.resource_name, change, request.validate_only)
+            else:
+                _alter_broker(services, resource.resource_name, change, request.validate_only)
+        except KafkaError as error:
+            row.error_code = error.code
+            row.error_message = error.message
+    answer: Struct = response(responses=rows)
+    return answer
+
+
+def _check_kind(resource_type: int) -> None:
+    if resource_type in (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return
+    try:
+        name = ResourceType(resource_type).name
+    except ValueError:
+        raise InvalidRequestError(f"Unknown resource type {resource_type}") from None
+    raise InvalidRequestError(f"kbroker keeps no settings for resources of type {name}")
+
+
+def _check_values(resource: Any, with_value: Sequence[Any]) -> None:
+    if len({config.name for config in resource.configs}) < len(resource.configs):
+        raise InvalidRequestError("Error due to duplicate config keys")
+    missing = [config.name for config in with_value if config.value is None]
+    if missing:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
+
+
+def _operation(config: Any) -> Operation:
+    try:
+        return Operation(config.config_operation)
+    except ValueError:
+        raise InvalidRequestError(f"Unknown operation type {config.config_operation}") from None
+
+
+# Topics
+
+
+def _topic_edits(services: Services, edits: Sequence[Edit]) -> Change:
+    rows = {row.name: row for row in topic_config_rows()}
+
+    def default(row: ConfigRow) -> str:
+        return render_value(topic_value_from_broker(row.name, services.config)) or ""
+
+    def change(own: Mapping[str, str]) -> Settings:
+        for edit in edits:
+            row = rows.get(edit.name)
+            if edit.operation >= Operation.APPEND and (row is None or row.type is not ConfigType.LIST):
+                raise InvalidConfigError(
+                    f"Can't {edit.operation.name} to key {edit.name} because its type is not LIST."
+                )
+        return apply_edits(own, edits, lambda name: default(rows[name]))
+
+    return change
+
+
+def _alter_topic(services: Services, name: str, change: Change, validate_only: bool) -> None:
+    if not name:
+        raise InvalidRequestError("Default topic resources are not allowed.")
+    validate(name)
+    topic = services.metadata_cache.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+    settings = change(topic.configs)
+    services.topics.replace_configs(name, settings, validate_only or settings == topic.configs)
+
+
+# Brokers
+
+
+def _broker_edits(services: Services, edits: Sequence[Edit]) -> Change:
+    settings = services.broker_settings
+
+    def change(own: Mapping[str, str]) -> Settings:
+        for edit in edits:
+            if edit.operation >= Operation.APPEND and not settings.is_list(edit.name):
+                raise InvalidConfigError(
+                    f"Config value {edit.operation.name.lower()} is not allowed for config key: {edit.name}"
+                )
+        return apply_edits(own, edits, lambda name: render_value(services.config.get(name)) or "")
+
+    return change
+
+
+def _alter_broker(services: Services, name: str, change: Change, validate_only: bool) -> None:
+    settings = services.broker_settings
+    if name:
+        node_id = _node_id(name)
+        if node_id != services.node_id:
+            raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
+        name = str(node_id)
+    settings.replace(name, change(settings.own(name)), validate_only)
+
+
+def _node_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
+
+
+def _alter_loggers(services: Services, name: str, edits: Sequence[Edit], validate_only: bool) -> None:
+    node_id = _node_id(name)
+    if node_id != services.node_id:
+        raise InvalidRequestError(f"Unexpected node id. Expected {services.node_id}, but received {node_id}")
+    for edit in edits:
+        if edit.operation >= Operation.APPEND:
+            raise InvalidRequestError(f"{edit.operation.name} operation is not allowed for the BROKER_LOGGER resource")
+    loggers.change(
+        [(edit.name, edit.value if edit.operation is Operation.SET else None) for edit in edits], validate_only
+    )
+
+
+def apply_edits(own: Mapping[str, str], edits: Sequence[Edit], default: Callable[[str], str]) -> Settings:
+    """The settings that `edits` make of `own`.  `default(name)`: the value of a list that is not in `own`."""
+    settings = dict(own)
+    for name, operation, value in edits:
+        if operation is Operation.SET:
+            settings[name] = value
+        elif operation is Operation.DELETE:
+            settings.pop(name, None)
+        else:
+            items = _items(settings[name] if name in settings else default(name))
+            named = _items(value)
+            if operation is Operation.APPEND:
+                items += [item for item in dict.fromkeys(named) if item not in items]
+            else:
+                items = [item for item in items if item not in named]
+            settings[name] = ",".join(items)
+    return settings
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs),
+    Handler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, handle_incremental_alter_configs),
+)

@@ -1,0 +1,95 @@
+"""DeleteRecords (API 21): v0-v2.
+
+Moves the start of partitions up to an offset; -1 stands for the high watermark.  What lies below is gone for every
+reader at once; segments that lie wholly below are deleted, the others when they do.
+
+- Past the high watermark, or negative but -1: OFFSET_OUT_OF_RANGE.  Below the start: nothing changes, no error.
+- A topic that is only compacted: POLICY_VIOLATION, for its last values per key are all there is.  Internal topics:
+  INVALID_TOPIC_EXCEPTION.
+- A partition named twice in one request: the last offset counts.
+- The new starts are in the checkpoint, durably, when the answer leaves: a crash brings nothing back.  (Kafka writes
+  it once a minute.)
+
+v1 only changed throttling; v2 is the first flexible version.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import (
+    InvalidTopicError,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+)
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import is_internal
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext, Services
+    from kbroker.replication.partition import Partition
+
+logger = logging.getLogger("kbroker.handlers")
+
+HIGH_WATERMARK = -1
+NO_OFFSET = -1
+
+
+def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
+    """DeleteRecords v0-v2; see the module's docstring."""
+    response = message("DeleteRecordsResponse")
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        offsets = wanted.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            offsets[partition.partition_index] = partition.offset
+    topics = []
+    done = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, offset in offsets.items():
+            row = response.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
+            rows.append(row)
+            try:
+                row.low_watermark = _delete(ctx.services, name, index, offset)
+                done.append(row)
+            except KafkaError as error:
+                row.error_code = error.code
+        topics.append(response.DeleteRecordsTopicResult(name=name, partitions=rows))
+    if done:
+        _make_durable(ctx.services, done)
+    answer: Struct = response(topics=topics)
+    return answer
+
+
+def _delete(services: Services, name: str, index: int, offset: int) -> int:
+    if is_internal(name):
+        raise InvalidTopicError(f"Cannot delete records of internal topic {name}.")
+    partition: Partition = services.replica_manager.partition(name, index)
+    log = partition.log
+    if log.config.compact and not log.config.delete:
+        raise PolicyViolationError(f"The records of {name} go by compaction alone: its cleanup.policy is compact.")
+    target = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if target < 0:
+        raise OffsetOutOfRangeError(f"The offset {offset} for partition {log.topic_partition} is not valid")
+    if log.maybe_increment_log_start_offset(target):
+        logger.info("deleted the records of %s below offset %d", log.topic_partition, target)
+    return int(log.log_start_offset)
+
+
+def _make_durable(services: Services, rows: list[Any]) -> None:
+    try:
+        services.log_manager.checkpoint_log_start_offsets()
+    except OSError as error:
+        logger.error("deleted records may come back after a crash, their checkpoint was not written: %s", error)
+        for row in rows:
+            row.low_watermark, row.error_code = NO_OFFSET, KafkaStorageError().code
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DELETE_RECORDS, 0, 2, handle_delete_records),)

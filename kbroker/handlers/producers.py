@@ -1,0 +1,72 @@
+"""DescribeProducers (API 61): v0 (KIP-664).
+
+Who writes to a partition: every idempotent or transactional producer that its leader remembers, with the epoch, the
+last sequence and time, and where an open transaction begins.  Tools find hanging transactions by it.
+
+- Producers are forgotten after `producer.id.expiration.ms` without a batch.
+- An answer holds at most 100,000 producers; partitions beyond that are POLICY_VIOLATION, so that one small request that
+  names a partition over and over cannot use up the memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
+from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import validate
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import message
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.handlers.services import RequestContext, Services
+    from kbroker.storage.producer_state import ProducerState
+
+MAX_PRODUCERS = 100_000
+
+
+def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct:
+    """DescribeProducers v0; see the module's docstring."""
+    response = message("DescribeProducersResponse")
+    room = MAX_PRODUCERS
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            row = response.PartitionResponse(partition_index=index)
+            rows.append(row)
+            try:
+                state = _state(ctx.services, topic.name, index)
+                if len(state.producers) > room:
+                    raise PolicyViolationError("Excessively large number of producers per request.")
+            except KafkaError as error:
+                row.error_code, row.error_message = error.code, error.message
+                continue
+            room -= len(state.producers)
+            row.active_producers = [_producer(response, entry) for entry in state.producers.values()]
+        topics.append(response.TopicResponse(name=topic.name, partitions=rows))
+    answer: Struct = response(topics=topics)
+    return answer
+
+
+def _state(services: Services, topic: str, index: int) -> ProducerState:
+    validate(topic)
+    if services.metadata_cache.topic(topic) is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    state: ProducerState = services.replica_manager.partition(topic, index).log.producer_state
+    return state
+
+
+def _producer(response: Any, entry: Any) -> Any:
+    return response.ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_txn_first_offset,
+    )
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers),)
