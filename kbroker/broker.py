@@ -3,8 +3,8 @@
 Start: lock the log directories, open the metadata, load the logs, lead the partitions, load the groups' coordinator,
 listen.  A part that is not ready yet answers with a retriable error; the listeners open last of all that clients see.
 
-Stop (SIGTERM, SIGINT): stop accepting, let requests under way finish, close connections, flush the logs, write the
-clean-shutdown marker.  A second signal ends the process at once, without the marker.
+Stop (SIGTERM, SIGINT): stop accepting, answer what waits, let requests under way finish, close connections, flush the
+logs, write the clean-shutdown marker.  A second signal ends the process at once, without the marker.
 
 Exit codes: 0 stopped in order, 1 could not start or failed.
 """
@@ -18,6 +18,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Readiness, ReadyState
 from kbroker.metrics.sources import ConnectionTotals, GroupSummary, Sources
 from kbroker.network.limits import ConnectionLimits
-from kbroker.network.listener import BindError, Listener, SocketOptions
+from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchSessionCache
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.broker")
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_SECONDS = 1.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
@@ -81,6 +83,8 @@ class Broker:
         self.metrics: MetricsServer | None = None
         self.log_manager = LogManager(config, self.clock)
         self.store: LocalStore | None = None
+        self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
+        self._logs_loaded = False
 
     async def start(self) -> None:
         """Bring everything up; a part's own error when it cannot be."""
@@ -166,6 +170,7 @@ class Broker:
                 max_frame_bytes=config.get("socket.request.max.bytes"),
                 max_idle_ms=config.get("connections.max.idle.ms"),
                 loop=self.loop,
+                cold_reads=self.cold_reads,
             )
             await listener.start()
             self.listeners.append(listener)
@@ -182,6 +187,7 @@ class Broker:
             connections=self._connection_totals,
             logs=self.log_manager.logs.values,
             groups=self._group_summaries,
+            fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
         self.metrics = await start_metrics_server(self.config.get("metrics.listener"), sources, self.readiness)
 
@@ -193,6 +199,7 @@ class Broker:
             progress = self.log_manager.progress
             self.readiness.detail = f"recovering logs, {progress.logs_done} of {progress.logs_total}"
         await loading
+        self._logs_loaded = True
 
     def _schedule(self) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
@@ -206,6 +213,7 @@ class Broker:
         self.readiness.move(ReadyState.STOPPING)
         for listener in self.listeners:
             listener.stop_accepting()
+        self.services.group_coordinator.stop()
         self.services.replica_manager.purgatory.expire_all()
         await asyncio.wait(
             [self.loop.create_task(listener.drained()) for listener in self.listeners], timeout=DRAIN_SECONDS
@@ -216,18 +224,23 @@ class Broker:
         self.loop_delay.stop()
         if self.metrics is not None:
             await self.metrics.close()
-        self.services.group_coordinator.stop()
         self.log_manager.shutdown()
         if self.store is not None:
             self.store.close()
 
     def release(self) -> None:
-        """After a failed start: give the directories and files back."""
+        """After a failed start: give the directories and files back.
+
+        Once the logs are loaded they are closed in order, so that a port in use does not cost a recovery next time.
+        """
         for listener in self.listeners:
             listener.stop_accepting()
+        if self._logs_loaded:
+            self.log_manager.shutdown()
+        else:
+            self.log_manager.release()
         if self.store is not None:
             self.store.close()
-        self.log_manager.release()
 
     # What the parts ask
 
@@ -288,8 +301,8 @@ def _per_address(text: str) -> dict[str, int]:
 async def _serve(config: BrokerConfig, started: float) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, stopping)
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, _on_signal, loop, stopping)
     broker = Broker(config, loop)
     try:
         await broker.start()
@@ -309,9 +322,11 @@ async def _serve(config: BrokerConfig, started: float) -> int:
     return 0
 
 
-def _on_signal(stopping: asyncio.Event) -> None:
-    if stopping.is_set():
-        os._exit(1)
+def _on_signal(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """The first signal begins the stop; the next one ends the process, also while a disk holds the loop up."""
+    for number in STOP_SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
     stopping.set()
 
 

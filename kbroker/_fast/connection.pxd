@@ -12,6 +12,7 @@ cdef class RequestContext:
     cdef readonly str client_id
     cdef readonly Connection connection
     cdef readonly object services
+    cdef public object abandoned
     cdef Route route
     cdef uint64_t started_ns
     cdef Py_ssize_t bytes_in
@@ -23,6 +24,7 @@ cdef class Connection(Receiver):
     cdef RequestContext pending
     cdef bint processing
     cdef bint blocked
+    cdef bint warming
     cdef int writer_fd
     cdef readonly double last_active
     cdef readonly unsigned long long frames

@@ -67,14 +67,23 @@ cdef inline void skip_tagged_fields(Cursor* cursor) noexcept nogil:
 
 
 cdef class RequestContext:
-    """One request under way: its header, where it came from, and where its answer goes."""
+    """One request under way: its header, where it came from, and where its answer goes.
+
+    `abandoned`: what a handler that answers later wants called when the connection ends before that.
+    """
 
     def respond(self, response) -> None:
         """Answer a request whose handler returned None; ignored when the connection is gone."""
         cdef Connection connection = self.connection
+        self.abandoned = None
         if connection.closed or connection.pending is not self:
             return
-        connection._answer(self, response)
+        try:
+            connection._answer(self, response)
+        except Exception as error:
+            connection.endpoint.owner.handler_failed(self, error)
+            connection.close("a request failed")
+            return
         if not connection.processing:
             connection._process()
 
@@ -120,6 +129,8 @@ cdef class Connection(Receiver):
         return False
 
     def connection_lost(self, error) -> None:
+        if self.sender is not None:
+            self.sender.clear()
         self.close("closed by the client" if error is None else f"lost: {error}")
         self.transport = None
 
@@ -280,13 +291,26 @@ cdef class Connection(Receiver):
                 # The loop refuses to watch a transport's own descriptor.
                 self.writer_fd = os.dup(self.sender.fd)
                 self.endpoint.loop.add_writer(self.writer_fd, self._on_writable)
-        else:
+        elif outcome == 2:
             self.blocked = True
             self.endpoint.loop.call_soon(self._on_writable)
+        else:
+            self.blocked = self.warming = True
+            if self.writer_fd >= 0:
+                self._unwatch()
+            self.endpoint.owner.read_cold(
+                self, self.sender.cold_region, self.sender.cold_position, self.sender.cold_bytes)
         return 0
 
+    def warmed(self) -> None:
+        """The stretch that `read_cold` was asked for is in the page cache now, or cannot be read: go on sending."""
+        self.warming = False
+        if not self.closed:
+            self.sender.warmed()
+            self._on_writable()
+
     def _on_writable(self) -> None:
-        if self.closed:
+        if self.closed or self.warming:
             return
         self.last_active = now_ns() * 1e-9
         self._flush()
@@ -306,12 +330,20 @@ cdef class Connection(Receiver):
         return 0
 
     def close(self, str reason="closed") -> None:
-        """Close now; what is queued for the client and not yet with the kernel is dropped."""
+        """Close now; what is queued for the client and the kernel does not take at once is dropped."""
+        cdef RequestContext ctx
         if self.closed:
             return
         self.closed = True
+        ctx = self.pending
         self.pending = None
         if self.sender is not None:
+            try:
+                # The requests before the one that ends the connection were served: their answers leave if they can.
+                self.sender.flush(FLUSH_BYTES)
+            except OSError:
+                # The client is gone, and with it whoever would have read them.
+                pass
             self.sender.clear()
         if self.writer_fd >= 0:
             self._unwatch()
@@ -322,6 +354,9 @@ cdef class Connection(Receiver):
         self.endpoint.owner.connection_closed(self, reason)
         if self.transport is not None:
             self.transport.abort()
+        if ctx is not None and ctx.abandoned is not None:
+            abandoned, ctx.abandoned = ctx.abandoned, None
+            abandoned()
 
     @property
     def busy(self) -> bool:

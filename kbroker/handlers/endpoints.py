@@ -1,9 +1,9 @@
 """Which address a client is told to use for a broker.
 
-With `advertised.listeners` set it is that of the listener which the client came by.  Without it, a client of this
-broker is told the address that it dialled, which by construction it can reach; Kafka instead announces the listener's
-own host, the most common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must all answer alike, so
-all ask here.
+Where `advertised.listeners` names the listener that the client came by, it is that address.  Where it does not, a
+client of this broker is told the address that it dialled, which by construction it can reach; Kafka instead announces
+the listener's own host, the most common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must all
+answer alike, so all ask here.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _MAPPED_IPV4 = "::ffff:"
 
 def local_broker(config: BrokerConfig, node_id: int) -> BrokerImage:
     """This broker as its settings describe it."""
-    advertised = {listener.name: Endpoint(listener.host, listener.port) for listener in config.advertised_listeners}
-    endpoints = {listener.name: Endpoint(listener.host, listener.port) for listener in config.listeners}
+    told = config.advertised_listeners or config.listeners
     return BrokerImage(
         node_id=node_id,
-        endpoints=endpoints | advertised,
+        endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in told},
         rack=config.get("broker.rack"),
-        advertised=bool(advertised),
+        advertised=bool(config.advertised_listeners),
     )
 
 
 def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
     """Where the client of `ctx` reaches `broker`; None when it has no endpoint on the client's listener."""
     connection = ctx.connection
-    if not broker.advertised and broker.node_id == ctx.services.node_id:
+    endpoint = broker.endpoints.get(connection.listener_name)
+    if broker.node_id == ctx.services.node_id and (endpoint is None or not broker.advertised):
         return _dialled(connection)
-    return broker.endpoints.get(connection.listener_name)
+    return endpoint
 
 
 def reachable_brokers(ctx: RequestContext, image: ClusterImage) -> list[tuple[BrokerImage, Endpoint]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from kbroker._fast.codec import Struct
     from kbroker.clock import Clock
@@ -103,6 +104,9 @@ class RequestContext(Protocol):
     @property
     def services(self) -> Services:
         """The broker's parts."""
+
+    abandoned: Callable[[], object] | None
+    """What a handler that answers later wants called when the connection ends before that."""
 
     @property
     def open(self) -> bool:

@@ -116,6 +116,7 @@ def _requests(snapshot: Snapshot) -> Iterator[Metric]:
     for row in rows:
         times.add_metric([row.api], cumulative(row.buckets), row.sum_ns / 1e9)
     yield times
+    yield _gauge("kbroker_fetches_waiting", "Fetches that wait for data.", snapshot.fetches_waiting)
 
 
 def _connections(snapshot: Snapshot) -> Iterator[Metric]:

@@ -76,6 +76,7 @@ class Snapshot:
     uptime_seconds: float
     requests: tuple[RequestRow, ...]
     connections: ConnectionTotals
+    fetches_waiting: int
     partition_count: int
     topic_count: int
     size_bytes: int
@@ -108,6 +109,7 @@ def take(sources: Sources) -> Snapshot:
         connections=ConnectionTotals(
             dict(totals.current), dict(totals.accepted), dict(totals.refused), dict(totals.closed)
         ),
+        fetches_waiting=sources.fetches_waiting(),
         partition_count=len(logs),
         topic_count=len(topics),
         size_bytes=sum(row.size_bytes for row in topics),

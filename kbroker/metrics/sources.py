@@ -83,6 +83,10 @@ def _no_groups() -> Iterable[GroupSummary]:
     return ()
 
 
+def _no_fetches() -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """All that a scrape reads.
@@ -100,4 +104,5 @@ class Sources:
     connections: Callable[[], ConnectionTotals] = _no_connections
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
+    fetches_waiting: Callable[[], int] = _no_fetches
     max_partitions: int = 2_000

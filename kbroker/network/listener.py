@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 from kbroker._fast.connection import Connection, RequestContext
 from kbroker._fast.counters import RequestStats
+from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Endpoint, Route
 from kbroker.log_output import RateLimitedLog
@@ -23,6 +26,9 @@ from kbroker.network.limits import ConnectionLimits
 
 logger = logging.getLogger("kbroker.network")
 
+READ_BYTES = 262_144
+COLD_READ_THREADS = 4
+MAPPED_IPV4 = "::ffff:"
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
 
@@ -60,6 +66,7 @@ class Listener:
         max_frame_bytes: int,
         max_idle_ms: int,
         loop: asyncio.AbstractEventLoop,
+        cold_reads: Executor | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -67,6 +74,8 @@ class Listener:
         self._options = options
         self._limits = limits
         self._loop = loop
+        self._cold_reads = cold_reads
+        self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -124,14 +133,17 @@ class Listener:
 
     def connection_opened(self, connection: Connection) -> bool:
         self.accepted_count += 1
-        address = connection.peer_host
+        # An IPv4 client of a dual-stack socket counts as the address that it is set down with.
+        address = connection.peer_host.removeprefix(MAPPED_IPV4)
         self._addresses[connection] = address
         setting = self._limits.admit(address)
         if setting is None and not self.endpoint.draining:
             return True
-        reason = setting or "shutting down"
-        self.refused[reason] += 1
-        self._complaints.warning(reason, "refused a connection from %s: %s is reached", address, reason)
+        if setting is None:
+            self.refused["shutting down"] += 1
+            return False
+        self.refused[setting] += 1
+        self._complaints.warning(setting, "refused a connection from %s: %s is reached", address, setting)
         return False
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
@@ -170,6 +182,26 @@ class Listener:
             None if ctx is None else ctx.api_version,
             exc_info=error,
         )
+
+    def read_cold(self, connection: Connection, region: FileRegion, position: int, size: int) -> None:
+        """Bring a stretch of a log into the page cache by a thread; the connection sends it afterwards.
+
+        A connection waits for one stretch of at most 2 MB at a time, so a consumer that catches up takes turns with
+        the others that do, and tail readers never wait for it.
+        """
+        self.cold_reads_count += 1
+        future = self._loop.run_in_executor(self._cold_reads, _read_through, region, position, size)
+        future.add_done_callback(lambda done: self._finish_cold(connection, done))
+
+    def _finish_cold(self, connection: Connection, done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._complaints.error("cold read", "a segment could not be read: %s", error)
+            connection.close("a segment could not be read")
+            return
+        connection.warmed()
 
     def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler that waits; its answer goes out when it is there."""
@@ -231,12 +263,23 @@ class Listener:
             connection.close("shutting down")
 
 
+def _read_through(region: FileRegion, position: int, size: int) -> None:
+    end = position + size
+    os.posix_fadvise(region.fd, position, size, os.POSIX_FADV_WILLNEED)
+    while position < end:
+        count = len(os.pread(region.fd, min(READ_BYTES, end - position), position))
+        if count == 0:
+            return
+        position += count
+
+
 def _family(host: str) -> tuple[socket.AddressFamily, str]:
-    """Address family and bind address: IPv6 where the host is one, both families where no host is given."""
+    """Address family and bind address: both families where no host is given, IPv4 where a name has both, as in Java."""
     if host == "":
         return (socket.AF_INET6, "::") if socket.has_dualstack_ipv6() else (socket.AF_INET, "0.0.0.0")
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise BindError(error.errno, f"cannot resolve the listener host {host!r}: {error.strerror}") from error
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     return family, str(address[0])

@@ -68,6 +68,11 @@ class FetchPurgatory:
         for fetch in list(partition.waiting):
             self._expire(fetch)
 
+    def forget(self, fetch: DelayedFetch) -> None:
+        """Nobody waits for this fetch any more: its connection has ended."""
+        if not fetch.done:
+            self._finish(fetch)
+
     def expire_all(self) -> None:
         """Let every waiting fetch answer now, with what there is: the broker is about to stop."""
         for fetch in list(self._waiting):
