@@ -7,11 +7,16 @@ first batch found comes whole even when it is larger than every limit, later par
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
     KafkaError,
     NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
 )
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -33,8 +38,10 @@ EpochEndOffset: Any = FetchResponse.EpochEndOffset
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
+READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 EMPTY = b""
+UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
@@ -47,6 +54,8 @@ def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
         request.replica_id if ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
     )
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
         plan = services.fetch_sessions.plan(
             request.session_id,
@@ -62,8 +71,32 @@ def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
     return FetchRead(ctx, request, plan, by_id, replica_id >= 0).start()
 
 
+def _refuse(request: Any, by_id: bool, code: ErrorCode) -> Struct:
+    """The answer to a request that makes no sense; up to v12 its partitions are named, each with the code."""
+    topics = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            partitions=[_failed(partition.partition, code, []) for partition in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    response: Struct = FetchResponse(error_code=code, session_id=request.session_id, responses=[] if by_id else topics)
+    return response
+
+
+def _failed(index: int, code: int, aborted: list[Any] | None) -> Any:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        preferred_read_replica=-1,
+        aborted_transactions=aborted,
+        records=EMPTY,
+    )
+
+
 def _targets(request: Any, by_id: bool) -> list[FetchTarget]:
-    return [
+    targets = [
         FetchTarget(
             None if by_id else topic.topic,
             topic.topic_id if by_id else ZERO_UUID,
@@ -76,6 +109,10 @@ def _targets(request: Any, by_id: bool) -> list[FetchTarget]:
         for topic in request.topics
         for partition in topic.partitions
     ]
+    if len(targets) > 1:
+        # A partition named twice is read once, as the last one says.
+        targets = list({(target.topic or target.topic_id, target.index): target for target in targets}.values())
+    return targets
 
 
 def _forgotten(request: Any, by_id: bool) -> Iterable[PartitionKey]:
@@ -89,7 +126,17 @@ def _forgotten(request: Any, by_id: bool) -> Iterable[PartitionKey]:
 class FetchRead:
     """One fetch from its plan to its answer, over one or more attempts."""
 
-    __slots__ = ("_by_id", "_ctx", "_from_replica", "_isolation", "_max_bytes", "_min_bytes", "_plan", "_wait_ms")
+    __slots__ = (
+        "_by_id",
+        "_ctx",
+        "_diverged",
+        "_from_replica",
+        "_isolation",
+        "_max_bytes",
+        "_min_bytes",
+        "_plan",
+        "_wait_ms",
+    )
 
     def __init__(self, ctx: RequestContext, request: Any, plan: FetchPlan, by_id: bool, from_replica: bool) -> None:
         self._ctx = ctx
@@ -102,6 +149,7 @@ class FetchRead:
         self._max_bytes = min(request.max_bytes, ctx.services.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._wait_ms = request.max_wait_ms
+        self._diverged: list[FetchTarget] = []
 
     def start(self) -> Struct | None:
         """Answer now, or wait for data and answer later."""
@@ -110,7 +158,8 @@ class FetchRead:
             return self._answer(answers)
         manager = self._ctx.services.replica_manager
         partitions = [manager.partition(target.topic, target.index) for target, _ in answers]
-        manager.purgatory.wait(self._attempt, partitions, self._wait_ms)
+        waiting = manager.purgatory.wait(self._attempt, partitions, self._wait_ms)
+        self._ctx.abandoned = partial(manager.purgatory.forget, waiting)
         return None
 
     def _attempt(self, force: bool) -> bool:
@@ -128,26 +177,19 @@ class FetchRead:
         left = self._max_bytes
         found = 0
         urgent = False
+        self._diverged.clear()
         for target in self._plan.targets:
             try:
                 answer, size = self._read_partition(target, left, found == 0)
             except KafkaError as error:
-                answer = PartitionData(
-                    partition_index=target.index,
-                    error_code=error.code,
-                    high_watermark=-1,
-                    preferred_read_replica=-1,
-                    aborted_transactions=None,
-                    records=EMPTY,
-                )
+                # Kafka's way: null where a log was asked, an empty list where it did not come to that.
+                answer = _failed(target.index, error.code, [] if error.code in UNKNOWN_TOPIC else None)
                 size = 0
                 urgent = True
-            else:
-                urgent = urgent or answer.diverging_epoch.epoch >= 0
             answers.append((target, answer))
             found += size
             left = max(0, left - size)
-        return answers, found, urgent
+        return answers, found, urgent or bool(self._diverged)
 
     def _read_partition(self, target: FetchTarget, left: int, first: bool) -> tuple[Any, int]:
         partition = self._partition(target)
@@ -157,14 +199,18 @@ class FetchRead:
             diverging = self._divergence(partition, target)
             if diverging is not None:
                 return diverging, 0
-        data = log.read(target.fetch_offset, min(target.max_bytes, left), self._isolation, first)
+        limit = min(target.max_bytes, left)
+        if limit < 0:
+            raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
+        data = log.read(target.fetch_offset, limit, self._isolation, first)
         aborted = None
         if self._isolation is FetchIsolation.TXN_COMMITTED:
             aborted = [
                 AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
                 for txn in data.aborted_transactions or ()
             ]
-        records = data.records
+        # Part of a batch helps nobody when it is all that there is room for.
+        records = None if data.first_entry_incomplete else data.records
         answer = PartitionData(
             partition_index=target.index,
             high_watermark=data.high_watermark,
@@ -173,12 +219,19 @@ class FetchRead:
             aborted_transactions=aborted,
             records=EMPTY if records is None else records,
         )
-        return answer, data.size
+        return answer, 0 if records is None else data.size
 
     def _partition(self, target: FetchTarget) -> Partition:
         manager = self._ctx.services.replica_manager
         if self._by_id:
-            target.topic = manager.topic_name(target.topic_id)
+            try:
+                target.topic = manager.topic_name(target.topic_id)
+            except UnknownTopicIdError:
+                if target.topic is None:
+                    raise
+                # A session's topic that was there before: gone, or another one has its name now.
+                manager.partition(target.topic, target.index)
+                raise InconsistentTopicIdError() from None
         if self._from_replica:
             raise NotLeaderOrFollowerError()
         partition: Partition = manager.partition(target.topic, target.index)
@@ -187,9 +240,12 @@ class FetchRead:
     def _divergence(self, partition: Partition, target: FetchTarget) -> Any | None:
         """The answer that tells a reader where its log and ours part (KIP-595), or None when they do not."""
         epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
-        if epoch < 0 or (epoch >= target.last_fetched_epoch and end_offset >= target.fetch_offset):
+        if epoch < 0 or end_offset < 0:
+            raise OffsetOutOfRangeError()
+        if epoch >= target.last_fetched_epoch and end_offset >= target.fetch_offset:
             return None
         log = partition.log
+        self._diverged.append(target)
         return PartitionData(
             partition_index=target.index,
             high_watermark=log.high_watermark,
@@ -209,7 +265,7 @@ class FetchRead:
                 if target.has_news(
                     answer.error_code, len(answer.records), answer.high_watermark, answer.log_start_offset
                 )
-                or answer.diverging_epoch.epoch >= 0
+                or target in self._diverged
             ]
             if plan.incremental:
                 self._ctx.services.fetch_sessions.rotate(

@@ -25,7 +25,6 @@ ListOffsetsResponse: Any = message("ListOffsetsResponse")
 OffsetForLeaderEpochResponse: Any = message("OffsetForLeaderEpochResponse")
 
 READ_COMMITTED = 1
-FIRST_VERSION_WITH_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
@@ -44,6 +43,8 @@ FIRST_VERSION_OF_TIMESTAMP = {
 def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
     """Versions 1 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
+
+    A partition named twice is refused with INVALID_REQUEST, once.
     """
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -55,8 +56,12 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
+            key = (topic.name, asked.partition_index)
+            if key not in seen:
+                continue
             try:
-                if (topic.name, asked.partition_index) in repeated:
+                if key in repeated:
+                    seen.discard(key)
                     raise KafkaError.of(ErrorCode.INVALID_REQUEST)
                 answers.append(_find_offset(ctx, request, topic.name, asked))
             except KafkaError as error:
