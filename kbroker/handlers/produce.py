@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.route import NO_RESPONSE
-from kbroker.errors import ErrorCode, InvalidTopicError, InvalidTxnStateError, KafkaError
+from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
@@ -20,12 +20,12 @@ from kbroker.storage.log_validator import (
     LONG_BATCH_BYTES,
     AppendOrigin,
     RecordValidationError,
+    UnfitRequestError,
     takes_long,
     validate_and_analyze,
 )
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
     from kbroker.storage.log_validator import AnalyzedBatch
@@ -42,6 +42,21 @@ NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+# Kafka tells where the log starts with every refusal but these.
+WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 
 
 def handle_produce(ctx: RequestContext, request: Any) -> Any:
@@ -88,12 +103,13 @@ async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
 
 
 def _finish_thread(ctx: RequestContext, request: Any, task: asyncio.Task[list[Any]]) -> None:
+    if task.cancelled():
+        return
     error = task.exception()
     if error is not None:
         logger.error("a produce request failed", exc_info=error)
-        ctx.respond(_answer(_refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)))
-        return
-    response = _finish(ctx, request, task.result())
+    responses = _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR) if error is not None else task.result()
+    response = _finish(ctx, request, responses)
     if response is not None:
         ctx.respond(response)
 
@@ -116,11 +132,11 @@ def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBat
         for data in topic.partition_data:
             try:
                 partition = _partition(ctx, topic, data.index)
-                if acks_all and len(partition.isr) < partition.log.config.min_insync_replicas:
+                if acks_all and len(partition.isr) < partition.min_in_sync:
                     partition.check_in_sync()
                 answers.append(_append(ctx, partition, data, judged.get(id(data)) if judged else None))
             except KafkaError as error:
-                answers.append(_refuse(data.index, error))
+                answers.append(_refuse(ctx, topic, data.index, error))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     return responses
 
@@ -145,7 +161,10 @@ def _append(ctx: RequestContext, partition: Partition, data: Any, judged: Analyz
         else judged
     )
     if analyzed.info.is_transactional:
-        raise InvalidTxnStateError("transactions are not served by this broker")
+        # The one code that every client takes as final; FindCoordinator gives it, too.
+        raise KafkaError.of(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
+        )
     result = ctx.services.replica_manager.append(
         partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
     )
@@ -157,8 +176,10 @@ def _append(ctx: RequestContext, partition: Partition, data: Any, judged: Analyz
     )
 
 
-def _refuse(index: int, error: KafkaError) -> Any:
+def _refuse(ctx: RequestContext, topic: Any, index: int, error: KafkaError) -> Any:
     answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
+        answer.log_start_offset = ctx.services.replica_manager.partition(topic.name, index).log.log_start_offset
     if isinstance(error, RecordValidationError):
         answer.error_message = error.message
         answer.record_errors = [
@@ -180,11 +201,6 @@ def _refuse_all(request: Any, code: ErrorCode) -> list[Any]:
         )
         for topic in request.topic_data
     ]
-
-
-def _answer(responses: list[Any]) -> Struct:
-    response: Struct = ProduceResponse(responses=responses)
-    return response
 
 
 def _finish(ctx: RequestContext, request: Any, responses: list[Any]) -> Any:

@@ -12,6 +12,7 @@ from kbroker.errors import FencedLeaderEpochError, NotEnoughReplicasError, Unkno
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker.metadata.image import PartitionImage
     from kbroker.replication.delayed_fetch import DelayedFetch
     from kbroker.storage.unified_log import UnifiedLog
 
@@ -22,7 +23,7 @@ class Partition:
     `waiting` holds the delayed fetches that name it, in the order they came.
     """
 
-    __slots__ = ("topic", "index", "topic_id", "log", "leader_epoch", "leader_id", "isr", "waiting")
+    __slots__ = ("topic", "index", "topic_id", "log", "leader_epoch", "leader_id", "isr", "min_in_sync", "waiting")
 
     def __init__(
         self,
@@ -30,22 +31,30 @@ class Partition:
         index: int,
         topic_id: bytes,
         log: UnifiedLog,
-        leader_epoch: int,
         leader_id: int,
-        isr: tuple[int, ...],
+        image: PartitionImage,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
-        self.leader_epoch = leader_epoch
         self.leader_id = leader_id
-        self.isr = isr
         self.waiting: dict[DelayedFetch, None] = {}
+        self.follow(image)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.index)
+
+    def follow(self, image: PartitionImage) -> None:
+        """Take over what the metadata say; call it after the log's settings have changed as well."""
+        self.leader_epoch = image.leader_epoch
+        self.isr = image.isr
+        # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
+        self.min_in_sync = min(self.log.config.min_insync_replicas, len(image.replicas))
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none."""
@@ -57,9 +66,8 @@ class Partition:
 
     def check_in_sync(self) -> None:
         """Refuse acks=all when fewer replicas are in sync than `min.insync.replicas` asks for."""
-        needed = self.log.config.min_insync_replicas
-        if len(self.isr) < needed:
+        if len(self.isr) < self.min_in_sync:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement "
-                f"of {needed} for partition {self.topic}-{self.index}"
+                f"of {self.min_in_sync} for partition {self}"
             )

@@ -80,8 +80,7 @@ class ReplicaManager:
             partition = known.get(image.partition)
             if partition is not None:
                 partition.log.config = config
-                partition.leader_epoch = image.leader_epoch
-                partition.isr = image.isr
+                partition.follow(image)
                 continue
             topic_partition = TopicPartition(topic.name, image.partition)
             try:
@@ -92,9 +91,7 @@ class ReplicaManager:
                 continue
             log.assign_leader_epoch(image.leader_epoch)
             log.maybe_increment_high_watermark(log.log_end_offset)
-            known[image.partition] = Partition(
-                topic.name, image.partition, topic.topic_id, log, image.leader_epoch, self._node_id, image.isr
-            )
+            known[image.partition] = Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image)
 
     def _stop_leading(self, known: dict[int, Partition], index: int) -> None:
         partition = known.pop(index, None)

@@ -117,6 +117,10 @@ class RecordError(NamedTuple):
     message: str
 
 
+class UnfitRequestError(InvalidRecordError):
+    """Not what a produce request of its version may carry, whatever the topic."""
+
+
 class RecordValidationError(KafkaError):
     """Some records of a batch break a rule of the topic; the answer names each of them."""
 
@@ -356,9 +360,9 @@ def _refusal(
     """The client's error for a bad batch, judged in Kafka's order: request, size, checksum, records."""
     version = f"Produce requests with version {produce_version}"
     if isinstance(error, TruncatedBatchError):
-        return InvalidRecordError(f"{version} must have at least one record batch per partition")
+        return UnfitRequestError(f"{version} must have at least one record batch per partition")
     if isinstance(error, OldMagicError):
-        return InvalidRecordError(f"{version} are only allowed to contain record batches with magic version 2")
+        return UnfitRequestError(f"{version} are only allowed to contain record batches with magic version 2")
     try:
         info = read_header(view)
     except BatchError:
@@ -410,7 +414,7 @@ def _only_batch(view: memoryview | bytearray, size: int, produce_version: int) -
         pass
     except BatchError as error:
         raise CorruptMessageError(str(error)) from error
-    raise InvalidRecordError(
+    raise UnfitRequestError(
         f"Produce requests with version {produce_version} are only allowed to contain exactly one record batch "
         "per partition"
     )
