@@ -144,7 +144,8 @@ def test_open_many_partitions(benchmark: Any, tmp_path: Path, clean: bool) -> No
 
 def test_recovery(benchmark: Any, tmp_path: Path) -> None:
     """Checking and indexing 256 MiB of 16 KB batches after a kill; `bytes_per_s` in the extra info."""
-    log = open_log(tmp_path / "log")
+    env = environment(clock=SYSTEM_CLOCK)
+    log = open_log(tmp_path / "log", env=env)
     data = batch([b"x" * 100] * 140, timestamp=SYSTEM_CLOCK.now_ms())
     while log.size_bytes < 256 << 20:
         data[0:8] = bytes(8)
@@ -154,7 +155,7 @@ def test_recovery(benchmark: Any, tmp_path: Path) -> None:
 
     def run() -> None:
         started = time.perf_counter()
-        open_log(tmp_path / "log").close(clean=False)
+        open_log(tmp_path / "log", env=env).close(clean=False)
         benchmark.extra_info["bytes_per_s"] = int(size / (time.perf_counter() - started))
 
     benchmark.pedantic(run, rounds=3)

@@ -40,6 +40,7 @@ from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.partition_metadata import PARTITION_METADATA, PartitionMetadata
 from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 
@@ -244,13 +245,16 @@ def _clean_end(opening: _Opening, segments: list[LogSegment]) -> int | None:
     if not opening.request.clean or opening.unindexed:
         return None
     active = segments[-1]
-    if active.size == 0:
-        return active.base_offset
     try:
+        for segment in segments:
+            if segment.has_txn_index:
+                segment.txn_index.sanity_check()
+        if active.size == 0:
+            return active.base_offset
         end = active.measure()[0]
         active.close_files()
         return end
-    except CorruptSegmentError as error:
+    except (CorruptSegmentError, CorruptIndexError) as error:
         logger.warning("%s: recovering in spite of a clean stop: %s", opening.request.topic_partition, error)
         return None
 

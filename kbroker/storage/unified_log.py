@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.file_region import FileRegion
 from kbroker._fast.record_batch import BatchInfo
 from kbroker.config import LogConfig
-from kbroker.errors import OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage import log_lookup, markers, replicated_append
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
@@ -326,6 +326,8 @@ class UnifiedLog:
             found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
         except OSError as error:
             raise storage_error("reading records", self.topic_partition, self.directory, error) from error
+        except ValueError as error:
+            raise CorruptMessageError(f"Record batch is corrupt in {self.topic_partition}: {error}") from error
         if found is None:
             return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
         segment, position, length, incomplete = found

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from kbroker._fast.record_batch import BatchInfo, read_header
+from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.records.control import ControlType, build_end_transaction
@@ -48,7 +49,7 @@ class UnsyncedFiles(FileSystem):
 UNSYNCED_FILES = UnsyncedFiles()
 
 
-def environment(files: FileSystem = UNSYNCED_FILES, clock: HandClock | None = None, budget: int = 64) -> LogEnvironment:
+def environment(files: FileSystem = UNSYNCED_FILES, clock: Clock | None = None, budget: int = 64) -> LogEnvironment:
     return LogEnvironment(files, clock or HandClock(), OpenFiles(budget), lambda _delay_ms, action: action())
 
 

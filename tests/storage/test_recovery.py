@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
+from kbroker.errors import CorruptMessageError
+from kbroker.storage.log_values import AppendOrigin, FetchIsolation
 from kbroker.storage.unified_log import UnifiedLog
-from tests.storage.batches import START_MS, append, batch, open_log, read_all
+from tests.storage.batches import START_MS, append, batch, marker, open_log, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=900, index_interval_bytes=150)
 
@@ -188,3 +190,28 @@ def test_unfinished_split_is_undone(tmp_path: Path) -> None:
     log = open_log(tmp_path, CONFIG, clean=True, recovery_point=60)
     assert read_all(log) == expected(60)
     assert not list(tmp_path.glob("*.swap"))
+
+
+def test_damaged_transaction_index_is_made_again_after_a_clean_stop(tmp_path: Path) -> None:
+    """READ_COMMITTED fetches would fail until somebody repairs the file by hand."""
+    log = open_log(tmp_path)
+    append(log, batch(producer_id=1, epoch=0, sequence=0, transactional=True))
+    append(log, marker(1, 0, abort=True), origin=AppendOrigin.COORDINATOR)
+    log.close()
+    path = tmp_path / "00000000000000000000.txnindex"
+    good = path.read_bytes()
+    for bad in (good[:-1], b"\x00\x09" + good[2:], good + good):
+        path.write_bytes(bad)
+        log = open_log(tmp_path, clean=True, recovery_point=2)
+        log.close()
+        assert path.read_bytes() == good
+
+
+def test_damage_found_by_a_read_is_said(tmp_path: Path) -> None:
+    """A reader would get an unexplained closed connection."""
+    log = filled(tmp_path, 30)
+    log.close()
+    for path in log_files(tmp_path):
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(CorruptMessageError, match="no batch at position"):
+        log.read(0, 1000, FetchIsolation.LOG_END, True)
