@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
@@ -44,6 +44,7 @@ from kbroker.storage.log_dirs import (
 from kbroker.storage.log_loader import LoadRequest, load_log
 from kbroker.storage.log_recovery import RecoveryProgress
 from kbroker.storage.open_files import OpenFiles, default_budget
+from kbroker.storage.retention import Retention
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import ZERO_UUID, TopicPartition
 
@@ -57,11 +58,15 @@ PROGRESS_INTERVAL_SECONDS = 5.0
 
 
 class PeriodicTask(NamedTuple):
-    """Something that the loop runs every so often."""
+    """Something that the loop runs every so often: a function, or a coroutine function.
+
+    `initial_delay_ms` is the time before the first run; None: the interval.
+    """
 
     name: str
     interval_ms: int
-    run: Callable[[], None]
+    run: Callable[[], Any]
+    initial_delay_ms: int | None = None
 
 
 class _Checkpoints(NamedTuple):
@@ -97,13 +102,13 @@ class LogManager:
             config.get("producer.id.expiration.ms"),
         )
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.retention = Retention(self.logs, clock)
         self.directories: list[LogDir] = []
         self.progress = RecoveryProgress()
         self._checkpoints: dict[str, _Checkpoints] = {}
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
         self._last_flush: dict[TopicPartition, tuple[float, int]] = {}
-        self._failed: set[str] = set()
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -261,17 +266,12 @@ class LogManager:
         return log
 
     def _emptiest(self) -> LogDir:
-        live = [directory for directory in self.directories if directory.path not in self._failed]
-        if not live:
-            raise KafkaStorageError("No log directory is available")
-        if len(live) == 1:
-            return live[0]
-        counts = dict.fromkeys((directory.path for directory in live), 0)
+        if len(self.directories) == 1:
+            return self.directories[0]
+        counts = {directory.path: 0 for directory in self.directories}
         for log in self.logs.values():
-            parent = log.parent
-            if parent in counts:
-                counts[parent] += 1
-        return min(live, key=lambda directory: counts[directory.path])
+            counts[log.parent] += 1
+        return min(self.directories, key=lambda directory: counts[directory.path])
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
@@ -331,6 +331,12 @@ class LogManager:
                 self.checkpoint_high_watermarks,
             ),
             PeriodicTask("delete files", DELETION_INTERVAL_MS, self.run_due),
+            PeriodicTask(
+                "retention",
+                get("log.retention.check.interval.ms"),
+                self.retention.run,
+                get("log.initial.task.delay.ms"),
+            ),
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 
@@ -393,7 +399,7 @@ class LogManager:
         """
         with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
             for path, logs in self._by_directory().items():
-                if self._close_logs(logs, pool) and path not in self._failed:
+                if self._close_logs(logs, pool):
                     self._write_final_checkpoints(path)
         self.release()
 
