@@ -121,12 +121,14 @@ class UnifiedLog:
     @config.setter
     def config(self, config: LogConfig) -> None:
         """Takes effect with the next append; index sizes with the next segment."""
+        if config is self._config:
+            return
         self._config = self.local.config = config
         active = self.local.segments.active
         active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
         if active.tail is not None:
             active.tail.index_interval_bytes = config.index_interval_bytes
-        self._set_roll_deadline(active)
+            self._set_roll_deadline(active)
 
     @property
     def log_end_offset(self) -> int:
