@@ -225,6 +225,7 @@ class Broker:
         self.loop_delay.stop()
         if self.metrics is not None:
             await self.metrics.close()
+        self.cold_reads.shutdown(wait=False, cancel_futures=True)
         self.log_manager.shutdown()
         if self.store is not None:
             self.store.close()

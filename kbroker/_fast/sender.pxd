@@ -1,3 +1,5 @@
+from posix.types cimport off_t
+
 from kbroker._fast.file_region cimport FileRegion
 
 
@@ -7,11 +9,17 @@ cdef class Sender:
     cdef Py_ssize_t head
     cdef Py_ssize_t offset
     cdef readonly Py_ssize_t queued_bytes
+    cdef FileRegion cold_region
+    cdef off_t cold_position
+    cdef Py_ssize_t cold_bytes
+    cdef off_t warm_from
+    cdef off_t warm_until
     cdef readonly unsigned long long sent_bytes
 
     cdef void queue(self, object part)
     cdef int flush(self, Py_ssize_t budget_bytes) except -2
     cdef void clear(self)
+    cdef void warmed(self)
     cdef ssize_t _send_bytes(self) except? -1
     cdef ssize_t _send_region(self, FileRegion region) except? -1
     cdef void _advance(self, Py_ssize_t sent)

@@ -3,7 +3,9 @@
 Everything goes straight to the socket: neighbouring byte strings leave in one `sendmsg`, a file region by `sendfile`
 behind a `MSG_MORE` header, so that record batches pass from the page cache to the socket without entering this
 process.  Nothing here blocks: what the socket does not take stays queued, and the connection asks the loop to call
-when it is writable again.
+when it is writable again.  `sendfile` would wait for the disk, so the pages of a region are probed first
+(`preadv2` with RWF_NOWAIT, a byte every `PROBE_BYTES`); a stretch that is not in the page cache is named in `cold_*`
+for the connection to have it read by a thread.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -29,6 +31,17 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_MORE
     int MSG_DONTWAIT
 
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    """
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t preadv2(int fd, const iovec* vector, int count, off_t position, int flags)
+    int RWF_NOWAIT
+
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
 
@@ -38,10 +51,27 @@ cdef enum:
     RELEASE_GIL_BYTES = 131072
     # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
     SENDFILE_BYTES = 2097152
+    # How far apart pages are probed: the kernel reads ahead in steps of at least this size.
+    PROBE_BYTES = 131072
+    COLD = -3
 
 
 class FileShrunkError(OSError):
     """A file region reaches past the end of its file: the log was cut under a reader."""
+
+
+cdef bint is_resident(int fd, off_t position, size_t size) noexcept nogil:
+    """Whether the pages probed are in the page cache.  True where the file system cannot tell."""
+    cdef char byte
+    cdef iovec vector
+    cdef off_t end = position + <off_t> size
+    vector.iov_base = &byte
+    vector.iov_len = 1
+    while position < end:
+        if preadv2(fd, &vector, 1, position, RWF_NOWAIT) < 0 and errno == EAGAIN:
+            return False
+        position += PROBE_BYTES
+    return preadv2(fd, &vector, 1, end - 1, RWF_NOWAIT) >= 0 or errno != EAGAIN
 
 
 cdef class Sender:
@@ -65,7 +95,8 @@ cdef class Sender:
         self.queued_bytes = 0
 
     cdef int flush(self, Py_ssize_t budget_bytes) except -2:
-        """Send what the socket takes: 1 when all is out, 0 when the socket is full, 2 when the budget is used up.
+        """Send what the socket takes: 1 when all is out, 0 when the socket is full, 2 when the budget is used up, 3 when
+        `cold_region` must be read from the disk first.
 
         Raises OSError when the connection is broken.
         """
@@ -78,6 +109,8 @@ cdef class Sender:
                 sent = self._send_bytes()
             else:
                 sent = self._send_region(<FileRegion> self.parts[self.head])
+            if sent == COLD:
+                return 3
             if sent < 0:
                 if errno == EINTR:
                     continue
@@ -117,6 +150,12 @@ cdef class Sender:
         message.msg_iovlen = count
         return sendmsg(self.fd, &message, flags)
 
+    cdef void warmed(self):
+        """The cold stretch has been read: it is sent without another look, however soon the kernel drops it again."""
+        self.warm_from = self.cold_position
+        self.warm_until = self.cold_position + self.cold_bytes
+        self.cold_region = None
+
     cdef ssize_t _send_region(self, FileRegion region) except? -1:
         cdef off_t position = region.position + self.offset
         cdef size_t left = region.size - self.offset
@@ -127,6 +166,16 @@ cdef class Sender:
             return 0
         if left > SENDFILE_BYTES:
             left = SENDFILE_BYTES
+        if not self.warm_from <= position < self.warm_until:
+            if not is_resident(fd, position, left):
+                self.cold_region = region
+                self.cold_position = position
+                self.cold_bytes = left
+                return COLD
+            self.warm_from = position
+            self.warm_until = position + <off_t> left
+        if position + <off_t> left > self.warm_until:
+            left = self.warm_until - position
         if left < RELEASE_GIL_BYTES:
             sent = sendfile(out_fd, fd, &position, left)
         else:
@@ -147,5 +196,6 @@ cdef class Sender:
                 break
             sent -= size
             self.parts[self.head] = None
+            self.warm_until = 0
             self.head += 1
         self.offset = sent
