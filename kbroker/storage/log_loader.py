@@ -23,7 +23,7 @@ from kbroker.storage import log_lookup
 from kbroker.storage.filesystem import DirectoryEntry
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
-from kbroker.storage.log_recovery import LogRecovery, RecoveryProgress
+from kbroker.storage.log_recovery import LogRecovery, RecoveryProgress, TooWideSegmentError
 from kbroker.storage.log_segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -40,6 +40,7 @@ from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.partition_metadata import PARTITION_METADATA, PartitionMetadata
 from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.segment_split import split_segment
 from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
@@ -90,6 +91,15 @@ class _Listing:
 
 def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     """Opens a partition's directory, bringing it into order first.  OSError when the disk fails."""
+    while True:
+        try:
+            return _load(request, environment)
+        except TooWideSegmentError as error:
+            logger.warning("%s: splitting %s", request.topic_partition, error)
+            split_segment(error.segment, request.directory, environment)
+
+
+def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     entries = environment.files.list_directory(request.directory)
     if any(entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for entry in entries):
         _resolve_leftovers(request.directory, entries, environment)

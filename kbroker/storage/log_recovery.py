@@ -41,6 +41,14 @@ class RecoveryProgress:
         self.logs_done = 0
 
 
+class TooWideSegmentError(Exception):
+    """A segment holds good batches whose offsets do not fit its indexes: it has to be split first."""
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(repr(segment))
+        self.segment = segment
+
+
 class LogRecovery:
     """One log's recovery."""
 
@@ -196,7 +204,9 @@ class LogRecovery:
         reason = ""
         for info in batches:
             base, last = info.base_offset, info.last_offset
-            if base < next_offset or last - segment.base_offset > MAX_RELATIVE_OFFSET:
+            if last - segment.base_offset > MAX_RELATIVE_OFFSET:
+                raise TooWideSegmentError(segment)
+            if base < next_offset:
                 reason = f"offset {base} where {next_offset} or more was expected"
                 break
             if info.partition_leader_epoch != epochs.latest_epoch:

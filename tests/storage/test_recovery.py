@@ -215,3 +215,20 @@ def test_damage_found_by_a_read_is_said(tmp_path: Path) -> None:
         path.write_bytes(b"\xff" * path.stat().st_size)
     with pytest.raises(CorruptMessageError, match="no batch at position"):
         log.read(0, 1000, FetchIsolation.LOG_END, True)
+
+
+def test_segment_with_too_wide_offsets_is_split(tmp_path: Path) -> None:
+    """Records that an old Kafka stored would be cut off as corrupt."""
+    wide = [0, 1, 5_000_000_000, 5_000_000_001, 9_000_000_000]
+    content = bytearray()
+    for offset in wide:
+        one = batch([b"%d" % offset])
+        one[0:8] = offset.to_bytes(8)
+        content += one
+    (tmp_path / f"{0:020d}.log").write_bytes(content)
+    log = open_log(tmp_path)
+    assert read_all(log) == [(offset, b"%d" % offset) for offset in wide]
+    assert [int(path.stem) for path in log_files(tmp_path)] == [0, 5_000_000_000, 9_000_000_000]
+    log.close()
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.suffix in (".swap", ".cleaned")) == []
+    assert len(read_all(open_log(tmp_path, clean=True, recovery_point=9_000_000_001))) == 5
