@@ -17,11 +17,11 @@ log.roll.ms|LONG|null|cluster||+|broker default of segment.ms
 log.roll.hours|INT|168||>=1|+|same in hours (lower priority)
 log.roll.jitter.ms|LONG|null|cluster||+|broker default of segment.jitter.ms
 log.roll.jitter.hours|INT|0||>=0|+|same in hours
-log.retention.ms|LONG|null|cluster||-|broker default of retention.ms
-log.retention.minutes|INT|null|||-|same in minutes
-log.retention.hours|INT|168|||-|same in hours
-log.retention.bytes|LONG|-1|cluster||-|broker default of retention.bytes
-log.retention.check.interval.ms|LONG|300000||>=1|-|how often retention scans run
+log.retention.ms|LONG|null|cluster||+|broker default of retention.ms
+log.retention.minutes|INT|null|||+|same in minutes
+log.retention.hours|INT|168|||+|same in hours
+log.retention.bytes|LONG|-1|cluster||+|broker default of retention.bytes
+log.retention.check.interval.ms|LONG|300000||>=1|+|how often retention scans run
 log.cleanup.policy|LIST|delete|cluster|each of compact, delete|+|broker default of cleanup.policy
 log.index.size.max.bytes|INT|10485760|cluster|>=4|+|broker default of segment.index.bytes
 log.index.interval.bytes|INT|4096|cluster|>=0|+|broker default of index.interval.bytes

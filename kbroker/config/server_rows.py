@@ -82,7 +82,7 @@ leader.imbalance.check.interval.seconds|LONG|300||>=1|-|balancer period
 unclean.leader.election.interval.ms|LONG|300000||>=1|-i|unclean election scan period
 security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL|!|
     protocol between brokers
-inter.broker.listener.name|STRING|null|||+|listener between brokers
+inter.broker.listener.name|STRING|null|||-|listener between brokers
 replica.selector.class|STRING|null|||-|preferred read replica plugin (rack-aware)
 follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||-|empty follower starts at last tiered offset
 quota.window.num|INT|11||>=1|-|samples kept for client quotas

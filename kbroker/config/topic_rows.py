@@ -15,8 +15,8 @@ segment.index.bytes|INT|10485760|log.index.size.max.bytes|>=4|+|
 flush.messages|LONG|9223372036854775807|log.flush.interval.messages|>=1|+|fsync after this many records
 flush.ms|LONG|9223372036854775807|log.flush.interval.ms>log.flush.scheduler.interval.ms|>=0|+|
     fsync at this time interval
-retention.bytes|LONG|-1|log.retention.bytes||-|per-partition size cap for delete policy; -1 none
-retention.ms|LONG|604800000|log.retention.ms>log.retention.minutes>log.retention.hours|>=-1|-|
+retention.bytes|LONG|-1|log.retention.bytes||+|per-partition size cap for delete policy; -1 none
+retention.ms|LONG|604800000|log.retention.ms>log.retention.minutes>log.retention.hours|>=-1|+|
     age cap for delete policy; -1 none
 max.message.bytes|INT|1048588|message.max.bytes|>=0|+|largest accepted (compressed) batch
 index.interval.bytes|INT|4096|log.index.interval.bytes|>=0|+|bytes between sparse index entries
