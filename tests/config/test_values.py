@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kbroker
 from kbroker.config import ConfigType, LogConfig, broker_config_rows, render_value, validate_topic_config
 from kbroker.config.broker import environment_name
 from kbroker.config.table import BROKER_TABLE, DIFFERENT_DEFAULTS
@@ -125,3 +126,18 @@ def test_doubles_survive_printing(number: float) -> None:
 def test_doubles_print_as_java_prints_them(number: float, text: str) -> None:
     """DescribeConfigs would show a number that Kafka writes otherwise."""
     assert render_value(number) == text
+
+
+def test_settings_are_acted_on_as_the_table_says() -> None:
+    """The broker would take a setting without a warning and do nothing with it, or warn of one that works."""
+    from kbroker.config import topic_config_rows
+
+    package = Path(kbroker.__file__).parent
+    sources = "".join(path.read_text() for path in sorted(package.rglob("*.py")) if not path.name.endswith("_rows.py"))
+    through_topics = {name for row in topic_config_rows() if row.implemented for name in row.synonyms}
+    # metadata/internal_topics.py puts these names together from a prefix.
+    composed = {f"offsets.topic.{rest}" for rest in ("replication.factor", "num.partitions", "segment.bytes")}
+    for row in broker_config_rows():
+        read = f'"{row.name}"' in sources or row.name in through_topics | composed
+        if row.implemented:
+            assert read, f"{row.name} is marked as acted on, and nothing reads it"
