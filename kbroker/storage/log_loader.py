@@ -152,28 +152,43 @@ def _install_swaps(
     environment: LogEnvironment,
 ) -> None:
     files = environment.files
-    if whole:
-        first = min(whole)
-        end = 0
-        for base in whole:
-            segment = LogSegment(
-                files,
-                environment.open_files,
-                directory,
-                base,
-                segment_config(LogConfig()),
-                size=_size_of(environment, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}"),
-                suffix=SWAP_SUFFIX,
-            )
-            end = max(end, segment.measure()[0])
-            segment.close_files()
-        for name in names:
-            if name.endswith(SEGMENT_SUFFIXES) and first <= base_offset_of(name) < end:
-                files.unlink_if_exists(f"{directory}/{name}")
+    end = -1
+    for base in whole:
+        segment_end = _end_of_swap(directory, base, environment)
+        if segment_end is None:
+            for part in swaps.pop(base):
+                files.unlink(f"{directory}/{part}")
+        else:
+            end = max(end, segment_end)
+    first = min((base for base in whole if base in swaps), default=0)
+    for name in names:
+        if end >= 0 and name.endswith(SEGMENT_SUFFIXES) and first <= base_offset_of(name) < end:
+            files.unlink_if_exists(f"{directory}/{name}")
     for parts in swaps.values():
         for part in sorted(parts, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             files.rename(f"{directory}/{part}", f"{directory}/{part.removesuffix(SWAP_SUFFIX)}")
     files.fsync_directory(directory)
+
+
+def _end_of_swap(directory: str, base: int, environment: LogEnvironment) -> int | None:
+    """The offset after a finished replacement; None when its bytes are not whole batches: the old segments stay."""
+    size = _size_of(environment, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
+    segment = LogSegment(
+        environment.files,
+        environment.open_files,
+        directory,
+        base,
+        segment_config(LogConfig()),
+        size=size,
+        suffix=SWAP_SUFFIX,
+    )
+    try:
+        return segment.measure()[0]
+    except CorruptSegmentError as error:
+        logger.warning("Removing a damaged replacement: %s", error)
+        return None
+    finally:
+        segment.close_files()
 
 
 def _size_of(environment: LogEnvironment, path: str) -> int:

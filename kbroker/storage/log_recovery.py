@@ -28,6 +28,9 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger("kbroker.storage")
 
 
+OFFSET_BYTES = 8
+
+
 class RecoveryProgress:
     """How far the recovery of a directory is; read by the log manager's reports and metrics."""
 
@@ -204,9 +207,9 @@ class LogRecovery:
         reason = ""
         for info in batches:
             base, last = info.base_offset, info.last_offset
-            if last - segment.base_offset > MAX_RELATIVE_OFFSET:
+            if last - segment.base_offset > MAX_RELATIVE_OFFSET and not self._is_misplaced(segment, info, next_offset):
                 raise TooWideSegmentError(segment)
-            if base < next_offset:
+            if base < next_offset or last - segment.base_offset > MAX_RELATIVE_OFFSET:
                 reason = f"offset {base} where {next_offset} or more was expected"
                 break
             if info.partition_leader_epoch != epochs.latest_epoch:
@@ -219,6 +222,12 @@ class LogRecovery:
             position = info.position + size
         self._progress.bytes_done += position - started
         return next_offset, position, reason
+
+    def _is_misplaced(self, segment: LogSegment, info: BatchInfo, next_offset: int) -> bool:
+        """Whether a batch with a far too large offset has a damaged one: what follows goes on from before it."""
+        following = info.position + info.size_in_bytes
+        header = self._environment.files.pread(segment.file().fd, OFFSET_BYTES, following)
+        return len(header) == OFFSET_BYTES and next_offset <= int.from_bytes(header, signed=True) < info.base_offset
 
     def _check_txn_index(self, segment: LogSegment) -> None:
         if not segment.has_txn_index:

@@ -232,3 +232,14 @@ def test_segment_with_too_wide_offsets_is_split(tmp_path: Path) -> None:
     log.close()
     assert sorted(path.suffix for path in tmp_path.iterdir() if path.suffix in (".swap", ".cleaned")) == []
     assert len(read_all(open_log(tmp_path, clean=True, recovery_point=9_000_000_001))) == 5
+
+
+def test_damaged_replacement_leaves_the_old_segments(tmp_path: Path) -> None:
+    """The broker would not start, or replace good records by damaged ones."""
+    filled(tmp_path, 30).close()
+    first = log_files(tmp_path)[0]
+    (tmp_path / f"{first.name}.swap").write_bytes(first.read_bytes()[:-10])
+    (tmp_path / f"{first.stem}.index.swap").write_bytes(b"")
+    log = open_log(tmp_path, CONFIG, clean=True, recovery_point=30)
+    assert read_all(log) == expected(30)
+    assert not list(tmp_path.glob("*.swap"))
