@@ -4,7 +4,8 @@ Start: lock the log directories, open the metadata, load the logs, lead the part
 listen.  A part that is not ready yet answers with a retriable error; the listeners open last of all that clients see.
 
 Stop (SIGTERM, SIGINT): stop accepting, answer what waits, let requests under way finish, close connections, flush the
-logs, write the clean-shutdown marker.  A second signal ends the process at once, without the marker.
+logs, write the clean-shutdown marker.  A signal that comes half a second later, while it still stops, ends the process
+at once, without the marker.
 
 Exit codes: 0 stopped in order, 1 could not start or failed.
 """
@@ -18,8 +19,8 @@ import os
 import signal
 import time
 from collections.abc import Iterable
-from functools import lru_cache
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ logger = logging.getLogger("kbroker.broker")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_SECONDS = 1.0
+REPEAT_SECONDS = 0.5
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
 COMPLAINTS_INTERVAL_MS = 10_000
@@ -226,7 +228,8 @@ class Broker:
         if self.metrics is not None:
             await self.metrics.close()
         self.cold_reads.shutdown(wait=False, cancel_futures=True)
-        self.log_manager.shutdown()
+        # In a thread, so that a second signal is heeded while the disk takes its time; nothing else touches logs now.
+        await self.loop.run_in_executor(None, self.log_manager.shutdown)
         if self.store is not None:
             self.store.close()
 
@@ -331,11 +334,20 @@ async def _serve(config: BrokerConfig, started: float) -> int:
 
 
 def _on_signal(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """The first signal begins the stop; the next one ends the process, also while a disk holds the loop up."""
+    """The first signal begins the stop; one that comes later ends the process, also while a disk holds the stop up.
+
+    Not within a moment: a signal to a group of processes comes twice where a parent, such as make, passes its own on.
+    """
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN)
+    loop.call_later(REPEAT_SECONDS, _heed_signals)
     stopping.set()
+
+
+def _heed_signals() -> None:
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _ready_line(broker: Broker, started: float) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
-from kbroker.replication.fetch_session import EVICT_AFTER_MS, MAX_EPOCH, FetchSessionCache, FetchTarget
+from kbroker.replication.fetch_session import EVICT_AFTER_MS, MAX_EPOCH, FetchPlan, FetchSessionCache, FetchTarget
 from kbroker.types import ZERO_UUID
 
 
@@ -15,7 +15,9 @@ def target(topic: str = "t", index: int = 0, offset: int = 0) -> FetchTarget:
     return FetchTarget(topic, ZERO_UUID, index, offset, 1000, -1, -1)
 
 
-def plan(cache: FetchSessionCache, session_id: int, epoch: int, *targets: FetchTarget, now: int = 0, by_id: bool = False):  # type: ignore[no-untyped-def]
+def plan(
+    cache: FetchSessionCache, session_id: int, epoch: int, *targets: FetchTarget, now: int = 0, by_id: bool = False
+) -> FetchPlan:
     return cache.plan(session_id, epoch, list(targets), [], by_id, now)
 
 
