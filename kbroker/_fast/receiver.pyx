@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from kbroker._fast.cursor cimport kb_load32
-from kbroker._fast.receive_buffer cimport BufferPool, ReceiveBuffer
+from kbroker._fast.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     # Leftovers up to this size are copied out so that the pooled buffer can go back.

@@ -95,9 +95,10 @@ cdef class Sender:
         self.queued_bytes = 0
 
     cdef int flush(self, Py_ssize_t budget_bytes) except -2:
-        """Send what the socket takes: 1 when all is out, 0 when the socket is full, 2 when the budget is used up, 3 when
-        `cold_region` must be read from the disk first.
+        """Send what the socket takes.
 
+        1 when all is out, 0 when the socket is full, 2 when the budget is used up, 3 when `cold_region` must be read
+        from the disk first.
         Raises OSError when the connection is broken.
         """
         cdef ssize_t sent
