@@ -11,7 +11,7 @@ from kbroker._fast.index cimport load32, load64
 
 
 def find_batch(data, int64_t target_offset, int64_t position, int64_t end):
-    """Walks batch headers in `data`, which starts at `position` of a segment, to the first that ends at or after an offset.
+    """Walks batch headers in `data`, which starts at `position` of a segment, to the first that reaches an offset.
 
     Returns (position, size, base_offset, last_offset) of that batch, or (position, 0, -1, -1): where to go on reading.
     A header that cannot be one (a length below a header's own) ends the walk with ValueError.
@@ -43,7 +43,8 @@ def walk_batches(data, int64_t position, int64_t end):
     """Walks the whole batches in `data`, which starts at `position` of a segment of `end` bytes.
 
     Returns (next position, last offset, largest max timestamp, last offset of that batch); the last three -1 when no
-    header was whole.  A header counts once 61 bytes of it are there and its batch ends by `end`.  ValueError where no header can be.
+    header was whole.  A header counts once 61 bytes of it are there and its batch ends by `end`.  ValueError where no
+    header can be.
     """
     cdef Py_buffer view
     cdef const uint8_t* base

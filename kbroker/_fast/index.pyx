@@ -315,7 +315,7 @@ cdef class AppendTail:
         self.batches = 0
 
     def append(self, int64_t base_offset, int64_t last_offset, int64_t size, int64_t max_timestamp):
-        """Accounts for a batch just written at the end.  True when an index entry for it is due (before counting it)."""
+        """Accounts for a batch just written at the end.  True when an index entry is due, judged before counting it."""
         cdef bint due = self.bytes_since_index > self.index_interval_bytes
         cdef TailBatch* batch = &self.ring[self.next_batch]
         batch.base_offset = base_offset
