@@ -154,10 +154,14 @@ class FetchRead:
     def start(self) -> Struct | None:
         """Answer now, or wait for data and answer later."""
         answers, size, urgent = self._read()
-        if urgent or size >= self._min_bytes or self._wait_ms <= 0 or not answers:
+        if urgent or size >= self._min_bytes or self._wait_ms <= 0:
             return self._answer(answers)
         manager = self._ctx.services.replica_manager
-        partitions = [manager.partition(target.topic, target.index) for target, _ in answers]
+        partitions = [
+            manager.partition(target.topic, target.index) for target, answer in answers if not answer.error_code
+        ]
+        if not partitions:
+            return self._answer(answers)
         waiting = manager.purgatory.wait(self._attempt, partitions, self._wait_ms)
         self._ctx.abandoned = partial(manager.purgatory.forget, waiting)
         return None
@@ -172,7 +176,10 @@ class FetchRead:
         return True
 
     def _read(self) -> tuple[list[tuple[FetchTarget, Any]], int, bool]:
-        """(what each partition answers, bytes in all, whether something must be told at once)."""
+        """(what each partition answers, bytes in all, whether something must be told at once).
+
+        An unknown topic is not urgent: as in Kafka it is told when the others are, or its consumer would ask in a loop.
+        """
         answers = []
         left = self._max_bytes
         found = 0
@@ -183,9 +190,10 @@ class FetchRead:
                 answer, size = self._read_partition(target, left, found == 0)
             except KafkaError as error:
                 # Kafka's way: null where a log was asked, an empty list where it did not come to that.
-                answer = _failed(target.index, error.code, [] if error.code in UNKNOWN_TOPIC else None)
+                unknown = error.code in UNKNOWN_TOPIC
+                answer = _failed(target.index, error.code, [] if unknown else None)
                 size = 0
-                urgent = True
+                urgent = urgent or not unknown
             answers.append((target, answer))
             found += size
             left = max(0, left - size)
