@@ -23,7 +23,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
-from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError
 from kbroker.handlers import loggers
 from kbroker.handlers.configs import ResourceType
 from kbroker.handlers.table import Handler
@@ -47,6 +47,9 @@ class Operation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+_TOPIC_ROWS: Mapping[str, ConfigRow] = {row.name: row for row in topic_config_rows()}
 
 
 class Edit(NamedTuple):
@@ -77,7 +80,7 @@ def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
 
     def plan(resource: Any) -> Change | None:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
-            raise InvalidRequestError("The levels of loggers can only be changed by IncrementalAlterConfigs")
+            raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
         _check_values(resource, resource.configs)
         return lambda _: {config.name: config.value for config in resource.configs}
 
@@ -88,6 +91,7 @@ def _answer(services: Services, response_name: str, request: Any, plan: Callable
     response = message(response_name)
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     rows = []
+    topics: list[tuple[Any, str, Settings]] = []
     for resource in request.resources:
         row = response.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -96,19 +100,24 @@ def _answer(services: Services, response_name: str, request: Any, plan: Callable
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            _check_kind(resource.resource_type)
             change = plan(resource)
+            _check_kind(resource.resource_type)
             if change is None:
                 continue
             if resource.resource_type == ResourceType.TOPIC:
-                _alter_topic(services, resource.resource_name, change, request.validate_only)
+                topics.append((row, resource.resource_name, _topic_settings(services, resource.resource_name, change)))
             else:
                 _alter_broker(services, resource.resource_name, change, request.validate_only)
         except KafkaError as error:
-            row.error_code = error.code
-            row.error_message = error.message
+            _refuse(row, error)
+    if topics:
+        _alter_topics(services, topics, request.validate_only)
     answer: Struct = response(responses=rows)
     return answer
+
+
+def _refuse(row: Any, error: KafkaError) -> None:
+    row.error_code, row.error_message = error.code, error.message
 
 
 def _check_kind(resource_type: int) -> None:
@@ -140,32 +149,36 @@ def _operation(config: Any) -> Operation:
 
 
 def _topic_edits(services: Services, edits: Sequence[Edit]) -> Change:
-    rows = {row.name: row for row in topic_config_rows()}
+    for edit in edits:
+        row = _TOPIC_ROWS.get(edit.name)
+        if edit.operation >= Operation.APPEND and (row is None or row.type is not ConfigType.LIST):
+            raise InvalidConfigError(f"Can't {edit.operation.name} to key {edit.name} because its type is not LIST.")
 
-    def default(row: ConfigRow) -> str:
-        return render_value(topic_value_from_broker(row.name, services.config)) or ""
+    def default(name: str) -> str:
+        return render_value(topic_value_from_broker(name, services.config)) or ""
 
-    def change(own: Mapping[str, str]) -> Settings:
-        for edit in edits:
-            row = rows.get(edit.name)
-            if edit.operation >= Operation.APPEND and (row is None or row.type is not ConfigType.LIST):
-                raise InvalidConfigError(
-                    f"Can't {edit.operation.name} to key {edit.name} because its type is not LIST."
-                )
-        return apply_edits(own, edits, lambda name: default(rows[name]))
-
-    return change
+    return lambda own: apply_edits(own, edits, default)
 
 
-def _alter_topic(services: Services, name: str, change: Change, validate_only: bool) -> None:
+def _topic_settings(services: Services, name: str, change: Change) -> Settings:
     if not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     validate(name)
     topic = services.metadata_cache.topic(name)
-    if topic is None:
-        raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
-    settings = change(topic.configs)
-    services.topics.replace_configs(name, settings, validate_only or settings == topic.configs)
+    return change({} if topic is None else topic.configs)
+
+
+def _alter_topics(services: Services, topics: Sequence[tuple[Any, str, Settings]], validate_only: bool) -> None:
+    """All topics of a request at once: one transaction, one new image."""
+    try:
+        outcomes = services.topics.replace_configs_of([(name, settings) for _, name, settings in topics], validate_only)
+    except KafkaError as error:
+        for row, _, _ in topics:
+            _refuse(row, error)
+        return
+    for (row, _, _), outcome in zip(topics, outcomes, strict=True):
+        if outcome.error is not None:
+            _refuse(row, outcome.error)
 
 
 # Brokers

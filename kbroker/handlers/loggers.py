@@ -48,7 +48,7 @@ def change(settings: Iterable[tuple[str, str | None]], validate_only: bool) -> N
         if name not in known:
             raise InvalidConfigError(f"Logger {name} does not exist!")
         if level is None and name == ROOT:
-            raise InvalidRequestError("Removing the log level of the ROOT logger is not allowed")
+            raise InvalidRequestError("Removing the log level of the root logger is not allowed")
         if level is not None and level not in LEVELS:
             raise InvalidConfigError(
                 f"Cannot set the log level of {name} to {level} as it is not a supported log level. "

@@ -84,8 +84,8 @@ class BrokerSettings:
             single = [row.name for row in known if row.dynamic == PER_BROKER]
             if single:
                 raise InvalidRequestError(
-                    "Cannot update these configs at default cluster level, per broker configs must be updated "
-                    f"individually: {_listed(single)}"
+                    "Cannot update these configs at default cluster level, broker id must be specified: "
+                    + _listed(single)
                 )
         at_start = [row.name for row in known if row.name not in _LIVE]
         if at_start:

@@ -159,10 +159,11 @@ class LocalStore:
             for topic_id, partitions in additions:
                 self._insert_partitions(topic_id, partitions)
 
-    def alter_topic_config(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
+    def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         with self._transaction() as connection:
-            connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
-            self._insert_configs(topic_id, configs)
+            for topic_id, configs in changes:
+                connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
+                self._insert_configs(topic_id, configs)
 
     def broker_configs(self) -> dict[str, dict[str, str]]:
         with _explained(self._path):

@@ -57,8 +57,8 @@ class MetadataStore(Protocol):
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         """Add partitions to topics, given by id: all or none."""
 
-    def alter_topic_config(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
-        """Replace all configs of a topic."""
+    def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
+        """Replace all configs of topics, given by id: all or none."""
 
     def broker_configs(self) -> dict[str, dict[str, str]]:
         """What was set at run time, by node id; the empty name stands for all brokers."""

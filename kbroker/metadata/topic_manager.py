@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.metadata")
 
-_Request = TypeVar("_Request", NewTopic, NewPartitions)
+_Request = TypeVar("_Request", NewTopic, NewPartitions, tuple[str, Mapping[str, str | None]])
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
@@ -235,15 +235,36 @@ class TopicManager:
 
     def replace_configs(self, name: str, configs: Mapping[str, str | None], validate_only: bool = False) -> TopicImage:
         """Set all configs of a topic at once.  The topic as it is then, or would be."""
-        old = self._existing(name)
+        outcome = self.replace_configs_of([(name, configs)], validate_only)[0]
+        if outcome.topic is None:
+            raise outcome.error or KafkaError()
+        return outcome.topic
+
+    def replace_configs_of(
+        self, requests: Sequence[tuple[str, Mapping[str, str | None]]], validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Set all configs of each topic, named once each.  Those that pass their checks change in one transaction."""
+        outcomes = [self._attempt(request[0], self._plan_configs, request) for request in requests]
+        changes = tuple(
+            TopicChange(self._existing(outcome.name), outcome.topic)
+            for outcome in outcomes
+            if outcome.topic is not None and outcome.topic.configs != self._existing(outcome.name).configs
+        )
+        if changes and not validate_only:
+            self._store.alter_topic_configs([(new.topic_id, new.configs) for _, new in changes])
+            self._publish(MetadataDelta(changed=changes))
+            for _, new in changes:
+                logger.info("changed the configs of topic %s to %s", new.name, dict(new.configs))
+        return outcomes
+
+    def _plan_configs(self, request: tuple[str, Mapping[str, str | None]]) -> TopicImage:
+        name, configs = request
         validate_topic_config(configs)
+        topic = self._cache.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
         kept = MappingProxyType({key: value for key, value in configs.items() if value is not None})
-        new = _with(old, configs=kept)
-        if not validate_only:
-            self._store.alter_topic_config(old.topic_id, kept)
-            self._publish(MetadataDelta(changed=(TopicChange(old, new),)))
-            logger.info("changed the configs of topic %s to %s", name, dict(kept))
-        return new
+        return _with(topic, configs=kept)
 
     def delete(self, topic_ids: Sequence[bytes]) -> list[TopicOutcome]:
         """Delete topics by id, in one transaction.  An unknown id has UNKNOWN_TOPIC_ID."""

@@ -64,7 +64,7 @@ def test_changes_are_read_back(tmp_path: Path) -> None:
     store.create_topics([grown, altered, deleted])
     added = PartitionImage(2, 1, 0, (1,), (1,))
     store.create_partitions([(grown.topic_id, [added])])
-    store.alter_topic_config(altered.topic_id, {"b": "2"})
+    store.alter_topic_configs([(altered.topic_id, {"b": "2"})])
     store.delete_topics([deleted.topic_id, random_uuid()])
     store.close()
     found = {image.name: image for image in LocalStore.open(tmp_path / FILE).topics()}
