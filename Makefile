@@ -3,6 +3,7 @@
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make lint       ruff, mypy --strict, cython-lint                          make bench       the benchmarks
+#   make bench-kafka  the same beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 5"
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel, installed and tested outside the tree
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
@@ -30,7 +31,7 @@ EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd
 BENCH ?= --only kbroker
 UNIT := not slow and not compat and not kafka and not fuzz
 
-.PHONY: help install run test test-slow test-kafka test-tools lint bench debug dist-test docs clean distclean check-system
+.PHONY: help install run test test-slow test-kafka test-tools lint bench bench-kafka debug dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -109,8 +110,12 @@ lint: install $(MADE)/lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 kbroker/_fast
 
 bench: install $(MADE)/bench $(MADE)/test
-	$(BIN)/python -m pytest bench $(PYTEST)
+	$(BIN)/python -m pytest bench --benchmark-only $(PYTEST)
 	$(BIN)/python bench/side_by_side.py $(BENCH)
+
+# kbroker and Apache Kafka side by side, interleaved: needs Java 17 and Maven, takes a quarter of an hour.
+bench-kafka: install $(MADE)/bench
+	$(BIN)/python bench/side_by_side.py $(filter-out --only kbroker,$(BENCH))
 
 # A copy of the tree, so that the checked build never replaces the fast one.
 debug: install $(MADE)/test

@@ -171,7 +171,7 @@ def _launch(
     begin = time.monotonic()
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
-            argv, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            argv, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=HERE.parent, start_new_session=True
         )
     while not answers("127.0.0.1", port):
         if process.poll() is not None or time.monotonic() - begin > 60:
