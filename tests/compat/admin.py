@@ -20,29 +20,38 @@ class Admin:
     """An admin connection to one broker."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._client = AdminClient({"bootstrap.servers": bootstrap})
+        self._bootstrap = bootstrap
+
+    @property
+    def _client(self) -> AdminClient:
+        """A client of its own for each call: tests restart the broker under it."""
+        return AdminClient({"bootstrap.servers": self._bootstrap})
 
     def create_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
         """Create a topic under a name of its own; the name."""
         name = unique(prefix)
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        self._client.create_topics([topic], operation_timeout=30)[name].result(30)
+        client = self._client
+        client.create_topics([topic], operation_timeout=30)[name].result(30)
         return name
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
         """The offsets that a group has committed, by partition; partitions without one are left out."""
         places = [TopicPartition(topic, partition) for partition in range(partitions)]
         asked = [ConsumerGroupTopicPartitions(group, places)]
-        found = self._client.list_consumer_group_offsets(asked)[group].result(30)
+        client = self._client
+        found = client.list_consumer_group_offsets(asked)[group].result(30)
         return {place.partition: place.offset for place in found.topic_partitions if place.offset >= 0}
 
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         """The log end offsets of a topic."""
         asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
-        futures = self._client.list_offsets(asked)
+        client = self._client
+        futures = client.list_offsets(asked)
         return {place.partition: future.result(30).offset for place, future in futures.items()}
 
     def group_state(self, group: str) -> str:
         """The state of a group, as the broker tells it."""
-        described = self._client.describe_consumer_groups([group])[group].result(30)
+        client = self._client
+        described = client.describe_consumer_groups([group])[group].result(30)
         return str(described.state.name)

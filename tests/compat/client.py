@@ -89,9 +89,9 @@ class Driver:
         found = self._call("read", topic=topic, ends={str(key): value for key, value in ends.items()}, **options)
         return [Record.from_json(line) for line in found]
 
-    def join(self, topic: str, group: str, **options: Any) -> None:
+    def join(self, topic: str, group: str, *, session_ms: int = SESSION_MS, **options: Any) -> None:
         """Become a member of the group; assignments and records then arrive as events."""
-        self._call("join", topic=topic, group=group, session_ms=SESSION_MS, heartbeat_ms=HEARTBEAT_MS, **options)
+        self._call("join", topic=topic, group=group, session_ms=session_ms, heartbeat_ms=HEARTBEAT_MS, **options)
 
     def commit(self) -> None:
         """Commit the positions after everything received."""

@@ -1,0 +1,109 @@
+"""The command line tools that come with Apache Kafka.  Each run is a JVM, so each test does a lot with few."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+
+from tests.compat.admin import Admin, unique
+from tests.compat.brokers import BrokerProcess
+from tests.compat.records import CODECS, stored_codecs
+from tests.compat.tooling import run_java
+
+TOOLS = "org.apache.kafka.tools"
+TOPICS = f"{TOOLS}.TopicCommand"
+GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+
+
+def tool(broker: BrokerProcess, java_class: str, *args: str, stdin: bytes = b"") -> str:
+    """Run a tool that must succeed; what it printed."""
+    done = run_java(java_class, "--bootstrap-server", broker.bootstrap, *args, stdin=stdin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def refused(broker: BrokerProcess, java_class: str, *args: str) -> str:
+    """Run a tool that must fail; what it said."""
+    done: subprocess.CompletedProcess[str] = run_java(java_class, "--bootstrap-server", broker.bootstrap, *args)
+    assert done.returncode != 0, done.stdout
+    return done.stdout + done.stderr
+
+
+def rows(text: str, first: str) -> list[Sequence[str]]:
+    """The columns of the lines that begin with a word."""
+    return [line.split() for line in text.splitlines() if line.split()[:1] == [first]]
+
+
+def test_topic_command(broker: BrokerProcess) -> None:
+    """Operators could not create, look at, grow or delete topics with kafka-topics.sh."""
+    name = unique("java-topic")
+    create = ("--create", "--topic", name, "--partitions", "3", "--config", "retention.ms=3600000")
+    assert f"Created topic {name}." in tool(broker, TOPICS, *create)
+    assert f"Topic '{name}' already exists." in refused(broker, TOPICS, *create)
+    described = tool(broker, TOPICS, "--describe", "--topic", name)
+    assert re.search(rf"Topic: {name}\tTopicId: \S{{22}}\tPartitionCount: 3\tReplicationFactor: 1\t", described)
+    assert "retention.ms=3600000" in described
+    assert described.count("Leader: 1\tReplicas: 1\tIsr: 1") == 3
+    tool(broker, TOPICS, "--alter", "--topic", name, "--partitions", "5")
+    assert "PartitionCount: 5" in tool(broker, TOPICS, "--describe", "--topic", name)
+    tool(broker, TOPICS, "--delete", "--topic", name)
+    assert name not in tool(broker, TOPICS, "--list").split()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_console_producer_and_consumer(codec: str, broker: BrokerProcess, admin: Admin) -> None:
+    """Lines piped through the console tools would be lost, garbled, or stored without the codec asked for."""
+    topic = admin.create_topic(f"java-console-{codec}", 2)
+    lines = [f"h1:v{n},h2:w\tkey-{n}\tvalue of {n}, пример {'x' * n}" for n in range(60)]
+    parse = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
+    text = "".join(f"{line}\n" for line in lines).encode()
+    tool(broker, f"{TOOLS}.ConsoleProducer", "--topic", topic, "--compression-codec", codec, *parse, stdin=text)
+    shown = [word for name in ("headers", "key") for word in ("--formatter-property", f"print.{name}=true")]
+    consumer = f"{TOOLS}.consumer.ConsoleConsumer"
+    found = tool(broker, consumer, "--topic", topic, "--from-beginning", "--max-messages", "60", *shown)
+    assert sorted(found.splitlines()) == sorted(lines)
+    assert stored_codecs(broker.data, topic) == {codec}
+
+
+def test_performance_tools(broker: BrokerProcess, admin: Admin) -> None:
+    """The load tools that everybody measures a broker with would fail or count wrong."""
+    topic = admin.create_topic("java-performance", 3)
+    produce = ("--topic", topic, "--num-records", "20000", "--record-size", "200", "--throughput", "-1")
+    said = tool(broker, f"{TOOLS}.ProducerPerformance", *produce)
+    assert said.splitlines()[-1].startswith("20000 records sent")
+    assert sum(admin.end_offsets(topic, 3).values()) == 20000
+    group = unique("java-performance")
+    said = tool(broker, f"{TOOLS}.ConsumerPerformance", "--topic", topic, "--num-records", "20000", "--group", group)
+    assert int(said.splitlines()[-1].split(",")[4]) == 20000
+    latency = ("--topic", topic, "--num-records", "300", "--producer-acks", "all", "--record-size", "100")
+    assert "Percentiles: 50th" in tool(broker, f"{TOOLS}.EndToEndLatency", *latency)
+
+
+def test_group_command_and_offsets(broker: BrokerProcess, admin: Admin) -> None:
+    """Operators could not see a group's lag, move it, or remove it with kafka-consumer-groups.sh."""
+    topic = admin.create_topic("java-offsets", 2)
+    group = unique("java-offsets")
+    text = b"".join(b"%d\n" % number for number in range(40))
+    tool(broker, f"{TOOLS}.ConsoleProducer", "--topic", topic, stdin=text)
+    ends = admin.end_offsets(topic, 2)
+    shown = tool(broker, f"{TOOLS}.GetOffsetShell", "--topic", topic)
+    assert sorted(shown.split()) == [f"{topic}:{partition}:{end}" for partition, end in sorted(ends.items())]
+    earliest = tool(broker, f"{TOOLS}.GetOffsetShell", "--topic", topic, "--time", "earliest")
+    assert sorted(earliest.split()) == [f"{topic}:0:0", f"{topic}:1:0"]
+    consume = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "40")
+    tool(broker, f"{TOOLS}.consumer.ConsoleConsumer", *consume)
+    described = rows(tool(broker, GROUPS, "--describe", "--group", group), group)
+    assert {int(row[2]): (int(row[3]), int(row[4]), int(row[5])) for row in described} == {
+        partition: (end, end, 0) for partition, end in ends.items()
+    }
+    tool(broker, GROUPS, "--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-3", "--execute")
+    assert admin.committed(group, topic, 2) == {partition: max(0, end - 3) for partition, end in ends.items()}
+    state = tool(broker, GROUPS, "--describe", "--group", group, "--state")
+    assert "Empty" in rows(state, group)[0]
+    assert group in tool(broker, GROUPS, "--list").split()
+    deleted = tool(broker, GROUPS, "--delete", "--group", group)
+    assert f"Deletion of requested consumer groups ('{group}') was successful." in deleted
+    assert f"Group {group} not found." in tool(broker, GROUPS, "--describe", "--group", group, "--state")
