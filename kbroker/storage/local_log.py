@@ -11,10 +11,12 @@ a file region end in peace and a crash in between leaves nothing that could be m
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING
 
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
@@ -24,7 +26,11 @@ from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfi
 from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.open_files import OpenFiles
 from kbroker.storage.roll import RollReason
+from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.group_commit import GroupCommit
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -32,9 +38,13 @@ Later = Callable[[int, Callable[[], None]], None]
 
 
 class LogEnvironment:
-    """What all logs of a broker share."""
+    """What all logs of a broker share.
 
-    __slots__ = ("clock", "executor", "files", "later", "open_files", "producer_expiration_ms")
+    `gates` has the write gate of each log directory; logs elsewhere have an open one.  Without `commits` a log fsyncs
+    in place when `flush.messages` asks for it.
+    """
+
+    __slots__ = ("clock", "commits", "executor", "files", "gates", "later", "open_files", "producer_expiration_ms")
 
     def __init__(
         self,
@@ -44,8 +54,11 @@ class LogEnvironment:
         later: Later,
         executor: Executor | None = None,
         producer_expiration_ms: int = 86_400_000,
+        commits: GroupCommit | None = None,
     ) -> None:
         self.files = files
+        self.commits = commits
+        self.gates: dict[str, WriteGate] = {}
         self.clock = clock
         self.open_files = open_files
         self.later = later
@@ -91,6 +104,7 @@ class LocalLog:
         "config",
         "directory",
         "environment",
+        "flush_failed",
         "log_end_offset",
         "recovery_point",
         "segments",
@@ -115,6 +129,7 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.log_end_offset = log_end_offset
         self._name_durable = False
+        self.flush_failed = False
         self._flushing: list[tuple[int, Future[None]]] = []
 
     @classmethod
@@ -165,7 +180,11 @@ class LocalLog:
     def sync_directory(self) -> None:
         """Makes the names of the files durable, and with the first call the directory's own."""
         files = self.environment.files
-        files.fsync_directory(self.directory)
+        try:
+            files.fsync_directory(self.directory)
+        except FileNotFoundError:
+            # The partition was deleted meanwhile.
+            return
         if not self._name_durable:
             files.fsync_directory(self.directory.rpartition("/")[0])
             self._name_durable = True
@@ -174,14 +193,28 @@ class LocalLog:
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
+    def _check_flushes(self) -> None:
+        """Raises when an fsync has failed: the next one may succeed without the bytes of that one.
+
+        So the recovery point stays where it is until a restart has checked what lies above it.
+        """
+        if self.flush_failed:
+            raise OSError(errno.EIO, "an earlier fsync failed", self.directory)
+
     def flush_now(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
         """fsyncs and moves the recovery point to `end_offset`."""
         if end_offset <= self.recovery_point:
             return
+        self._check_flushes()
         files = self.environment.files
-        for job in (*self.sync_jobs(end_offset), *extra):
-            job.run(files)
-        self.sync_directory()
+        jobs = (*self.sync_jobs(end_offset), *extra)
+        try:
+            for job in jobs:
+                job.run(files)
+            self.sync_directory()
+        except OSError:
+            self.flush_failed = True
+            raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def flush_later(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
@@ -203,12 +236,25 @@ class LocalLog:
         self.collect_flushes()
         self._flushing.append((end_offset, executor.submit(run)))
 
+    @property
+    def is_flushing(self) -> bool:
+        return bool(self._flushing)
+
     def collect_flushes(self) -> None:
-        """Moves the recovery point over flushes that the executor has finished.  Raises what one of them raised."""
+        """Moves the recovery point over flushes that the executor has finished, up to the first that failed."""
         while self._flushing and self._flushing[0][1].done():
             end_offset, future = self._flushing.pop(0)
-            future.result()
-            self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+            error = future.exception()
+            if error is not None and not self.flush_failed:
+                self.flush_failed = True
+                logger.error(
+                    "Flushing %s failed: %s.  Its recovery point stays at %d until a restart has checked what follows",
+                    self.topic_partition,
+                    error,
+                    self.recovery_point,
+                )
+            if not self.flush_failed:
+                self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     def wait_for_flushes(self) -> None:
         for _, future in self._flushing:
@@ -270,9 +316,11 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def close(self) -> None:
+        """Brings all files into their final form.  OSError when a flush failed before: that cannot be a clean end."""
         self.wait_for_flushes()
         for segment in self.segments:
             segment.close()
+        self._check_flushes()
 
     def size_bytes(self) -> int:
         return self.segments.size_bytes

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from kbroker._fast.record_batch import BatchError, BatchInfo, check_crc, iterate_batches
 from kbroker.errors import CorruptMessageError
 from kbroker.storage import markers
-from kbroker.storage.local_log import storage_error
 from kbroker.storage.log_values import AppendResult
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ def append_batches(log: UnifiedLog, records: memoryview | bytearray | bytes) -> 
         logger.warning("%s: left out the end of a replicated append: %s", log.topic_partition, error)
     if last < 0:
         return None
-    if last + 1 - log.recovery_point >= log.config.flush_messages:
-        log.flush()
+    if log.committer is not None:
+        log.committer.appended(last + 1)
     return AppendResult(first, last, NO_TIMESTAMP, log.log_start_offset, False, size)
 
 
@@ -55,7 +54,7 @@ def _append(log: UnifiedLog, info: BatchInfo, batch: memoryview) -> None:
     try:
         segment.append(base, last, info.max_timestamp, batch, size)
     except OSError as error:
-        raise storage_error("appending records", log.topic_partition, log.directory, error) from error
+        raise log.write_error("appending records", error) from error
     log.local.log_end_offset = last + 1
     if info.producer_id >= 0:
         log.update_producer(info, base, last, marker, segment)

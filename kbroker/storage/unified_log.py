@@ -9,15 +9,16 @@
 - `log_end_offset` is moved by appends and truncation alone.
 
 Append, in Kafka's order: analysis, offset assignment, epoch cache, size check, roll, producer state (a duplicate is
-answered with its first offsets), write, log end offset, producer update, transaction index, first unstable offset,
-flush at `flush.messages`. A failure before the write changes nothing; a write that fails leaves the log at its last
-whole batch.
+answered with its first offsets), write, log end offset, producer update, transaction index, first unstable offset, then
+the committer where the settings ask for an fsync before the answer. A failure before the write changes nothing; a write
+that fails leaves the log at its last whole batch.
 
 All state belongs to the event loop: no locks, no await.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from itertools import pairwise
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING
 from kbroker._fast.file_region import FileRegion
 from kbroker._fast.record_batch import BatchInfo
 from kbroker.config import LogConfig
-from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage import log_lookup, markers, replicated_append
+from kbroker.storage.group_commit import GroupCommit
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
 from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, LogSegment, SyncJob
@@ -36,6 +38,7 @@ from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, Fe
 from kbroker.storage.producer_state import ControlMarker, ProducerState
 from kbroker.storage.roll import RollReason, roll_reason, state_before
 from kbroker.storage.txn_index import AbortedTransaction
+from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 NO_TIMESTAMP = -1
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class UnifiedLog:
@@ -51,10 +55,13 @@ class UnifiedLog:
 
     __slots__ = (
         "_clock",
+        "_commits",
         "_config",
         "_environment",
         "_partition_metadata",
+        "committer",
         "directory",
+        "gate",
         "high_watermark",
         "leader_epoch_cache",
         "local",
@@ -85,6 +92,9 @@ class UnifiedLog:
         self._clock = environment.clock
         self._config = local.config
         self._partition_metadata = partition_metadata
+        self.gate = environment.gates.get(self.parent) or WriteGate()
+        self._commits = environment.commits or GroupCommit(environment.files)
+        self.committer = self._commits.committer(self)
 
     def __repr__(self) -> str:
         bounds = f"{self.log_start_offset}..{self.log_end_offset}, high_watermark={self.high_watermark}"
@@ -124,6 +134,7 @@ class UnifiedLog:
         if config is self._config:
             return
         self._config = self.local.config = config
+        self.committer = self._commits.committer(self, self.committer)
         active = self.local.segments.active
         active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
         if active.tail is not None:
@@ -181,6 +192,8 @@ class UnifiedLog:
     ) -> AppendResult:
         """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
         config = self._config
+        if self.gate.closed:
+            self.gate.check(origin)
         if analyzed is None:
             now_ms = self._clock.now_ms()
             analyzed = validate_and_analyze(
@@ -200,9 +213,14 @@ class UnifiedLog:
         if info.producer_id >= 0:
             duplicate = self.producer_state.check(info, origin, first)
             if duplicate is not None:
-                time = duplicate.timestamp if config.log_append_time else NO_TIMESTAMP
+                # As in Kafka: the time of the batch as it was stored, whichever kind of time it is.
                 return AppendResult(
-                    duplicate.first_offset, duplicate.last_offset, time, self.log_start_offset, True, size
+                    duplicate.first_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp,
+                    self.log_start_offset,
+                    True,
+                    size,
                 )
             if info.is_control:
                 marker = markers.read_marker(data)
@@ -211,12 +229,12 @@ class UnifiedLog:
         try:
             segment.append(first, last, max_timestamp, data, size)
         except OSError as error:
-            raise storage_error("appending records", self.topic_partition, self.directory, error) from error
+            raise self.write_error("appending records", error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
             self.update_producer(info, first, last, marker, segment)
-        if last + 1 - local.recovery_point >= config.flush_messages:
-            self.flush()
+        if self.committer is not None:
+            self.committer.appended(last + 1)
         return AppendResult(
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
         )
@@ -227,6 +245,12 @@ class UnifiedLog:
         Bytes after the last whole batch are left out.  Offsets must ascend from the log end on.
         """
         return replicated_append.append_batches(self, records)
+
+    def write_error(self, what: str, error: OSError) -> KafkaStorageError:
+        """The client's error for a write that failed; the space is looked at when that was the reason."""
+        if error.errno in NO_SPACE:
+            self.gate.ran_out()
+        return storage_error(what, self.topic_partition, self.directory, error)
 
     def update_producer(
         self, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
@@ -298,7 +322,7 @@ class UnifiedLog:
             if old.size:
                 self.local.flush_later(base, jobs)
         except OSError as error:
-            raise storage_error("rolling a segment", self.topic_partition, self.directory, error) from error
+            raise self.write_error("rolling a segment", error) from error
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -422,12 +446,16 @@ class UnifiedLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log goes on empty at `offset`."""
         self.local.restart_at(offset)
+        if self.committer is not None:
+            self.committer.truncated(offset)
         self.leader_epoch_cache.clear()
         self.producer_state.restart_at(offset)
         self.log_start_offset = offset
         self.high_watermark = offset
 
     def _after_truncation(self, offset: int) -> None:
+        if self.committer is not None:
+            self.committer.truncated(offset)
         self.leader_epoch_cache.truncate_from_end(offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -451,6 +479,8 @@ class UnifiedLog:
             self.local.flush_now(self.local.log_end_offset, self._small_files(with_snapshot=False))
         except OSError as error:
             raise storage_error("flushing", self.topic_partition, self.directory, error) from error
+        if self.committer is not None:
+            self.committer.flushed(self.local.log_end_offset)
 
     def flush_later(self) -> None:
         """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""

@@ -1,0 +1,262 @@
+"""fsync before the answer: group commit, for `kbroker.fsync=commit` and for topics with `flush.messages`.
+
+    append -> appended() -> (end of the loop's turn) -> one fsync in a thread -> durable -> all that waited for it
+
+Each log that needs it has a `LogCommitter`.  At most one fsync of a log is under way; appends that come meanwhile wait
+for the next one together, so the slower the disk is, the more appends share an fsync.  Nothing here blocks the loop.
+
+What is made durable is what recovery needs: the bytes of the segments and the names of their files.  Indexes and
+snapshots are built again from them after a crash, so they are left to the flushes that move the recovery point.
+
+    durable_offset    everything below it survives a crash of the machine
+    requested_offset  an append below it, and not below durable_offset, waits; never below durable_offset
+
+A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  With
+`commit` nobody was told of them and no consumer saw them, so the log is cut back to its durable end and goes on.
+Where that cannot be (state of a coordinator that is ahead in memory; records acknowledged before, as with
+flush.messages above 1) the log refuses appends until a restart has checked it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbroker.errors import KafkaError
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.local_log import storage_error
+from kbroker.storage.open_files import SegmentFile
+from kbroker.storage.write_gate import FailedGate
+
+if TYPE_CHECKING:
+    from kbroker.storage.unified_log import UnifiedLog
+
+logger = logging.getLogger("kbroker.storage")
+
+NEVER = 1 << 62
+INTERNAL_PREFIX = "__"
+
+Settled = Callable[[KafkaError | None], None]
+
+
+class FsyncMode(Enum):
+    """`kbroker.fsync`."""
+
+    OS = "os"
+    INTERVAL = "interval"
+    COMMIT = "commit"
+
+
+class Loop(Protocol):
+    """What group commit needs of asyncio's loop."""
+
+    def call_soon(self, callback: Callable[[], None], /) -> object:
+        """Run `callback` after this turn."""
+
+    def call_soon_threadsafe(self, callback: Callable[[], None], /) -> object:
+        """The same, from another thread."""
+
+
+class _Job(NamedTuple):
+    """One fsync: what to sync, and up to where that makes the log durable."""
+
+    files: tuple[SegmentFile, ...]
+    sync_directory: Callable[[], None] | None
+    end_offset: int
+    newest_base: int
+    generation: int
+
+
+class GroupCommit:
+    """What the committers of all logs share.  Until `attach` there is no loop, and appends fsync in place."""
+
+    __slots__ = ("_executor", "_files", "fsync_count", "fsync_seconds", "loop", "mode", "on_durable", "settled_count")
+
+    def __init__(self, files: FileSystem, mode: FsyncMode = FsyncMode.OS) -> None:
+        self._files = files
+        self._executor: Executor | None = None
+        self.mode = mode
+        self.loop: Loop | None = None
+        self.on_durable: Callable[[UnifiedLog], None] = lambda log: None
+        self.fsync_count = 0
+        self.fsync_seconds = 0.0
+        self.settled_count = 0
+
+    def attach(self, loop: Loop, executor: Executor, on_durable: Callable[[UnifiedLog], None]) -> None:
+        """From now on fsync in `executor`.  `on_durable(log)` is told, on the loop, before those who wait are."""
+        self._executor = executor
+        self.on_durable = on_durable
+        self.loop = loop
+
+    def threshold(self, flush_messages: int) -> int:
+        """How many records make an fsync due."""
+        return 1 if self.mode is FsyncMode.COMMIT else flush_messages
+
+    def committer(self, log: UnifiedLog, known: LogCommitter | None = None) -> LogCommitter | None:
+        """The committer that a log needs with its settings, `known` if it has one."""
+        threshold = self.threshold(log.config.flush_messages)
+        if known is not None:
+            # Appends may wait for it, so it stays once made.
+            known.threshold = threshold
+            return known
+        return None if threshold >= NEVER else LogCommitter(self, log, threshold)
+
+    def submit(self, job: _Job, done: Callable[[_Job, OSError | None], None]) -> None:
+        """Run a job in the executor; `done` is called on the loop."""
+        executor, loop = self._executor, self.loop
+        if executor is None or loop is None:
+            raise RuntimeError("group commit is not attached to a loop")
+
+        def run() -> None:
+            failure: OSError | None = None
+            started = time.monotonic()
+            try:
+                for file in job.files:
+                    self._files.fdatasync(file.fd)
+                if job.sync_directory is not None:
+                    job.sync_directory()
+            except OSError as error:
+                failure = error
+            seconds = time.monotonic() - started
+
+            def tell() -> None:
+                self.fsync_count += 1
+                self.fsync_seconds += seconds
+                done(job, failure)
+
+            loop.call_soon_threadsafe(tell)
+
+        executor.submit(run)
+
+
+class LogCommitter:
+    """The group commit of one log.  Belongs to the loop."""
+
+    __slots__ = (
+        "_commits",
+        "_generation",
+        "_log",
+        "_named_base",
+        "_running",
+        "_waiting",
+        "durable_offset",
+        "requested_offset",
+        "threshold",
+    )
+
+    def __init__(self, commits: GroupCommit, log: UnifiedLog, threshold: int) -> None:
+        self._commits = commits
+        self._log = log
+        self._generation = 0
+        self._named_base = -1
+        self._running = False
+        self._waiting: list[tuple[int, Settled]] = []
+        self.threshold = threshold
+        self.durable_offset = log.recovery_point
+        self.requested_offset = log.recovery_point
+
+    def appended(self, end_offset: int) -> None:
+        """The log ends at `end_offset` now.  Raises KafkaError only where there is no loop that could wait."""
+        if end_offset - max(self.requested_offset, self._log.recovery_point) < self.threshold:
+            return
+        if self._commits.loop is None:
+            self._log.flush()
+            return
+        self.requested_offset = end_offset
+        self._schedule()
+
+    def holds(self, last_offset: int) -> bool:
+        """Whether the batch that ends with `last_offset` must not be acknowledged yet."""
+        return self.durable_offset <= last_offset < self.requested_offset
+
+    def wait(self, last_offset: int, settled: Settled) -> None:
+        """Call `settled` once when the batch that ends with `last_offset` is durable (None) or will not be (why)."""
+        self._waiting.append((last_offset, settled))
+
+    def flushed(self, end_offset: int) -> None:
+        """Everything below `end_offset` was made durable in another way."""
+        self.durable_offset = max(self.durable_offset, end_offset)
+        self.requested_offset = max(self.requested_offset, end_offset)
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut at `offset`: what an fsync under way covers is not known any more."""
+        self._generation += 1
+        self._named_base = -1
+        self.durable_offset = min(self.durable_offset, offset)
+        self.requested_offset = min(self.requested_offset, offset)
+
+    # -- the fsync ----------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """All appends of this turn of the loop share the fsync."""
+        if not self._running:
+            self._running = True
+            loop = self._commits.loop
+            if loop is None:
+                raise RuntimeError("group commit is not attached to a loop")
+            loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        local = self._log.local
+        end = local.log_end_offset
+        newest = local.segments.active.base_offset
+        names = None if newest == self._named_base else local.sync_directory
+        try:
+            files = tuple(segment.file() for segment in local.segments.between(self.durable_offset, end))
+        except OSError as error:
+            self._running = False
+            self._fail(error)
+            return
+        self._commits.submit(_Job(files, names, end, newest, self._generation), self._done)
+
+    def _done(self, job: _Job, error: OSError | None) -> None:
+        self._running = False
+        if error is not None:
+            self._fail(error)
+            return
+        if job.generation == self._generation:
+            self._named_base = job.newest_base
+            self.durable_offset = max(self.durable_offset, job.end_offset)
+            self.requested_offset = max(self.requested_offset, self.durable_offset)
+            self._commits.on_durable(self._log)
+            self._settle()
+        if self.requested_offset > self.durable_offset:
+            self._schedule()
+
+    def _settle(self) -> None:
+        durable = self.durable_offset
+        ready = [settled for last_offset, settled in self._waiting if last_offset < durable]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] >= durable]
+        self._commits.settled_count += len(ready)
+        for settled in ready:
+            # An answer lets its connection go on at once: its next append may come before this returns.
+            settled(None)
+
+    def _fail(self, error: OSError) -> None:
+        log = self._log
+        refusal = storage_error("flushing", log.topic_partition, log.directory, error)
+        if not self._cut():
+            logger.error("%s refuses appends until the broker is started again", log.topic_partition)
+            log.local.flush_failed = True
+            log.gate = FailedGate(refusal)
+            self.requested_offset = self.durable_offset
+        waiting, self._waiting = self._waiting, []
+        for _, settled in waiting:
+            settled(refusal)
+
+    def _cut(self) -> bool:
+        """Cuts the log back to its durable end, where nobody was told of what lies behind it; whether it did."""
+        log = self._log
+        if self._commits.mode is not FsyncMode.COMMIT or log.topic_partition.topic.startswith(INTERNAL_PREFIX):
+            return False
+        try:
+            log.truncate_to(self.durable_offset)
+        except KafkaError as error:
+            logger.error("%s cannot be cut back to offset %d: %s", log.topic_partition, self.durable_offset, error)
+            return False
+        logger.error("%s was cut back to its durable end, offset %d", log.topic_partition, self.durable_offset)
+        return True

@@ -1,0 +1,94 @@
+"""Whether a log may be written to: the watch over the free space of the log directories, and logs that have failed.
+
+    open    free space is at least the reserve (`kbroker.disk.reserve.bytes`)
+    closed  it fell below: clients' appends are refused, the rest goes on; it opens again by itself an eighth of the
+            reserve above the line, so that a disk at the line does not flap
+
+Coordinators (committed offsets, group metadata) may use half of the reserve: consumers can say how far they are while
+the disk is cleared.  Deletion, compaction, checkpoints and the metadata may use all of it.
+
+A log asks its gate with every append, so the open gate costs one attribute.  The logs of a directory share one; a log
+whose fsync failed gets one of its own that stays closed.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_validator import AppendOrigin
+
+logger = logging.getLogger("kbroker.storage")
+
+
+class WriteGate:
+    """An open gate."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def check(self, origin: AppendOrigin) -> None:
+        """Raises KafkaStorageError when an append of that origin may not go on; ask when `closed`."""
+
+    def ran_out(self) -> None:
+        """A write found no space."""
+
+
+class FailedGate(WriteGate):
+    """The gate of a log that must not be written to any more."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+        self.closed = True
+
+    def check(self, origin: AppendOrigin) -> None:
+        raise self._error
+
+
+class DirectoryGate(WriteGate):
+    """The gate of one log directory; `measure` opens and closes it."""
+
+    __slots__ = ("_files", "free_bytes", "path", "refused_count", "reserve_bytes")
+
+    def __init__(self, files: FileSystem, path: str, reserve_bytes: int) -> None:
+        super().__init__()
+        self._files = files
+        self.path = path
+        self.reserve_bytes = reserve_bytes
+        self.free_bytes = 0
+        self.refused_count = 0
+
+    def measure(self) -> None:
+        """Looks at the free space; says so when that opens or closes the gate."""
+        try:
+            free = self.free_bytes = self._files.free_bytes(self.path)
+        except OSError as error:
+            logger.error("Cannot tell the free space of %s: %s", self.path, error)
+            return
+        reserve = self.reserve_bytes
+        if not self.closed and free < reserve:
+            self.closed = True
+            logger.error(
+                "%s has %d bytes left, less than kbroker.disk.reserve.bytes=%d: produce is refused there with "
+                "KAFKA_STORAGE_ERROR until there is more; fetch and deletion go on",
+                self.path,
+                free,
+                reserve,
+            )
+        elif self.closed and free >= reserve + reserve // 8:
+            self.closed = False
+            logger.warning("%s has %d bytes left: produce is accepted there again", self.path, free)
+
+    def check(self, origin: AppendOrigin) -> None:
+        if origin is AppendOrigin.COORDINATOR and self.free_bytes >= self.reserve_bytes // 2:
+            return
+        self.refused_count += 1
+        raise KafkaStorageError(f"Log directory {self.path} is short of space")
+
+    def ran_out(self) -> None:
+        self.measure()
