@@ -51,6 +51,7 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
+        self._closed = False
         self.purgatory = FetchPurgatory(loop)
 
     # Following the metadata
@@ -106,6 +107,11 @@ class ReplicaManager:
             self._log_manager.delete_log(partition.topic_partition)
         self._failed = {failed for failed in self._failed if failed.topic != topic.name}
 
+    def close(self) -> None:
+        """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
+        self._closed = True
+        self._topics.clear()
+
     # Lookup
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -120,6 +126,8 @@ class ReplicaManager:
     def _explain_absence(self, topic: str, index: int) -> Partition:
         if TopicPartition(topic, index) in self._failed:
             raise KafkaStorageError(f"Partition {topic}-{index} is offline")
+        if self._closed:
+            raise NotLeaderOrFollowerError()
         partitions = self._topics.get(topic)
         if partitions is None or index < 0 or index >= len(partitions):
             raise UnknownTopicOrPartitionError()

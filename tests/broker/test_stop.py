@@ -21,6 +21,7 @@ from tests.broker.client import (
     until_waiting,
 )
 from tests.conftest import BrokerProcess, StartBroker
+from tests.scenarios.batches import summary
 
 # The broker gives what is under way one second; a machine with other work to do may take its time over the rest.
 STOP_SECONDS = 10.0
@@ -88,6 +89,24 @@ def test_a_produce_under_way_is_finished_at_the_stop(broker: BrokerProcess) -> N
     broker.start()
     with Client(broker.port) as client:
         assert client.offset("t") == 128
+
+
+def test_a_batch_that_takes_longer_than_the_stop_is_not_written(broker: BrokerProcess) -> None:
+    """Records would go into a log that is already closed, behind what the recovery point and the marker say."""
+    with Client(broker.port) as client, Client(broker.port) as other:
+        client.create("t", configs={"compression.type": "gzip", "compression.gzip.level": "9", **LARGE_BATCHES})
+        # Four letters in no order are the hardest that there is for this codec: seconds of work.
+        value = bytes(letter & 3 for letter in os.urandom(8 << 20))
+        for sender in (client, other):
+            sender.send("Produce", 9, produce_values("t", Batch([(None, value)])))
+        end(broker)
+        assert broker.wait(STOP_SECONDS) == 0
+    broker.start()
+    assert "after a clean stop" in broker.output()
+    with Client(broker.port) as client:
+        stored = client.offset("t")
+        assert sum(row["records_count"] for row in summary(client.fetch("t", limit=50 << 20).records)) == stored
+    assert "Traceback" not in broker.output()
 
 
 def test_members_that_wait_are_sent_away_at_the_stop(kbroker_process: StartBroker) -> None:
