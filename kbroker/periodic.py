@@ -10,9 +10,21 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("kbroker.periodic")
+
+
+class PeriodicTask(NamedTuple):
+    """Something that the loop runs every so often: a function, or a coroutine function.
+
+    `initial_delay_ms` is the time before the first run; None: the interval.
+    """
+
+    name: str
+    interval_ms: int
+    run: Callable[[], Any]
+    initial_delay_ms: int | None = None
 
 
 class PeriodicTasks:

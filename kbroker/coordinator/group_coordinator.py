@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.clock import Clock
 from kbroker.coordinator.group import Group
@@ -50,6 +50,7 @@ from kbroker.errors import (
     UnknownMemberIdError,
 )
 from kbroker.metrics.sources import GroupSummary
+from kbroker.periodic import PeriodicTask
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -70,14 +71,6 @@ class EventLoop(Protocol):
 
     def call_later(self, delay: float, callback: Callable[[], None], /) -> TimerHandle:
         """Run `callback` in `delay` seconds."""
-
-
-class PeriodicTask(NamedTuple):
-    """Something for the broker's loop to run again and again."""
-
-    name: str
-    interval_ms: int
-    run: Callable[[], None]
 
 
 class GroupCoordinator:

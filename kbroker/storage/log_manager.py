@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
 from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.periodic import PeriodicTask
 from kbroker.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -56,18 +57,6 @@ DELETION_INTERVAL_MS = 1_000
 FLUSH_WORKERS = 2
 CLOSE_WORKERS = 16
 PROGRESS_INTERVAL_SECONDS = 5.0
-
-
-class PeriodicTask(NamedTuple):
-    """Something that the loop runs every so often: a function, or a coroutine function.
-
-    `initial_delay_ms` is the time before the first run; None: the interval.
-    """
-
-    name: str
-    interval_ms: int
-    run: Callable[[], Any]
-    initial_delay_ms: int | None = None
 
 
 class _Checkpoints(NamedTuple):
