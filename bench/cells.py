@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -258,7 +259,7 @@ def chosen(names: str) -> tuple[Cell, ...]:
 def touch_memory(gigabytes: float) -> None:
     """Write to memory once in a process of its own: pages never used before cost several times the CPU."""
     code = "import mmap,sys\nm=mmap.mmap(-1,int(sys.argv[1]))\nfor i in range(0,len(m),4096): m[i]=1"
-    subprocess.run(["python3", "-c", code, str(int(gigabytes * (1 << 30)))], check=False)
+    subprocess.run([sys.executable, "-c", code, str(int(gigabytes * (1 << 30)))], check=False)
 
 
 def available_gigabytes() -> float:
