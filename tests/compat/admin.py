@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 
 _NUMBERS = count(1)
 
@@ -45,7 +48,8 @@ class Admin:
 
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         """The log end offsets of a topic."""
-        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
+        spec: Any = OffsetSpec
+        asked = {TopicPartition(topic, partition): spec.latest() for partition in range(partitions)}
         client = self._client
         futures = client.list_offsets(asked)
         return {place.partition: future.result(30).offset for place, future in futures.items()}

@@ -65,14 +65,14 @@ class Batch:
         """The timestamp of each record."""
         return list(self.timestamps) or [T0 + number for number in range(len(self.pairs))]
 
-    def bytes(self) -> bytes:
+    def encoded(self) -> bytes:
         """The batch as it goes over the wire."""
         times = self.times() or [T0]
         deltas = self.lies.get("offset_deltas") or range(len(self.pairs))
         parts = zip(deltas, times, self.pairs, strict=False)
         records = b"".join(record(delta, time - times[0], *pair) for delta, time, pair in parts)
         records = self.lies.get("records", records)
-        payload = self.lies.get("payload", self._compress(records))
+        payload: bytes = self.lies.get("payload", self._compress(records))
         after = AFTER_CRC.pack(
             self.attributes | self.codec,
             self.lies.get("last_offset_delta", len(self.pairs) - 1),
@@ -84,7 +84,7 @@ class Batch:
             self.lies.get("records_count", len(self.pairs)),
         )
         crc = self.lies.get("crc", crc32c.crc32c(after + payload))
-        length = self.lies.get("batch_length", 9 + len(after) + len(payload))
+        length: int = self.lies.get("batch_length", 9 + len(after) + len(payload))
         before = BEFORE_CRC.pack(self.base_offset, length, self.leader_epoch, self.magic)
         return before + struct.pack(">I", crc) + after + payload
 
@@ -121,7 +121,7 @@ def summary(data: Any) -> list[dict[str, Any]]:
             break
         base, length, epoch, magic = BEFORE_CRC.unpack_from(view, position)
         (crc,) = struct.unpack_from(">I", view, position + 17)
-        names = ("attributes", "last_offset_delta", "base_timestamp", "max_timestamp")
+        names: tuple[str, ...] = ("attributes", "last_offset_delta", "base_timestamp", "max_timestamp")
         names += ("producer_id", "producer_epoch", "base_sequence", "records_count")
         values = dict(zip(names, AFTER_CRC.unpack_from(view, position + 21), strict=True))
         end = position + 12 + length

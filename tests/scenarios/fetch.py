@@ -74,7 +74,7 @@ def limits(s: Session) -> None:
     batches = [Batch([(b"k", b"x" * 500)]) for _ in range(4)]
     s.fill("fetch-limits", *batches)
     s.fill("fetch-limits", *batches, partition=1)
-    size = len(batches[0].bytes())
+    size = len(batches[0].encoded())
     both = wanted("fetch-limits", place(0), place(1))
     fetch(s, "one byte in all", both, max_bytes=1)
     fetch(s, "none in all", both, max_bytes=0)
@@ -99,7 +99,7 @@ def waiting(s: Session) -> None:
         reader.wire.send("Fetch", 11, asked)
         s.fill("fetch-waiting", Batch())
         reader.collect("woken by a write", "Fetch", 11)
-        two = 2 * len(Batch().bytes())
+        two = 2 * len(Batch().encoded())
         reader.wire.send("Fetch", 11, {**asked, "min_bytes": two})
         s.fill("fetch-waiting", Batch())
         reader.collect("woken when there is enough", "Fetch", 11)

@@ -10,10 +10,13 @@ from tests.scenarios.session import Session, scenario
 
 JOIN, SYNC, BEAT, LEAVE = "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"
 RANGE = ({"name": "range", "metadata": b"r"},)
+OTHER = ({"name": "other", "metadata": b""},)
 
 
 class Member:
     """One client's view of its group."""
+
+    rebalance_timeout_ms = 5_000
 
     def __init__(self, s: Session, group: str, instance: str | None = None) -> None:
         self.s = s
@@ -28,7 +31,7 @@ class Member:
         return {
             "group_id": self.group,
             "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 5_000,
+            "rebalance_timeout_ms": self.rebalance_timeout_ms,
             "member_id": self.member_id,
             "group_instance_id": self.instance,
             "protocol_type": "consumer",
@@ -138,6 +141,8 @@ def a_whole_life_in_each_version(s: Session) -> None:
 def join_refused(s: Session) -> None:
     s.coordinator("join-refused")
     member = Member(s, "join-refused")
+    # The members with odd instance ids stay and never answer; the group waits this long for them.
+    member.rebalance_timeout_ms = 300
 
     def ask(step: str, version: int = 5, **values: Any) -> Any:
         return s.ask(step, JOIN, version, **member.values(**values))
@@ -152,11 +157,13 @@ def join_refused(s: Session) -> None:
     ask("an instance id that is empty", group_instance_id="")
     ask("an instance id that is not a name", group_instance_id="no name")
     ask("an instance id and an unknown member id", group_instance_id="fixed", member_id="never-given")
-    alone = join_alone(s, "join-refused")
+    alone = member
+    alone.join()
+    alone.sync()
     ask("another protocol type", protocol_type="connect", member_id="")
     ask("another protocol type, v3", 3, protocol_type="connect", member_id="", group_instance_id=None)
-    ask("no protocol in common, v3", 3, protocols=[{"name": "other", "metadata": b""}], group_instance_id=None)
-    ask("no protocols at all, v3", 3, protocols=[], group_instance_id=None)
+    ask("no protocol in common, v3", 3, protocols=OTHER, member_id="", group_instance_id=None)
+    ask("no protocols at all, v3", 3, protocols=[], member_id="", group_instance_id=None)
     alone.leave()
 
 

@@ -28,7 +28,16 @@ PRODUCER = re.compile(r"(?i)(producer(?:[ _]?id)?[ =:]+)(\d+)\b")
 PRODUCER_FIELDS = frozenset({"producer_id"})
 
 # What tells the structs of an array apart; they are sorted by it.
-IDENTITY = ("name", "topic", "topic_id", "group_id", "key", "resource_type", "resource_name", "topic_name")
+IDENTITY: tuple[str, ...] = (
+    "name",
+    "topic",
+    "topic_id",
+    "group_id",
+    "key",
+    "resource_type",
+    "resource_name",
+    "topic_name",
+)
 IDENTITY += ("partition_index", "partition", "index", "batch_index", "node_id", "broker_id", "member_id")
 
 

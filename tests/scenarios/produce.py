@@ -62,7 +62,7 @@ def below_min_insync_replicas(s: Session) -> None:
 def several_partitions_at_once(s: Session) -> None:
     s.create("produce-many", 3)
     s.create("produce-many-too")
-    good, bad = Batch().bytes(), Batch(lies={"crc": 7}).bytes()
+    good, bad = Batch().encoded(), Batch(lies={"crc": 7}).encoded()
     partitions = [{"index": 0, "records": good}, {"index": 1, "records": bad}, {"index": 2, "records": good}]
     partitions.append({"index": 9, "records": good})
     other = {"name": "produce-many-too", "partition_data": [{"index": 0, "records": good}]}
@@ -84,7 +84,7 @@ def several_partitions_at_once(s: Session) -> None:
 @scenario
 def too_large(s: Session) -> None:
     s.create("produce-large", 1, {"max.message.bytes": "200"})
-    fits = 200 - len(Batch([(None, b"")]).bytes()) - 2
+    fits = 200 - len(Batch([(None, b"")]).encoded()) - 2
     s.produce("fits", "produce-large", Batch([(None, b"x" * fits)]))
     s.produce("one byte more", "produce-large", Batch([(None, b"x" * (fits + 1))]))
     s.produce("much more", "produce-large", Batch([(None, b"x" * 5000)]))
@@ -96,42 +96,42 @@ BROKEN: tuple[tuple[str, bytes | None], ...] = (
     ("null", None),
     ("empty", b""),
     ("one byte", b"\0"),
-    ("header cut off", Batch().bytes()[:60]),
-    ("records cut off", Batch().bytes()[:-1]),
-    ("trailing byte", Batch().bytes() + b"\0"),
-    ("two batches", Batch().bytes() * 2),
-    ("wrong crc", Batch(lies={"crc": 1}).bytes()),
-    ("magic 0", Batch(magic=0).bytes()),
-    ("magic 1", Batch(magic=1).bytes()),
+    ("header cut off", Batch().encoded()[:60]),
+    ("records cut off", Batch().encoded()[:-1]),
+    ("trailing byte", Batch().encoded() + b"\0"),
+    ("two batches", Batch().encoded() * 2),
+    ("wrong crc", Batch(lies={"crc": 1}).encoded()),
+    ("magic 0", Batch(magic=0).encoded()),
+    ("magic 1", Batch(magic=1).encoded()),
     ("a real magic 1 message", message_set_v1(b"k", b"v", T0)),
-    ("magic 3", Batch(magic=3).bytes()),
-    ("magic -1", Batch(magic=-1).bytes()),
-    ("no records", Batch(pairs=[], lies={"last_offset_delta": -1, "max_timestamp": -1}).bytes()),
-    ("no records, delta 0", Batch(pairs=[], lies={"last_offset_delta": 0}).bytes()),
-    ("count too high", Batch(lies={"records_count": 2, "last_offset_delta": 1}).bytes()),
-    ("count too high by itself", Batch(lies={"records_count": 2}).bytes()),
-    ("count too low", Batch([(b"a", b"1"), (b"b", b"2")], lies={"records_count": 1, "last_offset_delta": 0}).bytes()),
-    ("count negative", Batch(lies={"records_count": -1}).bytes()),
-    ("last offset delta too high", Batch(lies={"last_offset_delta": 5}).bytes()),
-    ("offset deltas out of order", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [1, 0]}).bytes()),
-    ("offset deltas with a gap", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [0, 2]}).bytes()),
-    ("offset deltas repeat", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [0, 0]}).bytes()),
-    ("record length too long", Batch(lies={"records": varint(500) + record(0, 0, b"k", b"v")[1:]}).bytes()),
-    ("record length negative", Batch(lies={"records": varint(-5) + record(0, 0, b"k", b"v")[1:]}).bytes()),
-    ("key length beyond record", Batch(lies={"records": varint(10) + b"\0\0\0" + varint(90) + b"abcdefgh"}).bytes()),
-    ("bytes after the records", Batch(lies={"records": record(0, 0, b"k", b"v") + b"\0\0\0"}).bytes()),
-    ("control batch", Batch(attributes=0x20).bytes()),
-    ("transactional without a transaction", Batch(attributes=0x10).bytes()),
-    ("unknown codec", Batch(codec=5).bytes()),
-    ("unknown attribute bits", Batch(attributes=0x100).bytes()),
-    ("gzip that is none", Batch(codec=1, lies={"payload": b"not gzip at all"}).bytes()),
-    ("gzip cut off", Batch(codec=1, lies={"payload": gzip.compress(record(0, 0, b"k", b"v" * 99))[:-9]}).bytes()),
-    ("zstd that is none", Batch(codec=4, lies={"payload": b"not zstd at all"}).bytes()),
-    ("lz4 that is none", Batch(codec=3, lies={"payload": b"not lz4 at all"}).bytes()),
-    ("snappy that is none", Batch(codec=2, lies={"payload": b"\xff\xff\xff\xff\xff\xff"}).bytes()),
-    ("base offset not 0", Batch(base_offset=77).bytes()),
-    ("leader epoch of its own", Batch(leader_epoch=9).bytes()),
-    ("max timestamp that lies", Batch(lies={"max_timestamp": T0 + 5}).bytes()),
+    ("magic 3", Batch(magic=3).encoded()),
+    ("magic -1", Batch(magic=-1).encoded()),
+    ("no records", Batch(pairs=[], lies={"last_offset_delta": -1, "max_timestamp": -1}).encoded()),
+    ("no records, delta 0", Batch(pairs=[], lies={"last_offset_delta": 0}).encoded()),
+    ("count too high", Batch(lies={"records_count": 2, "last_offset_delta": 1}).encoded()),
+    ("count too high by itself", Batch(lies={"records_count": 2}).encoded()),
+    ("count too low", Batch([(b"a", b"1"), (b"b", b"2")], lies={"records_count": 1, "last_offset_delta": 0}).encoded()),
+    ("count negative", Batch(lies={"records_count": -1}).encoded()),
+    ("last offset delta too high", Batch(lies={"last_offset_delta": 5}).encoded()),
+    ("offset deltas out of order", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [1, 0]}).encoded()),
+    ("offset deltas with a gap", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [0, 2]}).encoded()),
+    ("offset deltas repeat", Batch([(b"a", b"1"), (b"b", b"2")], lies={"offset_deltas": [0, 0]}).encoded()),
+    ("record length too long", Batch(lies={"records": varint(500) + record(0, 0, b"k", b"v")[1:]}).encoded()),
+    ("record length negative", Batch(lies={"records": varint(-5) + record(0, 0, b"k", b"v")[1:]}).encoded()),
+    ("key length beyond record", Batch(lies={"records": varint(10) + b"\0\0\0" + varint(90) + b"abcdefgh"}).encoded()),
+    ("bytes after the records", Batch(lies={"records": record(0, 0, b"k", b"v") + b"\0\0\0"}).encoded()),
+    ("control batch", Batch(attributes=0x20).encoded()),
+    ("transactional without a transaction", Batch(attributes=0x10).encoded()),
+    ("unknown codec", Batch(codec=5).encoded()),
+    ("unknown attribute bits", Batch(attributes=0x100).encoded()),
+    ("gzip that is none", Batch(codec=1, lies={"payload": b"not gzip at all"}).encoded()),
+    ("gzip cut off", Batch(codec=1, lies={"payload": gzip.compress(record(0, 0, b"k", b"v" * 99))[:-9]}).encoded()),
+    ("zstd that is none", Batch(codec=4, lies={"payload": b"not zstd at all"}).encoded()),
+    ("lz4 that is none", Batch(codec=3, lies={"payload": b"not lz4 at all"}).encoded()),
+    ("snappy that is none", Batch(codec=2, lies={"payload": b"\xff\xff\xff\xff\xff\xff"}).encoded()),
+    ("base offset not 0", Batch(base_offset=77).encoded()),
+    ("leader epoch of its own", Batch(leader_epoch=9).encoded()),
+    ("max timestamp that lies", Batch(lies={"max_timestamp": T0 + 5}).encoded()),
 )
 
 

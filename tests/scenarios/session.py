@@ -170,7 +170,7 @@ def produce_values(
 ) -> dict[str, Any]:
     """The fields of a Produce request with one batch; a topic in bytes is a topic id."""
     name = {"topic_id": topic} if isinstance(topic, bytes) else {"name": topic}
-    data = records.bytes() if isinstance(records, Batch) else records
+    data = records.encoded() if isinstance(records, Batch) else records
     return {
         "acks": acks,
         "timeout_ms": timeout_ms,

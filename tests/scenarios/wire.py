@@ -8,7 +8,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbroker._fast.codec import Struct
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
 from kbroker.protocol.schema import Field, MessageSchema
@@ -21,12 +20,12 @@ class Closed(Exception):
     """The broker closed the connection instead of answering."""
 
 
-def build(message_class: Any, values: Mapping[str, Any]) -> Struct:
+def build(message_class: Any, values: Mapping[str, Any]) -> Any:
     """A message out of plain dictionaries and lists."""
     return _fill(message_class, message_class.schema.fields, message_class, values)
 
 
-def _fill(message_class: Any, fields: Sequence[Field], struct_class: Any, values: Mapping[str, Any]) -> Struct:
+def _fill(message_class: Any, fields: Sequence[Field], struct_class: Any, values: Mapping[str, Any]) -> Any:
     known = {field.name: field for field in fields}
     made = struct_class()
     for name, value in values.items():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.compat.drivers.loop import Json, PythonDriver, decode, emit, record_line, run
 
 
-def _line(message: Message) -> Json:
+def _line(message: Any) -> Json:
     headers = message.headers() or []
     kind_and_time = message.timestamp()
     return record_line(message.partition(), message.offset(), message.key(), message.value(), headers, kind_and_time[1])
@@ -40,8 +41,11 @@ class ConfluentDriver(PythonDriver):
         records = command["records"]
         offsets: list[int | Exception | None] = [None] * len(records)
 
-        def delivered(place: int, error: Any, message: Message) -> None:
-            offsets[place] = KafkaException(error) if error is not None else message.offset()
+        def delivery(place: int) -> Callable[[Any, Any], None]:
+            def delivered(error: Any, message: Any) -> None:
+                offsets[place] = KafkaException(error) if error is not None else message.offset()
+
+            return delivered
 
         for place, record in enumerate(records):
             producer.produce(
@@ -51,7 +55,7 @@ class ConfluentDriver(PythonDriver):
                 partition=record["partition"],
                 timestamp=record["timestamp"],
                 headers=[(name, decode(data)) for name, data in record["headers"]],
-                on_delivery=lambda error, message, place=place: delivered(place, error, message),
+                on_delivery=delivery(place),
             )
         producer.flush(40)
         for place, offset in enumerate(offsets):
@@ -77,7 +81,7 @@ class ConfluentDriver(PythonDriver):
         consumer.assign([TopicPartition(command["topic"], partition, 0) for partition in left])
         found = []
         while left:
-            message = consumer.poll(30)
+            message: Any = consumer.poll(30)
             if message is None:
                 raise TimeoutError(f"nothing more came; missing ends: {left}")
             if message.error():
@@ -111,7 +115,7 @@ class ConfluentDriver(PythonDriver):
 
     def poll(self) -> None:
         assert self._member is not None
-        message = self._member.poll(0.05)
+        message: Any = self._member.poll(0.05)
         if message is None:
             return
         error = message.error()
