@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
+MAX_VALUE_BYTES = 32_767
+
 Settings = dict[str, str]
 Change = Callable[[Mapping[str, str]], Settings]
 """What a request makes of a resource's own settings."""
@@ -237,13 +239,23 @@ def apply_edits(own: Mapping[str, str], edits: Sequence[Edit], default: Callable
             settings.pop(name, None)
         else:
             items = _items(settings[name] if name in settings else default(name))
-            named = _items(value)
+            known, named = frozenset(items), dict.fromkeys(_items(value))
             if operation is Operation.APPEND:
-                items += [item for item in dict.fromkeys(named) if item not in items]
+                items += [item for item in named if item not in known]
             else:
                 items = [item for item in items if item not in named]
-            settings[name] = ",".join(items)
+            settings[name] = _fitting(",".join(items))
     return settings
+
+
+def _fitting(value: str) -> str:
+    """Longer than a string on the wire may be, the setting could not be described any more."""
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        raise InvalidConfigError(
+            f"The configuration value cannot be added because it exceeds the maximum value size of {MAX_VALUE_BYTES} "
+            "bytes."
+        )
+    return value
 
 
 def _items(text: str) -> list[str]:

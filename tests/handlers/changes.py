@@ -117,7 +117,7 @@ def main() -> None:
             for step, value in answers[name].items():
                 print(f"   {step}: {json.dumps(value, sort_keys=True)}")
     if "--record" in sys.argv:
-        save(answers)
+        save({**load(), **answers})
 
 
 if __name__ == "__main__":

@@ -177,3 +177,19 @@ def topic_settings_take_effect(s: Session) -> None:
     incremental(s, "compacted", resource(name, op("cleanup.policy", SET, "compact")))
     settled(s, name, {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"})
     s.produce("without a key", name, Batch([(None, b"v")]))
+
+
+@change
+def topic_settings_that_are_long(s: Session) -> None:
+    """A value has a limit, also one that grows by appending."""
+    name, key = "alter-longest", "leader.replication.throttled.replicas"
+    s.create(name)
+    first = ",".join(f"{number}:1" for number in range(10_000, 12_500))
+    second = ",".join(f"{number}:1" for number in range(20_000, 22_500))
+    incremental(s, "long", resource(name, op(key, SET, first)))
+    incremental(s, "longer by appending", resource(name, op(key, APPEND, second)))
+    settled(s, name, {"retention.ms": "-1", key: first})
+    first += f",{'9' * (32_765 - len(first) - 1)}:1"
+    incremental(s, "as long as may be", resource(name, op(key, SET, first)))
+    settled(s, name, {"retention.ms": "-1", key: first})
+    incremental(s, "by one more", resource(name, op(key, APPEND, "0:1")))
