@@ -91,6 +91,8 @@ class Session:
             return
         if result.get("errors"):
             self.faults.append(f"{cell.name} on {broker.name}: {result['errors']} answers were errors")
+        if broker.pid:
+            result["resident_mb"] = round(broker.resident_bytes() / 1e6, 1)
         if keep:
             self.rounds.setdefault(cell.name, {}).setdefault(broker.name, []).append(result)
         say(f"  {'' if keep else 'warm: '}{cell.name:14} {broker.name:8} {brief(result)}")
