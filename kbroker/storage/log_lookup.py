@@ -69,7 +69,7 @@ def aborted_transactions(
     """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
     segments = local.segments
     following = segments.higher(segment.base_offset)
-    upper = segment.upper_bound_offset(position + length) if length > 0 else start_offset
+    upper = segment.offset_index.upper_bound_offset(position + length) if length > 0 else start_offset
     if upper is None:
         upper = following.base_offset if following is not None else local.log_end_offset
     found: list[AbortedTransaction] = []
@@ -170,3 +170,14 @@ def _record_in(
             if record.timestamp >= timestamp and record.offset >= log_start_offset:
                 return TimestampOffset(record.timestamp, record.offset, info.partition_leader_epoch)
     return None
+
+
+def check_invariants(log: UnifiedLog) -> None:
+    """See UnifiedLog.check_invariants."""
+    start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
+    if not start <= stable <= high <= end:
+        raise AssertionError(f"{log.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
+    if log.recovery_point > end:
+        raise AssertionError(f"{log.topic_partition}: recovery point {log.recovery_point} past end {end}")
+    if log.local.segments.active.base_offset > end:
+        raise AssertionError(f"{log.topic_partition}: active segment begins past the log end {end}")

@@ -42,6 +42,7 @@ ASK_RULE = -2
 ALLOCATE_FROM_BYTES = 4 << 20
 ALLOCATE_STEP_BYTES = 16 << 20
 NEVER = 1 << 62
+UNCUT = -1
 HEADER_BYTES = 61
 _SCAN_BYTES = 16384
 
@@ -290,6 +291,7 @@ class LogSegment:
         position = tail.size
         try:
             if position + size > self._allocated_bytes:
+                self._cut_leftover(file)
                 self._allocate_ahead(file, position, size)
             self._files.pwrite(file.fd, data, position)
         except OSError:
@@ -342,15 +344,27 @@ class LogSegment:
     def _index(self, tail: AppendTail, last_offset: int, position: int) -> None:
         offset_index, time_index = self.offset_index, self.time_index
         if not self.indexes_full:
-            offset_index.append(last_offset, position)
-            time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+            try:
+                offset_index.append(last_offset, position)
+                time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+            except OSError as error:
+                # The batch is in the log and its entries in memory; the next entry, flush or roll writes them.
+                logger.warning("Cannot write an index of %s, trying again later: %s", self._log_path, error)
         self.indexes_full = offset_index.is_full or time_index.is_full
 
     def _cut_failed_write(self, file: SegmentFile, position: int) -> None:
         try:
             self._files.ftruncate(file.fd, position)
+            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, position)
         except OSError as error:
+            # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
+            self._allocated_bytes = UNCUT
             logger.warning("Cannot cut a failed write off %s at %d: %s", self._log_path, position, error)
+
+    def _cut_leftover(self, file: SegmentFile | None) -> None:
+        if self._allocated_bytes == UNCUT:
+            self._files.ftruncate((file or self.file()).fd, self.size)
+            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, self.size)
 
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
@@ -364,6 +378,7 @@ class LogSegment:
     def become_inactive(self) -> None:
         """The final time index entry, then indexes cut to their entries and the file to its bytes."""
         tail = self.prepare_append()
+        self._cut_leftover(self._file)
         if tail.max_timestamp >= 0:
             self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
         self.offset_index.trim()
@@ -435,10 +450,6 @@ class LogSegment:
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self._log_path)
 
-    def upper_bound_offset(self, position: int) -> int | None:
-        """An offset after the batches that begin before `position`, by index; None when the index ends before."""
-        return self.offset_index.upper_bound_offset(position)
-
     # -- durability and truncation ------------------------------------------------------------------------------------
 
     def sync_job(self) -> SyncJob:
@@ -479,9 +490,6 @@ class LogSegment:
         """Gives the indexes of a segment that is active again their full size."""
         self.offset_index.extend()
         self.time_index.extend()
-
-    def flush(self) -> None:
-        self.sync_job().run(self._files)
 
     def close(self) -> None:
         """Writes and trims the indexes of a segment that was appended to, then lets go of its files."""

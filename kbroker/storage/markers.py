@@ -1,11 +1,21 @@
-"""End-of-transaction markers as the log sees them: the one record of a control batch."""
+"""What an append means for its producer, and end-of-transaction markers: the one record of a control batch."""
 
 from __future__ import annotations
 
-from kbroker._fast.record_batch import BatchError
+import logging
+from typing import TYPE_CHECKING
+
+from kbroker._fast.record_batch import BatchError, BatchInfo
 from kbroker.errors import InvalidRecordError
 from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.storage.producer_state import ControlMarker
+from kbroker.storage.txn_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kbroker.storage.log_segment import LogSegment
+    from kbroker.storage.unified_log import UnifiedLog
+
+logger = logging.getLogger("kbroker.storage")
 
 
 def read_marker(batch: memoryview | bytearray | bytes) -> ControlMarker | None:
@@ -17,3 +27,24 @@ def read_marker(batch: memoryview | bytearray | bytes) -> ControlMarker | None:
     if marker is None:
         return None
     return ControlMarker(marker.control_type is ControlType.ABORT, marker.coordinator_epoch)
+
+
+def update_producer(
+    log: UnifiedLog, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
+) -> None:
+    """Notes in the producer state, and in the transaction index, a batch that was written."""
+    state = log.producer_state
+    completed = state.update(info, base, last, marker)
+    if completed is None:
+        return
+    if completed.is_aborted:
+        stable = state.stable_offset_after(completed)
+        entry = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+        try:
+            segment.txn_index.append(entry)
+        except OSError as error:
+            # The marker is in the log, which is what counts; readers get the entry from memory, and a restart, which
+            # cannot be a clean one now, builds the file again.
+            logger.error("%s: the transaction index was not written: %s", log.topic_partition, error)
+            log.local.flush_failed = True
+    state.complete(completed)

@@ -57,4 +57,4 @@ def _append(log: UnifiedLog, info: BatchInfo, batch: memoryview) -> None:
         raise log.write_error("appending records", error) from error
     log.local.log_end_offset = last + 1
     if info.producer_id >= 0:
-        log.update_producer(info, base, last, marker, segment)
+        markers.update_producer(log, info, base, last, marker, segment)

@@ -72,15 +72,16 @@ class TransactionIndex:
             last = entry.last_offset
 
     def append(self, entry: AbortedTransaction) -> None:
+        """Readers find it from now on, also when OSError says that the file has not got it."""
         entries = self.entries
         if entries and entries[-1].last_offset >= entry.last_offset:
             raise ValueError(f"aborted transaction {entry} does not come after {entries[-1]}")
+        entries.append(entry)
         fd = self._files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            self._files.pwrite(fd, ENTRY.pack(CURRENT_VERSION, *entry), len(entries) * ENTRY_BYTES)
+            self._files.pwrite(fd, ENTRY.pack(CURRENT_VERSION, *entry), (len(entries) - 1) * ENTRY_BYTES)
         finally:
             self._files.close(fd)
-        entries.append(entry)
 
     def truncate_to(self, offset: int) -> None:
         """Forgets transactions whose marker is at or after `offset`."""

@@ -25,7 +25,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbroker._fast.file_region import FileRegion
-from kbroker._fast.record_batch import BatchInfo
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage import log_lookup, markers, replicated_append
@@ -37,7 +36,6 @@ from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validat
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
 from kbroker.storage.roll import RollReason, roll_reason, state_before
-from kbroker.storage.txn_index import AbortedTransaction
 from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
 
@@ -171,14 +169,7 @@ class UnifiedLog:
 
     def check_invariants(self) -> None:
         """Raises AssertionError unless the four offsets are in order and the state ends where the log does."""
-        start, stable = self.log_start_offset, self.last_stable_offset
-        high, end = self.high_watermark, self.log_end_offset
-        if not start <= stable <= high <= end:
-            raise AssertionError(f"{self.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
-        if self.recovery_point > end:
-            raise AssertionError(f"{self.topic_partition}: recovery point {self.recovery_point} past end {end}")
-        if self.local.segments.active.base_offset > end:
-            raise AssertionError(f"{self.topic_partition}: active segment begins past the log end {end}")
+        log_lookup.check_invariants(self)
 
     # -- append -------------------------------------------------------------------------------------------------------
 
@@ -232,7 +223,7 @@ class UnifiedLog:
             raise self.write_error("appending records", error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
-            self.update_producer(info, first, last, marker, segment)
+            markers.update_producer(self, info, first, last, marker, segment)
         if self.committer is not None:
             self.committer.appended(last + 1)
         return AppendResult(
@@ -251,24 +242,6 @@ class UnifiedLog:
         if error.errno in NO_SPACE:
             self.gate.ran_out()
         return storage_error(what, self.topic_partition, self.directory, error)
-
-    def update_producer(
-        self, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
-    ) -> None:
-        state = self.producer_state
-        completed = state.update(info, base, last, marker)
-        if completed is None:
-            return
-        if completed.is_aborted:
-            stable = state.stable_offset_after(completed)
-            entry = AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            try:
-                segment.txn_index.append(entry)
-            except OSError as error:
-                raise storage_error(
-                    "appending to the transaction index", self.topic_partition, self.directory, error
-                ) from error
-        state.complete(completed)
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
