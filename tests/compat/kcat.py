@@ -12,7 +12,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.compat.client import SESSION_MS
 from tests.compat.records import Record, by_place
 from tests.tools import require_tool
 
@@ -61,8 +60,8 @@ def read(bootstrap: str, topic: str) -> list[Record]:
 class KcatMember:
     """kcat as a member of a group; what it received and owns can be looked at while it runs."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, output: Path) -> None:
-        settings = ["auto.offset.reset=earliest", "auto.commit.interval.ms=50", f"session.timeout.ms={SESSION_MS}"]
+    def __init__(self, bootstrap: str, group: str, topic: str, output: Path, session_ms: int) -> None:
+        settings = ["auto.offset.reset=earliest", "auto.commit.interval.ms=50", f"session.timeout.ms={session_ms}"]
         settings += ["heartbeat.interval.ms=150", "partition.assignment.strategy=range"]
         # Without -E kcat ends as soon as its broker is away for a moment.
         command = [require_tool("kcat"), "-b", bootstrap, "-u", "-E", "-f", FORMAT]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tests.compat.admin import Admin, unique
 from tests.compat.brokers import BrokerProcess
-from tests.compat.client import ClientKind, Driver, gather
+from tests.compat.client import SHORT_SESSION_MS, ClientKind, Driver, gather
 from tests.compat.records import Record, by_place, ends, odd_records, plain_records, stored_codecs
 from tests.compat.waiting import wait_for
 
@@ -70,7 +70,7 @@ def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: St
     second.leave()
     gather([first], lambda: first.assigned == everything, "the partitions of a member that left to come back")
     third = start(kind)
-    third.join(topic, group)
+    third.join(topic, group, session_ms=SHORT_SESSION_MS)
     gather([first, third], lambda: shared([first, third]), "a third member to take its share")
     third.die()
     gather([first], lambda: first.assigned == everything, "the partitions of a dead member to come back")

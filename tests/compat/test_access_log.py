@@ -58,8 +58,7 @@ def test_each_line_comes_back(
 
     members = [drivers(CONFLUENT) for _ in range(3)]
     for member in members:
-        # A session that outlives the broker's absence: its members stay what they are.
-        member.join(topic, group, session_ms=20_000)
+        member.join(topic, group)
     gather(members, lambda: distinct(members) == len(sent) and all(member.assigned for member in members), "two thirds")
     first_commit = commit(members, admin, group, topic, ends(sent))
     before = [len(member.received) for member in members]

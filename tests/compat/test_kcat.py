@@ -11,6 +11,7 @@ import pytest
 from tests.compat import kcat
 from tests.compat.admin import Admin, unique
 from tests.compat.brokers import BrokerProcess
+from tests.compat.client import SESSION_MS, SHORT_SESSION_MS
 from tests.compat.matrix import PARTITIONS
 from tests.compat.records import CODECS, Record, by_place, ends, plain_records, stored_codecs
 from tests.compat.waiting import wait_for
@@ -57,8 +58,9 @@ def test_group_survives_members_and_restart(
     group = unique("kcat-group")
     everything = list(range(PARTITIONS))
 
-    def join() -> kcat.KcatMember:
-        members.append(kcat.KcatMember(broker.bootstrap, group, topic, tmp_path / f"member-{len(members)}"))
+    def join(session_ms: int = SESSION_MS) -> kcat.KcatMember:
+        output = tmp_path / f"member-{len(members)}"
+        members.append(kcat.KcatMember(broker.bootstrap, group, topic, output, session_ms))
         return members[-1]
 
     def add(prefix: str) -> None:
@@ -79,7 +81,7 @@ def test_group_survives_members_and_restart(
     wait_for(settled, "both to read and commit on", every=0.1)
     second.leave()
     wait_for(lambda: first.assigned == everything, "the partitions of a member that left to come back")
-    third = join()
+    third = join(SHORT_SESSION_MS)
     wait_for(lambda: sorted(first.assigned + third.assigned) == everything and third.assigned, "a third to share")
     third.die()
     wait_for(lambda: first.assigned == everything, "the partitions of a dead member to come back")
