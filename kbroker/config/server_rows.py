@@ -12,6 +12,11 @@ metrics.listener|STRING|http://127.0.0.1:9644||metrics listener|+|
 socket.tcp.congestion|STRING|null|||+|TCP congestion control of client connections; unset leaves the system's choice
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written
+kbroker.fsync|STRING|os||one of os, interval, commit|+|
+    when records are fsynced: os (by the system), interval, or commit (before they are acknowledged); docs/durability.md
+kbroker.fsync.interval.ms|INT|1000||>=1|+|how long records wait for fsync at most with kbroker.fsync=interval
+kbroker.disk.reserve.bytes|LONG|67108864||>=0|+|
+    free space in a log directory below which produce is refused there until there is more; 0 turns the watch off
 listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|bind list name://host:port
 advertised.listeners|LIST|null||distinct nonempty|+|addresses handed to clients
 listener.security.protocol.map|STRING|

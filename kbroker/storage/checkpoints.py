@@ -90,13 +90,15 @@ class OffsetCheckpoint:
         except FileNotFoundError:
             return {}
         try:
-            return decode_offsets(data, self.path)
+            offsets = decode_offsets(data, self.path)
         except CorruptCheckpointError as error:
             logger.warning("Ignoring a corrupt checkpoint: %s", error)
             return {}
+        self._last = data
+        return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Replaces the file, unless it would hold the same as this object's last write.  True when written."""
+        """Replaces the file, unless it would hold what this object last wrote or read.  True when written."""
         data = encode_offsets(offsets)
         if data == self._last:
             return False

@@ -17,20 +17,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import count
-from typing import NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.periodic import PeriodicTask
-from kbroker.storage.checkpoints import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    OffsetCheckpoint,
-)
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
+from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment
+from kbroker.storage.log_checkpoints import LogCheckpoints
 from kbroker.storage.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
@@ -43,28 +38,25 @@ from kbroker.storage.log_dirs import (
     open_directories,
     parse_partition_directory,
 )
+from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
 from kbroker.storage.log_recovery import RecoveryProgress
 from kbroker.storage.open_files import OpenFiles, default_budget
 from kbroker.storage.retention import Retention
 from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.write_gate import DirectoryGate
 from kbroker.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
 TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
 DELETION_INTERVAL_MS = 1_000
+SPACE_INTERVAL_MS = 100
+MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
+COMMIT_WORKERS = 8
 CLOSE_WORKERS = 16
 PROGRESS_INTERVAL_SECONDS = 5.0
-
-
-class _Checkpoints(NamedTuple):
-    """The offset checkpoints of one directory."""
-
-    recovery_points: OffsetCheckpoint
-    log_starts: OffsetCheckpoint
-    high_watermarks: OffsetCheckpoint
 
 
 class LogManager:
@@ -82,6 +74,8 @@ class LogManager:
         self._files = filesystem
         self._own_executor = executor is None
         self._executor = executor or ThreadPoolExecutor(FLUSH_WORKERS, thread_name_prefix="log-flush")
+        self.commits = GroupCommit(filesystem, FsyncMode(config.get("kbroker.fsync")))
+        self._commit_executor: Executor | None = None
         self.open_files = OpenFiles(default_budget())
         self.environment = LogEnvironment(
             filesystem,
@@ -90,15 +84,17 @@ class LogManager:
             self.later,
             self._executor,
             config.get("producer.id.expiration.ms"),
+            self.commits,
         )
+        self.gates: list[DirectoryGate] = []
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.retention = Retention(self.logs, clock)
         self.directories: list[LogDir] = []
         self.progress = RecoveryProgress()
-        self._checkpoints: dict[str, _Checkpoints] = {}
+        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor)
+        self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
-        self._last_flush: dict[TopicPartition, tuple[float, int]] = {}
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -107,11 +103,11 @@ class LogManager:
         self.directories = open_directories(self._files, self._config.log_dirs)
         for directory in self.directories:
             path = directory.path
-            self._checkpoints[path] = _Checkpoints(
-                OffsetCheckpoint(self._files, f"{path}/{RECOVERY_POINT_CHECKPOINT}"),
-                OffsetCheckpoint(self._files, f"{path}/{LOG_START_OFFSET_CHECKPOINT}"),
-                OffsetCheckpoint(self._files, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}"),
-            )
+            self.checkpoints.add(path)
+            gate = DirectoryGate(self._files, path, self._config.get("kbroker.disk.reserve.bytes"))
+            gate.measure()
+            self.gates.append(gate)
+            self.environment.gates[path] = gate
         return describe(self._files, self.directories)
 
     def claim(self, cluster_id: str) -> None:
@@ -159,7 +155,7 @@ class LogManager:
     def _find_partitions(
         self, directory: LogDir, topics: TopicConfigs | None, default: LogConfig
     ) -> Iterator[LoadRequest]:
-        checkpoints = self._checkpoints[directory.path]
+        checkpoints = self.checkpoints[directory.path]
         recovery_points = checkpoints.recovery_points.read()
         log_starts = checkpoints.log_starts.read()
         high_watermarks = checkpoints.high_watermarks.read()
@@ -198,7 +194,7 @@ class LogManager:
             return
         workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
         with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as pool:
-            for log in pool.map(lambda request: load_log(request, self.environment), unclean):
+            for log in pool.map(self._recover, unclean):
                 self._register(log)
                 if time.monotonic() - reported > PROGRESS_INTERVAL_SECONDS:
                     reported = time.monotonic()
@@ -208,6 +204,13 @@ class LogManager:
                         self.progress.logs_total,
                         self.progress.bytes_done,
                     )
+
+    def _recover(self, request: LoadRequest) -> UnifiedLog:
+        log = load_log(request, self.environment)
+        if self.commits.mode is FsyncMode.COMMIT:
+            # What a killed process left in memory is about to be shown to consumers.
+            log.flush()
+        return log
 
     def _register(self, log: UnifiedLog) -> None:
         known = self.logs.get(log.topic_partition)
@@ -226,6 +229,11 @@ class LogManager:
                 continue
             logger.warning("%s in %s belongs to no topic that exists: setting it aside", tp, log.directory)
             self._move_away(tp, STRAY_SUFFIX)
+
+    def attach(self, loop: Loop, on_durable: Callable[[UnifiedLog], None]) -> None:
+        """The logs are loaded and belong to `loop` now: no append fsyncs in place any more (`GroupCommit.attach`)."""
+        self._commit_executor = ThreadPoolExecutor(COMMIT_WORKERS, thread_name_prefix="log-commit")
+        self.commits.attach(loop, self._commit_executor, on_durable)
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 
@@ -262,12 +270,15 @@ class LogManager:
         return log
 
     def _emptiest(self) -> LogDir:
+        """The directory with the fewest partitions, of those with space where there are any."""
         if len(self.directories) == 1:
             return self.directories[0]
+        closed = {gate.path for gate in self.gates if gate.closed}
+        candidates = [directory for directory in self.directories if directory.path not in closed] or self.directories
         counts = {directory.path: 0 for directory in self.directories}
         for log in self.logs.values():
             counts[log.parent] += 1
-        return min(self.directories, key=lambda directory: counts[directory.path])
+        return min(candidates, key=lambda directory: counts[directory.path])
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
@@ -280,8 +291,6 @@ class LogManager:
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
-        self._last_flush.pop(topic_partition, None)
-        log.local.wait_for_flushes()
         log.close(clean=False)
         parent = log.parent
         path = f"{parent}/{marked_directory(*topic_partition, suffix)}"
@@ -309,22 +318,27 @@ class LogManager:
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         get = self._config.get
+        flush_interval_ms = min(get("log.flush.scheduler.interval.ms"), MAX_FLUSH_INTERVAL_MS)
+        if self.commits.mode is FsyncMode.INTERVAL:
+            flush_interval_ms = get("kbroker.fsync.interval.ms")
+        write = self.checkpoints
         return [
-            PeriodicTask("flush logs", min(get("log.flush.scheduler.interval.ms"), 10_000), self.flush_dirty),
+            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.measure_space),
+            PeriodicTask("flush logs", flush_interval_ms, self.flusher.run),
             PeriodicTask(
                 "checkpoint recovery points",
                 get("log.flush.offset.checkpoint.interval.ms"),
-                self.checkpoint_recovery_points,
+                write.start_recovery_points,
             ),
             PeriodicTask(
                 "checkpoint log start offsets",
                 get("log.flush.start.offset.checkpoint.interval.ms"),
-                self.checkpoint_log_start_offsets,
+                write.start_log_starts,
             ),
             PeriodicTask(
                 "checkpoint high watermarks",
                 get("replica.high.watermark.checkpoint.interval.ms"),
-                self.checkpoint_high_watermarks,
+                write.start_high_watermarks,
             ),
             PeriodicTask("delete files", DELETION_INTERVAL_MS, self.run_due),
             PeriodicTask(
@@ -336,55 +350,16 @@ class LogManager:
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 
-    def flush_dirty(self) -> None:
-        """Starts a flush of each log whose oldest unflushed record has waited for `flush.ms`."""
-        now = self._clock.monotonic()
-        for tp, log in self.logs.items():
-            limit_ms = log.config.flush_ms
-            log.local.collect_flushes()
-            if limit_ms >= 1 << 62 or log.log_end_offset <= log.recovery_point:
-                self._last_flush.pop(tp, None)
-                continue
-            since, point = self._last_flush.get(tp, (now, log.recovery_point))
-            if point != log.recovery_point:
-                since = now
-            self._last_flush[tp] = (since, log.recovery_point)
-            if (now - since) * 1000 >= limit_ms:
-                self._last_flush[tp] = (now, log.recovery_point)
-                log.flush_later()
+    def measure_space(self) -> None:
+        """Looks at the free space of every directory: see `write_gate`."""
+        for gate in self.gates:
+            gate.measure()
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
         for log in self.logs.values():
             if log.producer_state.producers:
                 log.producer_state.remove_expired(now_ms)
-
-    def checkpoint_recovery_points(self) -> None:
-        for path, logs in self._by_directory().items():
-            for log in logs:
-                log.local.collect_flushes()
-            offsets = {log.topic_partition: log.recovery_point for log in logs}
-            self._checkpoints[path].recovery_points.write(offsets)
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Only of logs whose start is not the first segment's: the rest is seen from the files."""
-        for path, logs in self._by_directory().items():
-            offsets = {
-                log.topic_partition: log.log_start_offset
-                for log in logs
-                if log.log_start_offset > log.local.segments.first.base_offset
-            }
-            self._checkpoints[path].log_starts.write(offsets)
-
-    def checkpoint_high_watermarks(self) -> None:
-        for path, logs in self._by_directory().items():
-            self._checkpoints[path].high_watermarks.write({log.topic_partition: log.high_watermark for log in logs})
-
-    def _by_directory(self) -> dict[str, list[UnifiedLog]]:
-        found: dict[str, list[UnifiedLog]] = {directory.path: [] for directory in self.directories}
-        for log in self.logs.values():
-            found[log.parent].append(log)
-        return found
 
     # -- stop ---------------------------------------------------------------------------------------------------------
 
@@ -394,7 +369,7 @@ class LogManager:
         Many files become durable side by side: the file system then commits them together.
         """
         with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
-            for path, logs in self._by_directory().items():
+            for path, logs in self.checkpoints.by_directory().items():
                 if self._close_logs(logs, pool):
                     self._write_final_checkpoints(path)
         self.release()
@@ -424,9 +399,7 @@ class LogManager:
     def _write_final_checkpoints(self, path: str) -> None:
         directory = next(directory for directory in self.directories if directory.path == path)
         try:
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-            self.checkpoint_high_watermarks()
+            self.checkpoints.write_all()
             directory.write_clean_marker()
         except OSError as error:
             logger.error("No clean-shutdown marker for %s: %s", path, error)
@@ -435,5 +408,7 @@ class LogManager:
         """Gives directories back without flushing anything: after a failed start, or as the last step of a stop."""
         for directory in self.directories:
             directory.release()
+        if self._commit_executor is not None:
+            self._commit_executor.shutdown(wait=True)
         if self._own_executor:
             self._executor.shutdown(wait=True)

@@ -85,7 +85,7 @@ def test_logs_survive_a_kill(managers: Managers) -> None:
     log = first.get_or_create_log(A0, TOPIC_ID, LogConfig())
     for _ in range(5):
         append(log, batch())
-    first.checkpoint_recovery_points()
+    first.checkpoints.write_all()
     first.release()
     second = managers.start()
     assert second.logs[A0].log_end_offset == 5
@@ -189,13 +189,13 @@ def test_flush_ms_flushes_what_has_waited(managers: Managers) -> None:
     manager = managers.start()
     log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig(flush_ms=1000))
     append(log, batch())
-    manager.flush_dirty()
+    manager.flusher.run_now()
     managers.clock.now += 999
-    manager.flush_dirty()
+    manager.flusher.run_now()
     log.local.wait_for_flushes()
     assert log.recovery_point == 0
     managers.clock.now += 1
-    manager.flush_dirty()
+    manager.flusher.run_now()
     log.local.wait_for_flushes()
     assert log.recovery_point == 1
 

@@ -1,0 +1,130 @@
+"""The offset checkpoints of all log directories: which file holds what, and writing them without holding the loop.
+
+A periodic write copies the offsets on the loop and leaves the rest (encoding, fsync, rename) to a thread; it is left
+out while the one before is under way, and nothing is written when nothing has changed.  A clean stop writes in place,
+after what was under way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from typing import NamedTuple
+
+from kbroker.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.unified_log import UnifiedLog
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+Offsets = dict[TopicPartition, int]
+
+
+class DirectoryCheckpoints(NamedTuple):
+    """The offset checkpoints of one directory."""
+
+    recovery_points: OffsetCheckpoint
+    log_starts: OffsetCheckpoint
+    high_watermarks: OffsetCheckpoint
+
+
+def _recovery_points(logs: Iterable[UnifiedLog]) -> Offsets:
+    for log in logs:
+        log.local.collect_flushes()
+    return {log.topic_partition: log.recovery_point for log in logs}
+
+
+def _log_starts(logs: Iterable[UnifiedLog]) -> Offsets:
+    """Only of logs whose start is not the first segment's: the rest is seen from the files."""
+    return {
+        log.topic_partition: log.log_start_offset
+        for log in logs
+        if log.log_start_offset > log.local.segments.first.base_offset
+    }
+
+
+def _high_watermarks(logs: Iterable[UnifiedLog]) -> Offsets:
+    return {log.topic_partition: log.high_watermark for log in logs}
+
+
+class LogCheckpoints:
+    """The checkpoints of one broker."""
+
+    __slots__ = ("_directories", "_executor", "_files", "_logs", "_writing")
+
+    def __init__(self, files: FileSystem, logs: Mapping[TopicPartition, UnifiedLog], executor: Executor) -> None:
+        self._files = files
+        self._logs = logs
+        self._executor = executor
+        self._directories: dict[str, DirectoryCheckpoints] = {}
+        self._writing: dict[OffsetCheckpoint, Future[bool]] = {}
+
+    def __getitem__(self, path: str) -> DirectoryCheckpoints:
+        return self._directories[path]
+
+    def add(self, path: str) -> None:
+        """A log directory."""
+        self._directories[path] = DirectoryCheckpoints(
+            OffsetCheckpoint(self._files, f"{path}/{RECOVERY_POINT_CHECKPOINT}"),
+            OffsetCheckpoint(self._files, f"{path}/{LOG_START_OFFSET_CHECKPOINT}"),
+            OffsetCheckpoint(self._files, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}"),
+        )
+
+    def by_directory(self) -> dict[str, list[UnifiedLog]]:
+        """The logs, by the directory that they lie in."""
+        found: dict[str, list[UnifiedLog]] = {path: [] for path in self._directories}
+        for log in self._logs.values():
+            found[log.parent].append(log)
+        return found
+
+    # Periodic
+
+    def start_recovery_points(self) -> None:
+        for checkpoints, logs in self._pairs():
+            self._start(checkpoints.recovery_points, _recovery_points, logs)
+
+    def start_log_starts(self) -> None:
+        for checkpoints, logs in self._pairs():
+            self._start(checkpoints.log_starts, _log_starts, logs)
+
+    def start_high_watermarks(self) -> None:
+        for checkpoints, logs in self._pairs():
+            self._start(checkpoints.high_watermarks, _high_watermarks, logs)
+
+    def _pairs(self) -> Iterator[tuple[DirectoryCheckpoints, list[UnifiedLog]]]:
+        for path, logs in self.by_directory().items():
+            yield self._directories[path], logs
+
+    def _start(
+        self, checkpoint: OffsetCheckpoint, offsets: Callable[[list[UnifiedLog]], Offsets], logs: list[UnifiedLog]
+    ) -> None:
+        under_way = self._writing.get(checkpoint)
+        if under_way is not None and not under_way.done():
+            return
+        self._writing[checkpoint] = self._executor.submit(_write, checkpoint, offsets(logs))
+
+    # In place
+
+    def write_all(self) -> None:
+        """Writes every checkpoint, after those under way.  OSError when one cannot be written."""
+        for future in self._writing.values():
+            future.result()
+        for checkpoints, logs in self._pairs():
+            checkpoints.recovery_points.write(_recovery_points(logs))
+            checkpoints.log_starts.write(_log_starts(logs))
+            checkpoints.high_watermarks.write(_high_watermarks(logs))
+
+
+def _write(checkpoint: OffsetCheckpoint, offsets: Offsets) -> bool:
+    try:
+        return checkpoint.write(offsets)
+    except OSError as error:
+        logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
+        return False
