@@ -25,6 +25,7 @@ cdef class Connection(Receiver):
     cdef bint processing
     cdef bint blocked
     cdef bint warming
+    cdef readonly bint ended
     cdef int writer_fd
     cdef readonly double last_active
     cdef readonly unsigned long long frames

@@ -22,6 +22,8 @@ class Connection(Receiver):
     last_active: float
     frames: int
     busy: bool
+    serving: bool
+    ended: bool
     queued_bytes: int
     listener_name: str
     peer_host: str

@@ -125,6 +125,10 @@ cdef class Connection(Receiver):
         self._process()
 
     def eof_received(self) -> bool:
+        if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
+            # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
+            self.ended = True
+            return True
         self.close("closed by the client")
         return False
 
@@ -178,6 +182,8 @@ cdef class Connection(Receiver):
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
                 self._flush()
             self._settle(self.pending is not None or self.blocked)
+            if self.ended and self.pending is None and not self.blocked:
+                self.close("closed by the client")
             if self.endpoint.draining and self.pending is None and not self.blocked:
                 self.endpoint.owner.went_quiet()
 
@@ -246,6 +252,7 @@ cdef class Connection(Receiver):
         cdef Route route = ctx.route
         cdef object frame
         cdef object part
+        cdef uint64_t now
         cdef unsigned long long before = self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes
         if response is not _NO_RESPONSE:
             frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
@@ -256,8 +263,10 @@ cdef class Connection(Receiver):
                 for part in frame:
                     self.sender.queue(part)
         self.pending = None
+        now = now_ns()
+        self.last_active = now * 1e-9
         self.endpoint.stats.record(
-            ctx.api_key, now_ns() - ctx.started_ns, ctx.bytes_in,
+            ctx.api_key, now - ctx.started_ns, ctx.bytes_in,
             <Py_ssize_t> (self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes - before))
         return 0
 
@@ -293,7 +302,8 @@ cdef class Connection(Receiver):
                 self.endpoint.loop.add_writer(self.writer_fd, self._on_writable)
         elif outcome == 2:
             self.blocked = True
-            self.endpoint.loop.call_soon(self._on_writable)
+            if self.writer_fd < 0:
+                self.endpoint.loop.call_soon(self._on_writable)
         else:
             self.blocked = self.warming = True
             if self.writer_fd >= 0:
@@ -349,7 +359,10 @@ cdef class Connection(Receiver):
             self._unwatch()
         if self.buffer is not None:
             self._give_back()
-        self.wanted_bytes = 0
+        if self.wanted_bytes > 0:
+            # Those who wait behind this one may fit.
+            self.wanted_bytes = 0
+            self.pool.wake()
         self.endpoint.connections.discard(self)
         self.endpoint.owner.connection_closed(self, reason)
         if self.transport is not None:
@@ -362,6 +375,11 @@ cdef class Connection(Receiver):
     def busy(self) -> bool:
         """Whether a request is under way or an answer not yet with the kernel."""
         return self.pending is not None or self.blocked
+
+    @property
+    def serving(self) -> bool:
+        """Whether somebody works for this connection: it is not the client that is waited for."""
+        return self.pending is not None or self.warming
 
     @property
     def queued_bytes(self) -> int:

@@ -17,7 +17,8 @@ cdef class BufferPool:
     cdef object waiting
 
     cdef ReceiveBuffer acquire(self)
-    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size)
+    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size, bint in_turn)
     cdef void adopt(self, ReceiveBuffer buffer)
-    cdef void release(self, ReceiveBuffer buffer)
-    cdef void wait(self, object connection)
+    cdef int release(self, ReceiveBuffer buffer) except -1
+    cdef int wait(self, object connection) except -1
+    cdef int wake(self) except -1

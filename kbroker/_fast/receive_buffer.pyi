@@ -12,5 +12,6 @@ class BufferPool:
     spare_bytes: int
     spare_limit_bytes: int
     held: int
+    waiting_count: int
     def __init__(self, buffer_bytes: int = 131072, limit_bytes: int = 0, spare_limit_bytes: int = 8388608) -> None: ...
     def trim(self) -> int: ...

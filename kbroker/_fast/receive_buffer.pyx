@@ -5,8 +5,9 @@ in it, so that an idle connection holds none.  Two kinds:
 
 * pooled buffers of `buffer_bytes`, enough for most frames, kept on a free list;
 * frame buffers of a large frame's exact size, counted against `limit_bytes` (`queued.max.request.bytes`).  When the
-  budget is used up the connection waits its turn and its socket is not read.  A frame larger than the whole budget is
-  let through alone, so that it cannot wait for ever.
+  budget is used up the connection waits its turn and its socket is not read: those who wait are served in the order
+  that they came, and newcomers queue behind them, so that small frames cannot hold up a large one for ever.  A frame
+  larger than the whole budget is let through alone.
 
 Record batches are handed to the log as memoryviews over these buffers.  `exports` counts those views: a buffer that
 is given back while views on it live is left to them and to the garbage collector, never reused.
@@ -68,16 +69,23 @@ cdef class BufferPool:
             return <ReceiveBuffer> self.free.pop()
         return ReceiveBuffer(self.buffer_bytes)
 
-    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size):
-        """A buffer for a frame of `size` bytes, or None when the budget has no room now."""
+    cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size, bint in_turn):
+        """A buffer for a frame of `size` bytes, or None when the budget has no room now.
+
+        `in_turn`: the caller has waited, and is the first of those who do.
+        """
         cdef ReceiveBuffer candidate
         cdef Py_ssize_t capacity = (size + FRAME_ROUND_BYTES - 1) // FRAME_ROUND_BYTES * FRAME_ROUND_BYTES
         cdef Py_ssize_t index
+        if self.waiting and not in_turn:
+            return None
         if self.limit_bytes > 0 and self.used_bytes > 0 and self.used_bytes + capacity > self.limit_bytes:
             return None
         for index in range(len(self.spare)):
             candidate = <ReceiveBuffer> self.spare[index]
-            if capacity <= candidate.capacity <= 4 * capacity:
+            if capacity <= candidate.capacity <= 4 * capacity and (
+                self.limit_bytes == 0 or self.used_bytes + candidate.capacity <= self.limit_bytes
+            ):
                 del self.spare[index]
                 self.spare_bytes -= candidate.capacity
                 break
@@ -92,22 +100,36 @@ cdef class BufferPool:
         buffer.counted = True
         self.used_bytes += buffer.capacity
 
-    cdef void release(self, ReceiveBuffer buffer):
+    cdef int release(self, ReceiveBuffer buffer) except -1:
         if not buffer.counted:
             self.held -= 1
             if buffer.exports == 0 and len(self.free) < FREE_LIST_LENGTH:
                 self.free.append(buffer)
-            return
+            return 0
         buffer.counted = False
         self.used_bytes -= buffer.capacity
         if buffer.exports == 0 and self.spare_bytes + buffer.capacity <= self.spare_limit_bytes:
             self.spare.append(buffer)
             self.spare_bytes += buffer.capacity
-        if self.waiting:
-            self.waiting.popleft().resume_after_budget()
+        return self.wake()
 
-    cdef void wait(self, object connection):
+    cdef int wait(self, object connection) except -1:
         self.waiting.append(connection)
+        return 0
+
+    cdef int wake(self) except -1:
+        """Let those who wait go on, in order, as far as there is room."""
+        while self.waiting:
+            connection = self.waiting.popleft()
+            if not connection.resume_after_budget():
+                self.waiting.appendleft(connection)
+                break
+        return 0
+
+    @property
+    def waiting_count(self) -> int:
+        """Connections that wait for the budget."""
+        return len(self.waiting)
 
     def trim(self) -> int:
         """Free what no connection holds; the number of bytes given back.  Called when the broker is idle."""

@@ -16,7 +16,7 @@ cdef class Receiver:
     cdef int _settle(self, bint waiting) except -1
     cdef int _stash(self, Py_ssize_t leftover) except -1
     cdef void _unstash(self)
-    cdef void _give_back(self)
+    cdef int _give_back(self) except -1
     cdef int _grow(self, Py_ssize_t need, Py_ssize_t leftover) except -1
     cdef int _replace(self, Py_ssize_t need, Py_ssize_t leftover) except -1
     cdef int _pause_reading(self) except -1

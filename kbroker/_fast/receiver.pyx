@@ -49,6 +49,9 @@ cdef class Receiver:
         cdef Py_ssize_t leftover, need
         if self.buffer is None:
             return 0
+        if waiting and self.buffer.counted and self.buffer.exports > 0:
+            # The request under way uses it, so it counts against the budget until the answer is there.
+            return self._pause_reading()
         leftover = self.filled - self.start
         if leftover == 0:
             self._give_back()
@@ -57,7 +60,7 @@ cdef class Receiver:
         need = 4 + frame_bytes(self.buffer.data + self.start) if leftover >= 4 else 4
         if need > self.buffer.capacity and not waiting:
             return self._grow(need, leftover)
-        if leftover <= STASH_BYTES and (
+        if leftover <= STASH_BYTES and leftover < self.pool.buffer_bytes and (
             self.buffer.counted or self.buffer.exports > 0 or self.pool.held > KEPT_BUFFERS
         ):
             self._stash(leftover)
@@ -65,7 +68,7 @@ cdef class Receiver:
         if self.start > 0 and self.buffer.exports == 0:
             memmove(self.buffer.data, self.buffer.data + self.start, leftover)
             self.start, self.filled = 0, leftover
-        elif self.start + need > self.buffer.capacity:
+        elif self.start + need > self.buffer.capacity and not waiting:
             self._replace(max(need, leftover), leftover)
         if self.filled == self.buffer.capacity:
             # Whole frames wait behind a request under way: they are all that is taken from this client now.
@@ -85,7 +88,7 @@ cdef class Receiver:
 
     cdef int _grow(self, Py_ssize_t need, Py_ssize_t leftover) except -1:
         """A buffer for the whole of a large frame, or a place in the queue for one."""
-        cdef ReceiveBuffer frame = self.pool.acquire_frame(need)
+        cdef ReceiveBuffer frame = self.pool.acquire_frame(need, False)
         if frame is None:
             self.wanted_bytes = need
             self._stash(leftover)
@@ -98,20 +101,20 @@ cdef class Receiver:
         self._resume_reading()
         return 0
 
-    def resume_after_budget(self) -> None:
-        """The pool has room again: take the large frame's buffer and read on."""
+    def resume_after_budget(self) -> bool:
+        """It is this one's turn: take the large frame's buffer and read on.  False when there is no room for it yet."""
         cdef Py_ssize_t need = self.wanted_bytes
         cdef ReceiveBuffer frame
         if self.closed or need == 0:
-            return
-        frame = self.pool.acquire_frame(need)
+            return True
+        frame = self.pool.acquire_frame(need, True)
         if frame is None:
-            self.pool.wait(self)
-            return
+            return False
         self.wanted_bytes = 0
         self.buffer, self.start, self.filled = frame, 0, 0
         self._unstash()
         self._resume_reading()
+        return True
 
     cdef int _stash(self, Py_ssize_t leftover) except -1:
         self.stash = <char*> malloc(leftover)
@@ -130,11 +133,11 @@ cdef class Receiver:
             self.stash = NULL
             self.stash_bytes = 0
 
-    cdef void _give_back(self):
+    cdef int _give_back(self) except -1:
         cdef ReceiveBuffer buffer = self.buffer
         self.buffer = None
         self.start = self.filled = 0
-        self.pool.release(buffer)
+        return self.pool.release(buffer)
 
     cdef int _pause_reading(self) except -1:
         if not self.reading_paused and self.transport is not None:

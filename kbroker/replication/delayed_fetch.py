@@ -84,7 +84,8 @@ class FetchPurgatory:
         for partition in marked:
             for fetch in list(partition.waiting):
                 if not fetch.done and fetch.attempt(False):
-                    self._finish(fetch)
+                    # The answer lets the connection go on: its next request may have ended this fetch already.
+                    self.forget(fetch)
 
     def _expire(self, fetch: DelayedFetch) -> None:
         if not fetch.done:

@@ -20,7 +20,7 @@ from kbroker._fast.route import NO_RESPONSE, Route
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener, SocketOptions
 
-ECHO, LATER, FILE, SILENT, TASK, KEEP = 0, 1, 2, 3, 4, 5
+ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD = 0, 1, 2, 3, 4, 5, 6
 MAX_FRAME = 8 << 20
 
 
@@ -42,6 +42,7 @@ class Harness:
         self.loop = asyncio.get_running_loop()
         self.later: list[Any] = []
         self.kept: list[memoryview] = []
+        self.held: list[tuple[Any, memoryview]] = []
         self.file = tempfile.TemporaryFile()  # noqa: SIM115, closed by running()
         self.pool = BufferPool(16384, 4 << 20)
         self.complaints: list[str] = []
@@ -53,6 +54,7 @@ class Harness:
             SILENT: (lambda ctx, body: NO_RESPONSE, False),
             TASK: (self.task, True),
             KEEP: (self.keep, False),
+            HOLD: (lambda ctx, body: self.held.append((ctx, body)), False),
         }
         self.listener = Listener(
             "PLAINTEXT",

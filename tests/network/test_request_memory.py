@@ -1,0 +1,166 @@
+"""The budget of large requests (`queued.max.request.bytes`) under clients that wait, vanish or send more than theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import uvloop
+
+from kbroker._fast.route import NO_RESPONSE
+from tests.network.test_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
+
+LIMIT = 4 << 20
+
+
+async def begin(harness: Harness, size: int, sent: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    """A client that has sent the first `sent` bytes of a frame; the rest."""
+    reader, writer = await harness.connect()
+    data = frame(ECHO, size, bytes(size))
+    writer.write(data[:sent])
+    await writer.drain()
+    return reader, writer, data[sent:]
+
+
+async def waiting(harness: Harness, count: int) -> None:
+    await until(lambda: harness.pool.waiting_count == count)
+
+
+def test_a_large_frame_behind_a_waiting_request_stays_within_the_budget() -> None:
+    """Consumers that pipeline a few bytes of a large frame behind a long poll would get around the memory limit."""
+
+    async def main() -> None:
+        async with running() as harness:
+            clients: list[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]] = []
+            for n in range(4):
+                reader, writer = await harness.connect()
+                data = frame(ECHO, 2, os.urandom(3_000_000))
+                writer.write(frame(LATER, 1, b"poll") + data[:20_000])
+                clients.append((reader, writer, data))
+                await until(lambda n=n: len(harness.later) == n + 1)
+            for _, writer, data in clients:
+                writer.write(data[20_000:])
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+                assert harness.pool.used_bytes <= LIMIT
+            for ctx, body in harness.later:
+                ctx.respond(body)
+            for reader, writer, data in clients:
+                assert await answer(reader) == (1, b"poll")
+                assert (await answer(reader))[1] == data[-3_000_000:]
+                writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_client_that_leaves_while_it_waits_for_memory_does_not_take_the_turn_of_the_next() -> None:
+    """One producer that gives up would leave those behind it unread until they time out."""
+
+    async def main() -> None:
+        async with running() as harness:
+            holder = await begin(harness, 3_900_000, 20_000)
+            await until(lambda: harness.pool.used_bytes > 0)
+            leaving = await begin(harness, 3_800_000, 20_000)
+            await waiting(harness, 1)
+            staying = await begin(harness, 3_700_000, 20_000)
+            await waiting(harness, 2)
+            port = leaving[1].get_extra_info("sockname")[1]
+            next(each for each in harness.listener.endpoint.connections if each.peer_port == port).close("idle")
+            holder[1].write(holder[2])
+            assert (await answer(holder[0]))[0] == 3_900_000
+            staying[1].write(staying[2])
+            assert (await answer(staying[0]))[0] == 3_700_000
+            for _, writer, _ in (holder, leaving, staying):
+                writer.close()
+
+    uvloop.run(main())
+
+
+def test_all_that_fit_go_on_when_memory_comes_free() -> None:
+    """A client that stalls in the middle of a request would hold up others for which there is room."""
+
+    async def main() -> None:
+        async with running() as harness:
+            holder = await begin(harness, 3_900_000, 20_000)
+            await until(lambda: harness.pool.used_bytes > 0)
+            stalled = await begin(harness, 900_000, 20_000)
+            await waiting(harness, 1)
+            lively = [await begin(harness, 900_001, 20_000) for _ in range(2)]
+            await waiting(harness, 3)
+            holder[1].write(holder[2])
+            assert (await answer(holder[0]))[0] == 3_900_000
+            for reader, writer, rest in lively:
+                writer.write(rest)
+                assert (await answer(reader))[0] == 900_001
+            for _, writer, _ in (holder, stalled, *lively):
+                writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_large_frame_is_not_passed_over_for_ever_by_smaller_ones() -> None:
+    """Large batches would time out on a busy broker while small ones go through."""
+
+    async def main() -> None:
+        async with running() as harness:
+            first = await begin(harness, 1_500_000, 20_000)
+            second = await begin(harness, 1_500_000, 20_000)
+            await until(lambda: harness.pool.used_bytes > 3_000_000)
+            large = await begin(harness, 4_000_000, 20_000)
+            await waiting(harness, 1)
+            small = await begin(harness, 500_000, 20_000)
+            await waiting(harness, 2)
+            for reader, writer, rest in (first, second, large, small):
+                writer.write(rest)
+                await answer(reader)
+                writer.close()
+            await until(lambda: harness.pool.used_bytes == 0)
+
+    uvloop.run(main())
+
+
+def test_a_request_under_way_counts_until_it_is_answered() -> None:
+    """Producers of large compressed batches, judged by threads, would fill the memory whatever the limit says."""
+
+    async def main() -> None:
+        async with running() as harness:
+            clients = [await harness.connect() for _ in range(6)]
+            for _, writer in clients:
+                writer.write(frame(HOLD, 1, bytes(1_500_000)))
+            await until(lambda: len(harness.held) == 2)
+            await waiting(harness, 4)
+            assert 3_000_000 < harness.pool.used_bytes <= LIMIT
+            for served in range(1, 7):
+                await until(lambda: harness.held)
+                ctx, body = harness.held.pop(0)
+                assert bytes(body) == bytes(1_500_000)
+                ctx.respond(b"done")
+                del ctx, body
+                assert harness.pool.used_bytes <= LIMIT
+                assert harness.pool.waiting_count == max(0, 4 - served)
+            for reader, writer in clients:
+                assert await answer(reader) == (1, b"done")
+                writer.close()
+            await until(lambda: harness.pool.used_bytes == 0)
+
+    uvloop.run(main())
+
+
+def test_requests_sent_before_a_client_leaves_are_served() -> None:
+    """A producer with acks=0 that ends after its last send would lose what is behind a batch being decompressed."""
+
+    async def main() -> None:
+        async with running() as harness:
+            _, writer = await harness.connect()
+            writer.write(frame(LATER, 1, b"first") + frame(SILENT, 2, b"") + frame(LATER, 3, b"last"))
+            writer.close()
+            await until(lambda: harness.later)
+            connection = next(iter(harness.listener.endpoint.connections))
+            await until(lambda: connection.ended)
+            harness.later.pop()[0].respond(NO_RESPONSE)
+            assert [body for _, body in harness.later] == [b"last"]
+            harness.later.pop()[0].respond(NO_RESPONSE)
+            assert not harness.listener.endpoint.connections
+            assert harness.pool.held == 0
+
+    uvloop.run(main())
