@@ -15,6 +15,7 @@ v1 only changed throttling; v2 is the first flexible version.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ HIGH_WATERMARK = -1
 NO_OFFSET = -1
 
 
-def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
     """DeleteRecords v0-v2; see the module's docstring."""
     response = message("DeleteRecordsResponse")
     wanted: dict[str, dict[int, int]] = {}
@@ -63,7 +64,7 @@ def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
                 row.error_code = error.code
         topics.append(response.DeleteRecordsTopicResult(name=name, partitions=rows))
     if done:
-        _make_durable(ctx.services, done)
+        await _make_durable(ctx.services, done)
     answer: Struct = response(topics=topics)
     return answer
 
@@ -83,11 +84,10 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
     return int(log.log_start_offset)
 
 
-def _make_durable(services: Services, rows: list[Any]) -> None:
-    try:
-        services.log_manager.checkpoint_log_start_offsets()
-    except OSError as error:
-        logger.error("deleted records may come back after a crash, their checkpoint was not written: %s", error)
+async def _make_durable(services: Services, rows: list[Any]) -> None:
+    writes = [asyncio.wrap_future(future) for future in services.log_manager.checkpoints.save_log_starts()]
+    if any(await asyncio.gather(*writes)):
+        logger.error("deleted records may come back after a crash: their checkpoint was not written")
         for row in rows:
             row.low_watermark, row.error_code = NO_OFFSET, KafkaStorageError().code
 

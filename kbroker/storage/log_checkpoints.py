@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from typing import NamedTuple
 
 from kbroker.storage.checkpoints import (
@@ -64,7 +64,7 @@ class LogCheckpoints:
         self._logs = logs
         self._executor = executor
         self._directories: dict[str, DirectoryCheckpoints] = {}
-        self._writing: dict[OffsetCheckpoint, Future[bool]] = {}
+        self._writing: dict[OffsetCheckpoint, Future[OSError | None]] = {}
 
     def __getitem__(self, path: str) -> DirectoryCheckpoints:
         return self._directories[path]
@@ -110,6 +110,18 @@ class LogCheckpoints:
             return
         self._writing[checkpoint] = self._executor.submit(_write, checkpoint, offsets(logs))
 
+    # On demand
+
+    def save_log_starts(self) -> list[Future[OSError | None]]:
+        """Starts writing the log starts as they are now, each after the write under way.  What went wrong, if so."""
+        futures = []
+        for checkpoints, logs in self._pairs():
+            checkpoint = checkpoints.log_starts
+            job = self._executor.submit(_write_after, self._writing.get(checkpoint), checkpoint, _log_starts(logs))
+            self._writing[checkpoint] = job
+            futures.append(job)
+        return futures
+
     # In place
 
     def write_all(self) -> None:
@@ -122,9 +134,19 @@ class LogCheckpoints:
             checkpoints.high_watermarks.write(_high_watermarks(logs))
 
 
-def _write(checkpoint: OffsetCheckpoint, offsets: Offsets) -> bool:
+def _write(checkpoint: OffsetCheckpoint, offsets: Offsets) -> OSError | None:
     try:
-        return checkpoint.write(offsets)
+        checkpoint.write(offsets)
     except OSError as error:
         logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
-        return False
+        return error
+    return None
+
+
+def _write_after(
+    under_way: Future[OSError | None] | None, checkpoint: OffsetCheckpoint, offsets: Offsets
+) -> OSError | None:
+    # What is under way was submitted before, so a thread has it already: this wait cannot hold it up.
+    if under_way is not None:
+        wait((under_way,))
+    return _write(checkpoint, offsets)
