@@ -1,4 +1,4 @@
-"""The budget of large requests (`queued.max.request.bytes`) under clients that wait, vanish or send more than theirs."""
+"""The budget of large requests (`queued.max.request.bytes`) under clients that wait, leave or send more than theirs."""
 
 from __future__ import annotations
 
