@@ -46,7 +46,7 @@ from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Readiness, ReadyState
 from kbroker.metrics.sources import ConnectionTotals, GroupSummary, Sources
-from kbroker.network.limits import ConnectionLimits
+from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
@@ -84,6 +84,7 @@ class Broker:
         self.loop_delay = LoopDelaySampler(self._activity)
         self.listeners: list[Listener] = []
         self.metrics: MetricsServer | None = None
+        self._descriptors = raise_descriptor_limit()
         self.log_manager = LogManager(config, self.clock)
         self.store: LocalStore | None = None
         self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
@@ -150,6 +151,7 @@ class Broker:
             config.get("max.connections"),
             config.get("max.connections.per.ip"),
             _per_address(config.get("max.connections.per.ip.overrides")),
+            self._descriptors,
         )
         options = SocketOptions(
             backlog=config.get("socket.listen.backlog.size"),

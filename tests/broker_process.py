@@ -73,6 +73,7 @@ class BrokerProcess:
         self.metrics_port = free_port()
         self.overrides = dict(overrides or {})
         self.environ = dict(environ or {})
+        self.prefix: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -99,7 +100,7 @@ class BrokerProcess:
             "metrics.listener": f"http://127.0.0.1:{self.metrics_port}",
             **self.overrides,
         }
-        command = [sys.executable, "-m", "kbroker.cli", "start"]
+        command = [*self.prefix, sys.executable, "-m", "kbroker.cli", "start"]
         for key, value in settings.items():
             command += ["--override", f"{key}={value}"]
         return command

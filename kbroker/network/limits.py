@@ -1,21 +1,48 @@
-"""How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides.
+"""How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, open files.
 
 Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka leaves those over
 `max.connections` in the listen backlog instead, where the client waits without a word.
+
+Every connection is an open file of the process.  Once the process may open no more, the loop drops new connections
+silently and logs cannot be opened, so connections stop a little before that, with a line in the log.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Mapping
+
+# Descriptors that connections leave for the logs' files, the metadata, metrics and what else there is.
+KEPT_DESCRIPTORS = 128
+OPEN_FILES = "the limit of open files (ulimit -n)"
+# More than anybody can use; some systems have no limit at all.
+MOST_DESCRIPTORS = 1 << 20
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process open as many files as its user may, as Java does; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return min(soft, MOST_DESCRIPTORS) if soft != resource.RLIM_INFINITY else MOST_DESCRIPTORS
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 class ConnectionLimits:
     """Counts connections in all and by address."""
 
-    __slots__ = ("_by_address", "_max", "_max_per_address", "_overrides", "count")
+    __slots__ = ("_by_address", "_max", "_max_per_address", "_overrides", "_room", "count")
 
-    def __init__(self, max_connections: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        max_connections: int,
+        max_per_address: int,
+        overrides: Mapping[str, int],
+        descriptors: int = MOST_DESCRIPTORS,
+    ) -> None:
         self._max = max_connections
+        self._room = max(1, descriptors - KEPT_DESCRIPTORS)
         self._max_per_address = max_per_address
         self._overrides = overrides
         self._by_address: dict[str, int] = {}
@@ -31,6 +58,8 @@ class ConnectionLimits:
         self._by_address[address] = used
         if self.count > self._max:
             return "max.connections"
+        if self.count > self._room:
+            return OPEN_FILES
         if used > self._overrides.get(address, self._max_per_address):
             return "max.connections.per.ip"
         return None

@@ -103,6 +103,8 @@ class Listener:
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # As Kafka does: a client whose machine died while its request waits is noticed in the end.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self.host == "" else 1)
             # Accepted sockets inherit these from the listening one.
@@ -226,11 +228,14 @@ class Listener:
     # Called by the broker
 
     def close_idle(self, now: float) -> int:
-        """Close connections without traffic for `connections.max.idle.ms`; how many.  `now`: monotonic seconds."""
+        """Close connections without traffic for `connections.max.idle.ms`; how many.  `now`: monotonic seconds.
+
+        One whose request is being served is not idle; one that does not take its answers is.
+        """
         if self._max_idle_seconds <= 0:
             return 0
         oldest = now - self._max_idle_seconds
-        idle = [each for each in self.endpoint.connections if each.last_active < oldest and not each.busy]
+        idle = [each for each in self.endpoint.connections if each.last_active < oldest and not each.serving]
         for connection in idle:
             connection.close("idle")
         return len(idle)

@@ -106,7 +106,7 @@ def produce_values(
     topic: str | bytes, records: Records, *, partition: int = 0, acks: int = -1, **values: Any
 ) -> dict[str, Any]:
     """The fields of a Produce request with one batch; a topic in bytes is a topic id."""
-    data = records.bytes() if isinstance(records, Batch) else records
+    data = records.encoded() if isinstance(records, Batch) else records
     parts = [{"index": partition, "records": data}]
     return {"acks": acks, "timeout_ms": 10_000, "topic_data": [{**named(topic), "partition_data": parts}], **values}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 
 import pytest
 
-from tests.broker.client import Client, Closed, open_connections, scrape, until
+from tests.broker.client import Batch, Client, Closed, fetch_values, open_connections, scrape, until
 from tests.broker_process import BrokerProcess, free_port
 from tests.conftest import StartBroker
 
@@ -169,3 +170,28 @@ def test_a_connection_that_waits_is_not_idle(kbroker_process: StartBroker) -> No
         with Client(broker.port) as other:
             other.write("t")
         assert waiting.answer("Fetch", 11).responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_reader_that_takes_nothing_is_idle(kbroker_process: StartBroker) -> None:
+    """Consumers that hang would hold connections, files and deleted segments for ever."""
+    broker = kbroker_process({"connections.max.idle.ms": "500"})
+    with Client(broker.port) as stuck:
+        stuck.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.create("t")
+        stuck.write("t", *[Batch([(None, bytes(900_000))])] * 12)
+        stuck.send("Fetch", 11, fetch_values("t", limit=50 << 20))
+        stuck.socket.recv(1)
+        until(lambda: open_connections(broker.metrics_url) == 0, "the broker to hang up")
+    assert scrape(broker.metrics_url)['kbroker_connections_closed_total{reason="idle"}'] >= 1
+
+
+def test_connections_stop_before_the_process_runs_out_of_files(kbroker_process: StartBroker) -> None:
+    """Clients would be dropped without a word, and logs could not be opened any more."""
+    broker = kbroker_process(wait=False)
+    broker.prefix = ["sh", "-c", 'ulimit -Sn 200 && ulimit -Hn 300 && exec "$0" "$@"']
+    broker.start()
+    with Dialled() as dialled:
+        assert [dialled.served(broker.port) for _ in range(200)] == [True] * (300 - 128) + [False] * 28
+        assert "refused a connection from 127.0.0.1: the limit of open files (ulimit -n) is reached" in broker.output()
+        dialled.open[0].create("t", 20)
+        dialled.open[0].write("t")

@@ -197,7 +197,7 @@ def test_a_torn_tail_is_cut_and_writing_goes_on(kbroker_process: StartBroker) ->
         for partition in range(3):
             client.write("t", Batch(), Batch(), partition=partition)
     broker.kill()
-    whole = Batch([(b"k", b"half of this")], base_offset=2).bytes()
+    whole = Batch([(b"k", b"half of this")], base_offset=2).encoded()
     wrong = bytearray(whole)
     wrong[-1] ^= 1
     for partition, tail in enumerate((whole[:70], bytes(wrong), bytes(5000))):
@@ -210,7 +210,7 @@ def test_a_torn_tail_is_cut_and_writing_goes_on(kbroker_process: StartBroker) ->
             assert client.write("t", Batch(), partition=partition) == 2
             records = bytes(client.fetch("t", partition=partition).records)
             assert records.count(b"keyvalue") == 0
-            assert len(records) == 3 * len(Batch().bytes())
+            assert len(records) == 3 * len(Batch().encoded())
 
 
 def test_topics_groups_and_records_survive_clean_restarts(kbroker_process: StartBroker) -> None:
@@ -232,7 +232,7 @@ def test_topics_groups_and_records_survive_clean_restarts(kbroker_process: Start
             rows = [{"name": "t", "partition_indexes": [0]}]
             found = client.ask("OffsetFetch", 5, {"group_id": "g", "topics": rows}).topics[0].partitions[0]
             assert (found.committed_offset, found.metadata) == (1, "note")
-            assert client.fetch("t").records.nbytes == count * len(Batch([(b"k", b"1")]).bytes())
+            assert client.fetch("t").records.nbytes == count * len(Batch([(b"k", b"1")]).encoded())
 
 
 def test_a_directory_may_be_moved_while_the_broker_is_down(kbroker_process: StartBroker, tmp_path: Path) -> None:

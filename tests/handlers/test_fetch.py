@@ -20,7 +20,7 @@ ANY_LONG_MS = 300_000
 OUT_OF_RANGE, UNKNOWN_TOPIC, FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID, OTHER_TOPIC_ID = 1, 3, 74, 75, 100, 103
 NO_SUCH_SESSION, WRONG_SESSION_EPOCH, SESSION_OF_OTHER_KIND = 70, 71, 106
 NEVER = [(0, UNKNOWN_TOPIC, 0)]
-ONE = len(Batch().bytes())
+ONE = len(Batch().encoded())
 
 
 def row(partition: int = 0, offset: int = 0, limit: int = 1 << 20, **values: Any) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def test_each_version_reads_what_was_written(client: Client, version: int) -> No
     assert all(each["crc_is_right"] for each in found)
     # Only offset and leader epoch, which the checksum does not cover, are the broker's own.
     data = bytes(part.records)
-    assert data[16:66] == batches[0].bytes()[16:66]
-    assert len(data) == sum(len(each.bytes()) for each in batches)
+    assert data[16:66] == batches[0].encoded()[16:66]
+    assert len(data) == sum(len(each.encoded()) for each in batches)
 
 
 def test_offsets_within_and_outside_the_log(client: Client) -> None:

@@ -109,7 +109,7 @@ def test_acks_0_gets_no_answer_at_all(client: Client) -> None:
     assert client.silent()
 
 
-@pytest.mark.parametrize("records", [Batch(lies={"crc": 1}).bytes(), batch(large(1), GZIP)[:-1] + b"x"])
+@pytest.mark.parametrize("records", [Batch(lies={"crc": 1}).encoded(), batch(large(1), GZIP)[:-1] + b"x"])
 def test_acks_0_and_a_failure_close_the_connection_after_what_was_answered(client: Client, records: bytes) -> None:
     """The producer would never learn that its records are lost, or lose answers it is owed as well."""
     topic = f"acks-0-fails-{len(records)}"
@@ -147,19 +147,19 @@ def test_clients_do_not_write_internal_topics(client: Client) -> None:
 REFUSED: dict[str, tuple[bytes | None, int]] = {
     "null": (None, INVALID_RECORD),
     "empty": (b"", INVALID_RECORD),
-    "cut": (Batch().bytes()[:-1], INVALID_RECORD),
-    "two batches": (Batch().bytes() * 2, INVALID_RECORD),
+    "cut": (Batch().encoded()[:-1], INVALID_RECORD),
+    "two batches": (Batch().encoded() * 2, INVALID_RECORD),
     "two large batches": (batch(large(1), GZIP) * 2, INVALID_RECORD),
-    "crc": (Batch(lies={"crc": 1}).bytes(), CORRUPT),
+    "crc": (Batch(lies={"crc": 1}).encoded(), CORRUPT),
     "crc of a large one": (batch(large(1), LZ4)[:-1] + b"x", CORRUPT),
-    "magic 0": (Batch(magic=0).bytes(), INVALID_RECORD),
+    "magic 0": (Batch(magic=0).encoded(), INVALID_RECORD),
     "magic 1": (message_set_v1(b"k", b"v", T0), INVALID_RECORD),
     "magic 1, large": (message_set_v1(b"k", b"v" * 100_000, T0), INVALID_RECORD),
-    "control": (Batch(attributes=0x20).bytes(), INVALID_RECORD),
-    "transactional": (Batch(attributes=0x10).bytes(), NO_TRANSACTIONS),
-    "count": (Batch(lies={"records_count": 2, "last_offset_delta": 1}).bytes(), INVALID_RECORD),
-    "not gzip": (Batch(codec=GZIP, lies={"payload": b"no" * 50_000}).bytes(), INVALID_RECORD),
-    "not zstd": (Batch(codec=ZSTD, lies={"payload": b"no" * 50_000}).bytes(), INVALID_RECORD),
+    "control": (Batch(attributes=0x20).encoded(), INVALID_RECORD),
+    "transactional": (Batch(attributes=0x10).encoded(), NO_TRANSACTIONS),
+    "count": (Batch(lies={"records_count": 2, "last_offset_delta": 1}).encoded(), INVALID_RECORD),
+    "not gzip": (Batch(codec=GZIP, lies={"payload": b"no" * 50_000}).encoded(), INVALID_RECORD),
+    "not zstd": (Batch(codec=ZSTD, lies={"payload": b"no" * 50_000}).encoded(), INVALID_RECORD),
     "too large": (batch([bytes(1 << 21)]), TOO_LARGE),
     "too large, compressed": (batch([os.urandom(1 << 21)], GZIP), TOO_LARGE),
 }
@@ -185,8 +185,8 @@ def test_one_bad_partition_does_not_hold_back_the_others(client: Client) -> None
         {"index": 0, "records": batch(large(1), ZSTD)},
         {"index": 1, "records": batch(large(2), GZIP)[:-1] + b"x"},
         {"index": 9, "records": batch(large(3), GZIP)},
-        {"index": 2, "records": Batch(lies={"crc": 3}).bytes()},
-        {"index": 3, "records": Batch().bytes()},
+        {"index": 2, "records": Batch(lies={"crc": 3}).encoded()},
+        {"index": 3, "records": Batch().encoded()},
     ]
     topics = [{"name": "several", "partition_data": rows}]
     answer = client.ask("Produce", 9, {"acks": -1, "timeout_ms": 1000, "topic_data": topics}).responses[0]
