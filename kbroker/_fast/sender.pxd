@@ -18,6 +18,8 @@ cdef class Sender:
 
     cdef void queue(self, object part)
     cdef int flush(self, Py_ssize_t budget_bytes) except -2
+    cdef int queue_frame(self, list frame) except -1
+    cdef object _join(self, list frame)
     cdef void clear(self)
     cdef void warmed(self)
     cdef ssize_t _send_bytes(self) except? -1
