@@ -108,6 +108,7 @@ class Broker:
         await self._load_logs(image)
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
+        self.log_manager.attach(self.loop, replicas.on_durable)
         cache.subscribe(replicas.apply)
         topics = TopicManager(config, cache, store)
         self.services = services = Services(
@@ -137,6 +138,7 @@ class Broker:
             services.replica_manager,
             lambda: services.topics.ensure_internal(GROUP_METADATA_TOPIC),
         )
+        services.state_log = state_log
         services.group_coordinator = GroupCoordinator(
             self.config, self.clock, self.loop, state_log, services.metadata_cache
         )

@@ -29,6 +29,7 @@ from kbroker.coordinator.messages import (
 )
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.handlers.durable_state import durably, hold_back
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -58,6 +59,8 @@ class _Reply:
         self.answer: Struct | None = None
 
     def give(self, answer: Struct) -> None:
+        if hold_back(self._ctx, answer):
+            return
         if self._parked:
             loop = self._ctx.services.loop
             assert loop is not None
@@ -340,9 +343,9 @@ HANDLERS: tuple[Handler, ...] = (
     Handler(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator),
     Handler(ApiKey.JOIN_GROUP, 0, 9, handle_join_group),
     Handler(ApiKey.HEARTBEAT, 0, 4, handle_heartbeat),
-    Handler(ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group),
+    Handler(ApiKey.LEAVE_GROUP, 0, 5, durably(handle_leave_group)),
     Handler(ApiKey.SYNC_GROUP, 0, 5, handle_sync_group),
     Handler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups),
     Handler(ApiKey.LIST_GROUPS, 0, 5, handle_list_groups),
-    Handler(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups),
+    Handler(ApiKey.DELETE_GROUPS, 0, 2, durably(handle_delete_groups)),
 )

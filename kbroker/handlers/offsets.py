@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.coordinator.messages import PartitionCommit
 from kbroker.coordinator.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from kbroker.handlers.durable_state import durably
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
@@ -281,7 +282,7 @@ def handle_offset_delete(ctx: RequestContext, request: Any) -> Struct:
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.OFFSET_COMMIT, 0, 10, handle_offset_commit),
+    Handler(ApiKey.OFFSET_COMMIT, 0, 10, durably(handle_offset_commit)),
     Handler(ApiKey.OFFSET_FETCH, 0, 10, handle_offset_fetch),
-    Handler(ApiKey.OFFSET_DELETE, 0, 0, handle_offset_delete),
+    Handler(ApiKey.OFFSET_DELETE, 0, 0, durably(handle_offset_delete)),
 )

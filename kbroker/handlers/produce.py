@@ -2,17 +2,20 @@
 
 Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
 request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
-A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.
+A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  Where the
+settings ask for an fsync before the answer (`kbroker.fsync=commit`, `flush.messages`) the answer waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.route import NO_RESPONSE
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
+from kbroker.handlers.produce_commit import ProduceCommit, Unsettled
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from kbroker.storage.log_validator import AnalyzedBatch
 
 logger = logging.getLogger("kbroker.produce")
+
+# The answers, and those of them that wait for the disk.
+Appended = tuple[list[Any], list[Unsettled]]
 
 ProduceResponse: Any = message("ProduceResponse")
 TopicProduceResponse: Any = ProduceResponse.TopicProduceResponse
@@ -73,7 +79,7 @@ def handle_produce(ctx: RequestContext, request: Any) -> Any:
                 task = asyncio.ensure_future(_produce_with_thread(ctx, request))
                 task.add_done_callback(lambda done: _finish_thread(ctx, request, done))
                 return None
-    return _finish(ctx, request, _append_all(ctx, request, {}))
+    return _finish(ctx, request, *_append_all(ctx, request, {}))
 
 
 def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
@@ -86,7 +92,7 @@ def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
         return False
 
 
-async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
+async def _produce_with_thread(ctx: RequestContext, request: Any) -> Appended:
     """Judge the long batches in a thread, one after the other, then append all in order."""
     loop = asyncio.get_running_loop()
     judged: dict[int, AnalyzedBatch | KafkaError] = {}
@@ -102,14 +108,14 @@ async def _produce_with_thread(ctx: RequestContext, request: Any) -> list[Any]:
     return _append_all(ctx, request, judged)
 
 
-def _finish_thread(ctx: RequestContext, request: Any, task: asyncio.Task[list[Any]]) -> None:
+def _finish_thread(ctx: RequestContext, request: Any, task: asyncio.Task[Appended]) -> None:
     if task.cancelled():
         return
     error = task.exception()
     if error is not None:
         logger.error("a produce request failed", exc_info=error)
-    responses = _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR) if error is not None else task.result()
-    response = _finish(ctx, request, responses)
+    refusal: Appended = (_refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR), [])
+    response = _finish(ctx, request, *(task.result() if error is None else refusal))
     if response is not None:
         ctx.respond(response)
 
@@ -124,9 +130,10 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> An
     )
 
 
-def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> list[Any]:
+def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> Appended:
     acks_all = request.acks == ALL_REPLICAS
     responses = []
+    unsettled: list[Unsettled] = []
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
@@ -134,11 +141,11 @@ def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBat
                 partition = _partition(ctx, topic, data.index)
                 if acks_all and len(partition.isr) < partition.min_in_sync:
                     partition.check_in_sync()
-                answers.append(_append(ctx, partition, data, judged.get(id(data)) if judged else None))
+                answers.append(_append(ctx, partition, data, judged.get(id(data)) if judged else None, unsettled))
             except KafkaError as error:
                 answers.append(_refuse(ctx, topic, data.index, error))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    return responses
+    return responses, unsettled
 
 
 def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
@@ -152,7 +159,13 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
     return partition
 
 
-def _append(ctx: RequestContext, partition: Partition, data: Any, judged: AnalyzedBatch | KafkaError | None) -> Any:
+def _append(
+    ctx: RequestContext,
+    partition: Partition,
+    data: Any,
+    judged: AnalyzedBatch | KafkaError | None,
+    unsettled: list[Unsettled],
+) -> Any:
     if isinstance(judged, KafkaError):
         raise judged
     analyzed = (
@@ -168,12 +181,16 @@ def _append(ctx: RequestContext, partition: Partition, data: Any, judged: Analyz
     result = ctx.services.replica_manager.append(
         partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
     )
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.first_offset,
         log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,
     )
+    committer = partition.log.committer
+    if committer is not None and committer.holds(result.last_offset):
+        unsettled.append(Unsettled(committer, result.last_offset, answer))
+    return answer
 
 
 def _refuse(ctx: RequestContext, topic: Any, index: int, error: KafkaError) -> Any:
@@ -203,10 +220,14 @@ def _refuse_all(request: Any, code: ErrorCode) -> list[Any]:
     ]
 
 
-def _finish(ctx: RequestContext, request: Any, responses: list[Any]) -> Any:
-    """The answer, or with acks=0 none: then a failure closes the connection."""
+def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: Sequence[Unsettled] = ()) -> Any:
+    """The answer, or None when it waits for the disk.  With acks=0 there is none: a failure closes the connection."""
     if request.acks != NO_ACKNOWLEDGEMENT:
-        return ProduceResponse(responses=responses)
+        response = ProduceResponse(responses=responses)
+        if unsettled:
+            ProduceCommit(ctx, response, unsettled)
+            return None
+        return response
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code:

@@ -43,6 +43,7 @@ class Services:
     log_manager: Any = None
     replica_manager: Any = None
     group_coordinator: Any = None
+    state_log: Any = None
     metrics: Any = None
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()

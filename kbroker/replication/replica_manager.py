@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kbroker.storage.log_manager import LogManager
     from kbroker.storage.log_validator import AnalyzedBatch, AppendOrigin
     from kbroker.storage.log_values import AppendResult
+    from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.replication")
 
@@ -154,11 +155,25 @@ class ReplicaManager:
         origin: AppendOrigin,
         analyzed: AnalyzedBatch | None = None,
     ) -> AppendResult:
-        """Append one batch as leader, make it visible and wake the fetches that wait for it."""
+        """Append one batch as leader, make it visible and wake the fetches that wait for it.
+
+        Where the settings ask for an fsync before the answer, consumers see it after that, too (`on_durable`); whoever
+        answers asks the log's committer whether to wait.
+        """
         log = partition.log
         result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
         if not result.duplicate:
+            if log.committer is not None and log.committer.holds(result.last_offset):
+                return result
             log.maybe_increment_high_watermark(log.log_end_offset)
             if partition.waiting:
                 self.purgatory.mark(partition)
         return result
+
+    def on_durable(self, log: UnifiedLog) -> None:
+        """An fsync has covered more of a log whose appends wait for that: show it to consumers."""
+        partition = self._topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
+        if partition is None or partition.log is not log or log.committer is None:
+            return
+        if log.maybe_increment_high_watermark(log.committer.durable_offset) and partition.waiting:
+            self.purgatory.mark(partition)

@@ -38,6 +38,7 @@ class Services:
     group_coordinator: Any
     topics: Topics
     loop: Any
+    state_log: Any = None
 
 
 @dataclass
