@@ -65,6 +65,17 @@ class FileSystem:
             got += len(data)
         return b"".join(parts)
 
+    def pread_into(self, fd: int, buffer: bytearray | memoryview, position: int) -> int:
+        """Fills `buffer` and says with how many bytes; fewer than it holds only at the end of the file."""
+        view = memoryview(buffer)
+        got = 0
+        while got < len(view):
+            count = os.preadv(fd, [view[got:]], position + got)
+            if count == 0:
+                break
+            got += count
+        return got
+
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
         """Writes all of `data` (a buffer of bytes) or raises."""
         written = os.pwrite(fd, data, position)
@@ -137,6 +148,10 @@ class FileSystem:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Gives a file the age of what it was made from."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def free_bytes(self, path: str) -> int:
         """Bytes that an unprivileged process may still write below `path`."""

@@ -22,6 +22,7 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.periodic import PeriodicTask
+from kbroker.storage.cleaner_manager import CleanerManager
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment
@@ -51,6 +52,7 @@ logger = logging.getLogger("kbroker.storage")
 
 TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
 DELETION_INTERVAL_MS = 1_000
+MIN_COMPACTION_INTERVAL_MS = 100
 SPACE_INTERVAL_MS = 100
 MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
@@ -88,7 +90,8 @@ class LogManager:
         )
         self.gates: list[DirectoryGate] = []
         self.logs: dict[TopicPartition, UnifiedLog] = {}
-        self.retention = Retention(self.logs, clock)
+        self.cleaner = CleanerManager(config, self.logs, clock, filesystem)
+        self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
         self.directories: list[LogDir] = []
         self.progress = RecoveryProgress()
         self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor)
@@ -291,6 +294,7 @@ class LogManager:
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
+        self.cleaner.forget(topic_partition)
         log.close(clean=False)
         parent = log.parent
         path = f"{parent}/{marked_directory(*topic_partition, suffix)}"
@@ -347,6 +351,9 @@ class LogManager:
                 self.retention.run,
                 get("log.initial.task.delay.ms"),
             ),
+            PeriodicTask(
+                "compaction", max(get("log.cleaner.backoff.ms"), MIN_COMPACTION_INTERVAL_MS), self.cleaner.run
+            ),
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 
@@ -368,6 +375,7 @@ class LogManager:
 
         Many files become durable side by side: the file system then commits them together.
         """
+        self.cleaner.stop()
         with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
             for path, logs in self.checkpoints.by_directory().items():
                 if self._close_logs(logs, pool):

@@ -1,0 +1,1 @@
+"""Nothing for Python: see clean_output.pyx."""

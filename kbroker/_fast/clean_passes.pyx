@@ -1,0 +1,127 @@
+"""The loops of compaction over plain batches: reading, hashing, looking up.  `clean` says what for."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from kbroker._fast.batch_info cimport (
+    ATTRIBUTES_POSITION,
+    HEADER_TRUNCATED,
+    RECORDS_POSITION,
+    parse_header,
+)
+from kbroker._fast.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
+from kbroker._fast.crc32c cimport crc32c_update
+from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digests
+from kbroker._fast.offset_map cimport OffsetMap, table_find, table_prefetch
+
+
+cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept nogil:
+    """The whole batch at `position`, its checksum verified; STOP_SPECIAL for one that is; -1 for a plain one."""
+    cdef const uint8_t* at = data + self.position
+    self.fault = parse_header(at, end - self.position, &self.header)
+    if self.fault == HEADER_TRUNCATED:
+        return STOP_END
+    if self.fault:
+        return STOP_HEADER
+    self.crc = crc32c_update(0, at + ATTRIBUTES_POSITION, <size_t>(batch_size(&self.header) - ATTRIBUTES_POSITION))
+    if self.crc != self.header.crc:
+        return STOP_CRC
+    return STOP_SPECIAL if self.header.attributes & SPECIAL_MASK else -1
+
+
+cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexcept nogil:
+    """Adds the records of the batch in `header` to the entries."""
+    self.fault = take_entries(
+        &self.entries, payload, size, self.header.records_count, self.header.base_offset, self.header.last_offset_delta
+    )
+    if self.fault:
+        return STOP_MEMORY if self.fault == ENTRIES_NO_MEMORY else STOP_RECORDS
+    return STOP_END
+
+
+cdef Py_ssize_t hash_window(State* self, Py_ssize_t first, int64_t from_offset, int64_t to_offset) noexcept nogil:
+    """Digests of the keyed entries within the offsets, of at most WINDOW entries from `first` on.  Says how many."""
+    cdef Py_ssize_t at
+    cdef Py_ssize_t found = 0
+    cdef Entry* entry
+    for at in range(first, min(first + WINDOW, self.entries.count)):
+        entry = &self.entries.items[at]
+        if entry.key != NULL and from_offset <= entry.offset <= to_offset:
+            self.messages[found].data = entry.key
+            self.messages[found].size = entry.key_length
+            self.places[found] = at
+            found += 1
+    md5_digests(self.messages, found, &self.digests[0])
+    return found
+
+
+cdef int put_entries(State* self, OffsetMap offsets, int64_t start_offset) noexcept nogil:
+    """Pass one: the entries into the map.  When it is full, the map ends before the first that did not go in."""
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t found, at
+    cdef int done
+    cdef const Entry* entry
+    while first < self.entries.count:
+        found = hash_window(self, first, start_offset, 0x7FFFFFFFFFFFFFFF)
+        if offsets.table.slots:
+            for at in range(found):
+                table_prefetch(&offsets.table, &self.digests[at * DIGEST_BYTES])
+        for at in range(found):
+            entry = &self.entries.items[self.places[at]]
+            done = offsets.put(&self.digests[at * DIGEST_BYTES], entry.offset)
+            if done != 1:
+                offsets.latest_offset = max(offsets.latest_offset, entry.offset - 1)
+                return STOP_FULL if done == 0 else STOP_MEMORY
+        first += WINDOW
+    self.entries.count = 0
+    return STOP_END
+
+
+cdef int index_plain(State* self, const uint8_t* data, Py_ssize_t end, OffsetMap offsets, int64_t start) noexcept nogil:
+    cdef int stop
+    cdef int full
+    cdef int64_t last = offsets.latest_offset
+    self.entries.count = 0
+    while True:
+        stop = read_batch(self, data, end)
+        if stop == -1:
+            if self.header.base_offset + self.header.last_offset_delta >= start:
+                stop = take_batch(
+                    self, data + self.position + RECORDS_POSITION, batch_size(&self.header) - RECORDS_POSITION
+                )
+                if stop:
+                    break
+            last = max(last, self.header.base_offset + self.header.last_offset_delta)
+            self.position += batch_size(&self.header)
+            if self.entries.count < GROUP:
+                continue
+            stop = -1
+        full = put_entries(self, offsets, start)
+        if full:
+            return full
+        if last >= start:
+            offsets.latest_offset = max(offsets.latest_offset, last)
+        if stop != -1:
+            break
+    return stop
+
+
+cdef void decide(State* self, OffsetMap offsets) noexcept nogil:
+    """Pass two: which of the entries stay, but for what their batches' horizons say of tombstones."""
+    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t found, at
+    cdef Entry* entry
+    cdef int64_t latest = offsets.latest_offset
+    while first < self.entries.count:
+        found = hash_window(self, first, 0, latest)
+        if offsets.table.entries:
+            for at in range(found):
+                table_prefetch(&offsets.table, &self.digests[at * DIGEST_BYTES])
+        for at in range(found):
+            entry = &self.entries.items[self.places[at]]
+            entry.kept = entry.offset >= table_find(&offsets.table, &self.digests[at * DIGEST_BYTES])
+        first += WINDOW
+    for at in range(self.entries.count):
+        entry = &self.entries.items[at]
+        entry.past_map = entry.offset > latest
+        if entry.key == NULL and not entry.past_map:
+            entry.kept = False

@@ -1,0 +1,160 @@
+"""Segments that replace others, put in place so that a crash at any point leaves the old or the new ones.
+
+    1  the new segment is written to `.cleaned` files, which are durable
+    2  `.cleaned` becomes `.swap`, the segment with the highest base offset first
+    3  the new segments take the old ones' place in memory
+    4  the old ones become `.deleted`, to be unlinked after `file.delete.delay.ms`
+    5  `.swap` loses its suffix
+    6  the directory is made durable
+
+What the loader makes of a crash: before 2 has ended there is a `.cleaned` file, so that `.swap` ones at or above its
+base offset are an unfinished replacement and go; after that the `.swap` segments are complete and take the place of
+what they overlap.  A `.cleaned` file that an earlier clean could not remove would make the loader drop a finished
+replacement: so those are removed first of all (`remove_leftovers`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kbroker.storage.cleaner_plan import Source
+from kbroker.storage.filesystem import Buffer, FileSystem
+from kbroker.storage.local_log import segment_config
+from kbroker.storage.log_segment import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    LogSegment,
+)
+from kbroker.storage.open_files import SegmentFile
+from kbroker.storage.txn_index import CURRENT_VERSION, ENTRY, AbortedTransaction
+
+if TYPE_CHECKING:
+    from kbroker.storage.unified_log import UnifiedLog
+
+logger = logging.getLogger("kbroker.cleaner")
+
+
+class SegmentsChangedError(Exception):
+    """The segments that were read are not the log's any more."""
+
+
+class CleanedSegment:
+    """The `.cleaned` files of a new segment.  The loop makes them, a thread fills them."""
+
+    __slots__ = ("_index", "_log", "_time_index", "_txn_index", "base_offset", "has_txn_index", "prefix", "size")
+
+    def __init__(self, files: FileSystem, directory: str, base_offset: int) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        self.prefix = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.size = 0
+        self.has_txn_index = False
+        self._log = SegmentFile(files, self.path_of(LOG_SUFFIX), flags)
+        self._index = SegmentFile(files, self.path_of(INDEX_SUFFIX), flags)
+        self._time_index = SegmentFile(files, self.path_of(TIME_INDEX_SUFFIX), flags)
+        self._txn_index: SegmentFile | None = None
+
+    def path_of(self, kind: str) -> str:
+        return f"{self.prefix}{kind}{CLEANED_SUFFIX}"
+
+    @property
+    def log_path(self) -> str:
+        return self.path_of(LOG_SUFFIX)
+
+    def append(self, files: FileSystem, data: Buffer) -> None:
+        files.pwrite(self._log.fd, data, self.size)
+        self.size += len(data)
+
+    def finish(
+        self, files: FileSystem, offset_index: bytes, time_index: bytes, aborted: Sequence[AbortedTransaction]
+    ) -> None:
+        """Writes the indexes and makes all files durable."""
+        parts = [(self._log, b""), (self._index, offset_index), (self._time_index, time_index)]
+        if aborted:
+            self.has_txn_index = True
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+            self._txn_index = SegmentFile(files, self.path_of(TXN_INDEX_SUFFIX), flags)
+            entries = b"".join(ENTRY.pack(CURRENT_VERSION, *entry) for entry in aborted)
+            parts.append((self._txn_index, entries))
+        for file, content in parts:
+            if content:
+                files.pwrite(file.fd, content, 0)
+            files.fsync(file.fd)
+
+
+def open_cleaned(files: FileSystem, directory: str, base_offset: int) -> CleanedSegment:
+    return CleanedSegment(files, directory, base_offset)
+
+
+def remove_leftovers(files: FileSystem, directory: str) -> None:
+    """Removes what a clean that failed could not remove."""
+    for entry in files.list_directory(directory):
+        if entry.name.endswith(CLEANED_SUFFIX):
+            logger.info("Removing %s/%s, left by a compaction that failed", directory, entry.name)
+            files.unlink(f"{directory}/{entry.name}")
+
+
+def discard_cleaned(files: FileSystem, written: Sequence[CleanedSegment]) -> None:
+    """Removes the files of segments that were not put in place."""
+    for segment in written:
+        for kind in SEGMENT_SUFFIXES:
+            try:
+                files.unlink_if_exists(segment.path_of(kind))
+            except OSError as error:
+                logger.warning("Cannot remove %s: %s", segment.path_of(kind), error)
+
+
+def swap_in(log: UnifiedLog, old: Sequence[Source], written: Sequence[CleanedSegment]) -> None:
+    """Steps 2 to 5.  SegmentsChangedError when the log has not the segments any more that were read."""
+    local = log.local
+    retired = []
+    for source in old:
+        segment = local.segments.get(source.base_offset)
+        if segment is None or segment.path != source.path or segment.size != source.size:
+            raise SegmentsChangedError(f"segment {source.base_offset} of {log.topic_partition} has changed")
+        retired.append(segment)
+    environment = local.environment
+    new = [
+        LogSegment(
+            environment.files,
+            environment.open_files,
+            local.directory,
+            cleaned.base_offset,
+            segment_config(local.config),
+            size=cleaned.size,
+            has_txn_index=cleaned.has_txn_index,
+            created_ms=environment.clock.now_ms(),
+            suffix=CLEANED_SUFFIX,
+        )
+        for cleaned in written
+    ]
+    _rename_to_swap(environment.files, new)
+    local.segments = local.segments.replacing(retired, new)
+    local.discard(retired, local.config.file_delete_delay_ms)
+    for segment in new:
+        segment.rename_suffix("")
+    log.producer_state.remove_strays(frozenset(segment.base_offset for segment in local.segments))
+
+
+def _rename_to_swap(files: FileSystem, new: Sequence[LogSegment]) -> None:
+    renamed: list[LogSegment] = []
+    try:
+        for segment in reversed(new):
+            renamed.append(segment)
+            segment.rename_suffix(SWAP_SUFFIX)
+    except OSError:
+        # As long as one `.cleaned` is there, a restart drops the `.swap` ones as well.
+        for segment in renamed:
+            for kind in SEGMENT_SUFFIXES:
+                files.unlink_if_exists(
+                    segment.path_of(kind).removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX) + SWAP_SUFFIX
+                )
+        raise
