@@ -174,11 +174,12 @@ class LogRecovery:
         size = segment.size
         self._check_txn_index(segment)
         segment.begin_rebuild(position, next_offset, max(next_offset, self._producers_from))
-        files, fd = self._environment.files, segment.file().fd
+        # The file is held, not its descriptor alone: other threads open files and may have this one given up.
+        files, file = self._environment.files, segment.file()
         reason = ""
         complete = position >= size
         while not complete and not reason:
-            scan = files.scan_segment(fd, position, size, check_crc=True, max_batches=BATCHES_AT_ONCE)
+            scan = files.scan_segment(file.fd, position, size, check_crc=True, max_batches=BATCHES_AT_ONCE)
             complete = scan.complete
             next_offset, position, reason = self._take(segment, scan.batches, position, next_offset)
             reason = reason or scan.reason or ""

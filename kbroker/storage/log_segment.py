@@ -401,10 +401,10 @@ class LogSegment:
         else:
             end = self._size
         position = self.offset_index.position_for(offset)
-        fd = self.file().fd
+        file = self.file()
         while position < end:
             want = min(_SCAN_BYTES if self.config.index_interval_bytes > 1024 else 4096, end - position)
-            data = self._files.pread(fd, want, position)
+            data = self._files.pread(file.fd, want, position)
             place = find_batch(data, offset, position, end)
             if place[1]:
                 return BatchPlace(*place)
@@ -421,9 +421,9 @@ class LogSegment:
         max_timestamp, offset_of_max = self.time_index.last_entry() if self._size else (-1, self.base_offset)
         next_offset = self.base_offset
         position = self.offset_index.table.last_value if self._size else 0
-        fd = self.file().fd if self._size else -1
-        while position < self._size:
-            data = self._files.pread(fd, min(_SCAN_BYTES, self._size - position), position)
+        file = self.file() if self._size else None
+        while file is not None and position < self._size:
+            data = self._files.pread(file.fd, min(_SCAN_BYTES, self._size - position), position)
             try:
                 following, last, timestamp, offset = walk_batches(data, position, self._size)
             except ValueError as error:

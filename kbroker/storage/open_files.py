@@ -6,7 +6,8 @@ not used since the last sweep is asked to let go (a second-chance queue, so that
 bookkeeping).
 
 A `SegmentFile` closes its descriptor when the last reference goes: a file region that waits to be sent keeps it
-alive, whatever happens to the segment meanwhile.
+alive, whatever happens to the segment meanwhile.  So does everybody who uses a descriptor more than once: while logs
+are loaded other threads open files, and a descriptor that a segment has let go of is soon the number of another file.
 """
 
 from __future__ import annotations

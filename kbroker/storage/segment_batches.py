@@ -22,9 +22,9 @@ def iterate_headers(
 
     Ends without a word at bytes that are no batch: only recovery has to say what they are.
     """
-    fd = segment.file().fd
+    file = segment.file()
     while position < end:
-        scan = files.scan_segment(fd, position, end, check_crc=False, max_batches=batches_at_once)
+        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=batches_at_once)
         yield from scan.batches
         position = scan.valid_end
         if scan.complete:
