@@ -10,9 +10,11 @@ at once and removed after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import heapq
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -54,6 +56,7 @@ TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
 DELETION_INTERVAL_MS = 1_000
 MIN_COMPACTION_INTERVAL_MS = 100
 SPACE_INTERVAL_MS = 100
+SHORT_SPACE_INTERVAL_SECONDS = 0.01
 MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
@@ -311,9 +314,9 @@ class LogManager:
         heapq.heappush(self._later, (self._clock.monotonic() + delay_ms / 1000, next(self._sequence), action))
 
     def run_due(self) -> None:
-        """Deletes what has waited long enough."""
-        now = self._clock.monotonic()
-        while self._later and self._later[0][0] <= now:
+        """Deletes what has waited long enough, or everything that waits while a directory is short of space."""
+        due = math.inf if any(gate.closed for gate in self.gates) else self._clock.monotonic()
+        while self._later and self._later[0][0] <= due:
             _, _, action = heapq.heappop(self._later)
             try:
                 action()
@@ -327,7 +330,7 @@ class LogManager:
             flush_interval_ms = get("kbroker.fsync.interval.ms")
         write = self.checkpoints
         return [
-            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.measure_space),
+            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.watch_space),
             PeriodicTask("flush logs", flush_interval_ms, self.flusher.run),
             PeriodicTask(
                 "checkpoint recovery points",
@@ -357,10 +360,14 @@ class LogManager:
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 
-    def measure_space(self) -> None:
-        """Looks at the free space of every directory: see `write_gate`."""
-        for gate in self.gates:
-            gate.measure()
+    async def watch_space(self) -> None:
+        """Looks at the free space of every directory (`write_gate`), more often when it gets short."""
+        while True:
+            for gate in self.gates:
+                gate.measure()
+            if not any(gate.is_short for gate in self.gates):
+                return
+            await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
@@ -383,14 +390,14 @@ class LogManager:
         self.release()
 
     def _close_logs(self, logs: list[UnifiedLog], pool: Executor) -> bool:
-        clean = True
+        failed = 0
         waiting = []
         for log in logs:
             try:
                 make_durable = log.prepare_close()
             except (OSError, KafkaError) as error:
-                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
-                clean = False
+                failed += 1
+                self._tell_unclean(log, error, failed)
                 continue
             if make_durable is not None:
                 waiting.append((log, pool.submit(make_durable)))
@@ -398,11 +405,19 @@ class LogManager:
             try:
                 future.result()
             except OSError as error:
-                logger.error("%s was not made durable: %s", log.topic_partition, error)
-                clean = False
+                failed += 1
+                self._tell_unclean(log, error, failed)
             else:
                 log.closed_durably()
-        return clean
+        if failed:
+            logger.error("%d of %d logs were not closed cleanly; the next start recovers them", failed, len(logs))
+        return failed == 0
+
+    @staticmethod
+    def _tell_unclean(log: UnifiedLog, error: Exception, failed: int) -> None:
+        """A full disk fails every log for the same reason: say it once."""
+        if failed == 1:
+            logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
 
     def _write_final_checkpoints(self, path: str) -> None:
         directory = next(directory for directory in self.directories if directory.path == path)

@@ -19,6 +19,8 @@ from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_validator import AppendOrigin
 
+SHORT_BYTES = 256 << 20
+
 logger = logging.getLogger("kbroker.storage")
 
 
@@ -62,6 +64,11 @@ class DirectoryGate(WriteGate):
         self.reserve_bytes = reserve_bytes
         self.free_bytes = 0
         self.refused_count = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Open, but a few looks away from the reserve at the speed of a fast disk."""
+        return not self.closed and self.reserve_bytes > 0 and self.free_bytes < self.reserve_bytes + SHORT_BYTES
 
     def measure(self) -> None:
         """Looks at the free space; says so when that opens or closes the gate."""
