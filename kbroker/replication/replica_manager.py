@@ -1,8 +1,9 @@
 """The partitions that this broker leads, and the only way to append to them and read from them.
 
-Follows the metadata: `apply` is a subscriber of the metadata cache and creates, opens and deletes logs before any other
-request sees the change, so a topic is usable the moment that it is visible.  A log that cannot be created leaves its
-partition without one; such a partition answers KAFKA_STORAGE_ERROR.
+Follows the metadata: `apply` is a subscriber of the metadata cache, so a topic is usable the moment that it is visible.
+New logs cost several files each, and a topic may have thousands: those that do not fit into CREATE_SECONDS are made
+when they are first asked for, or between other work, whichever comes first (`_unborn`).  A log that cannot be created
+leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.
 
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
     import asyncio
 
     from kbroker.config import LogConfig
-    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
     from kbroker.storage.log_manager import LogManager
     from kbroker.storage.log_validator import AnalyzedBatch, AppendOrigin
     from kbroker.storage.log_values import AppendResult
     from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.replication")
+
+CREATE_SECONDS = 0.010
+CREATE_PAUSE_SECONDS = 0.020
 
 
 class ReplicaManager:
@@ -52,6 +56,8 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
+        self._unborn: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self._loop = loop
         self._closed = False
         self.purgatory = FetchPurgatory(loop)
 
@@ -72,12 +78,13 @@ class ReplicaManager:
             self._lead(topic)
 
     def _lead(self, topic: TopicImage) -> None:
+        deadline = self._loop.time() + CREATE_SECONDS
         config = self._log_config(topic.configs)
         known = self._topics.setdefault(topic.name, {})
         self._names[topic.topic_id] = topic.name
         for image in topic.partitions:
             if image.leader != self._node_id:
-                self._stop_leading(known, image.partition)
+                self._stop_leading(topic.name, known, image.partition)
                 continue
             partition = known.get(image.partition)
             if partition is not None:
@@ -85,17 +92,38 @@ class ReplicaManager:
                 partition.follow(image)
                 continue
             topic_partition = TopicPartition(topic.name, image.partition)
-            try:
-                log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
-            except (OSError, KafkaStorageError):
-                logger.exception("the log of %s could not be opened; it answers KAFKA_STORAGE_ERROR", topic_partition)
-                self._failed.add(topic_partition)
+            if self._loop.time() < deadline or self._log_manager.get_log(topic_partition) is not None:
+                self._create(topic, image, config)
                 continue
-            log.assign_leader_epoch(image.leader_epoch)
-            log.maybe_increment_high_watermark(log.log_end_offset)
-            known[image.partition] = Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image)
+            if not self._unborn:
+                self._loop.call_later(CREATE_PAUSE_SECONDS, self._create_some)
+            self._unborn[topic_partition] = (topic, image)
 
-    def _stop_leading(self, known: dict[int, Partition], index: int) -> None:
+    def _create(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
+        topic_partition = TopicPartition(topic.name, image.partition)
+        self._unborn.pop(topic_partition, None)
+        try:
+            log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
+        except (OSError, KafkaStorageError):
+            logger.exception("the log of %s could not be opened; it answers KAFKA_STORAGE_ERROR", topic_partition)
+            self._failed.add(topic_partition)
+            return
+        log.assign_leader_epoch(image.leader_epoch)
+        log.maybe_increment_high_watermark(log.log_end_offset)
+        partition = Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image)
+        self._topics[topic.name][image.partition] = partition
+
+    def _create_some(self) -> None:
+        """Make logs that nobody has asked for yet, a few at a time."""
+        deadline = self._loop.time() + CREATE_SECONDS
+        while self._unborn and self._loop.time() < deadline:
+            topic, image = next(iter(self._unborn.values()))
+            self._create(topic, image, self._log_config(topic.configs))
+        if self._unborn:
+            self._loop.call_later(CREATE_PAUSE_SECONDS, self._create_some)
+
+    def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> None:
+        self._unborn.pop(TopicPartition(topic, index), None)
         partition = known.pop(index, None)
         if partition is not None:
             self.purgatory.expire_partition(partition)
@@ -107,11 +135,14 @@ class ReplicaManager:
             self.purgatory.expire_partition(partition)
             self._log_manager.delete_log(partition.topic_partition)
         self._failed = {failed for failed in self._failed if failed.topic != topic.name}
+        for index in range(len(topic.partitions)):
+            self._unborn.pop(TopicPartition(topic.name, index), None)
 
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
         self._closed = True
         self._topics.clear()
+        self._unborn.clear()
 
     # Lookup
 
@@ -124,7 +155,15 @@ class ReplicaManager:
                 return partition
         return self._explain_absence(topic, index)
 
+    def is_unborn(self, topic: str, index: int) -> bool:
+        """Whether the partition's log is still to be made, and so is empty."""
+        return TopicPartition(topic, index) in self._unborn
+
     def _explain_absence(self, topic: str, index: int) -> Partition:
+        unborn = self._unborn.get(TopicPartition(topic, index))
+        if unborn is not None:
+            self._create(*unborn, self._log_config(unborn[0].configs))
+            return self.partition(topic, index)
         if TopicPartition(topic, index) in self._failed:
             raise KafkaStorageError(f"Partition {topic}-{index} is offline")
         if self._closed:

@@ -1,0 +1,138 @@
+"""Topics with many partitions: usable at once, without the loop standing still while their files are made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.config import BrokerConfig, log_config
+from kbroker.errors import UnknownTopicOrPartitionError
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kbroker.metadata.local_store import LocalStore
+from kbroker.metadata.topic_manager import TopicManager
+from kbroker.metadata.topic_request import NewTopic
+from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.replication.state_log import PartitionStateLog
+from kbroker.storage.log_manager import LogManager
+
+PARTITIONS = 300
+
+
+class Parts:
+    """A broker's storage and metadata without its network."""
+
+    def __init__(self, directory: Path) -> None:
+        config = BrokerConfig.from_mapping({"log.dirs": str(directory)})
+        self.logs = LogManager(config, SYSTEM_CLOCK)
+        dirs = self.logs.open_dirs()
+        self.store = LocalStore.open(directory / "metadata.sqlite", dirs.cluster_id)
+        self.logs.claim(self.store.cluster_id)
+        self.logs.load_all()
+        broker = BrokerImage(config.node_id, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
+        image = ClusterImage.of(
+            self.store.cluster_id, controller_id=config.node_id, brokers=[broker], topics=self.store.topics()
+        )
+        cache = MetadataCache(image)
+        self.replicas = ReplicaManager(
+            config.node_id, self.logs, lambda configs: log_config(config, configs), asyncio.get_running_loop()
+        )
+        self.replicas.apply_image(image)
+        cache.subscribe(self.replicas.apply)
+        self.topics = TopicManager(config, cache, self.store)
+
+    def create(self) -> bytes:
+        topic = self.topics.create([NewTopic("t", PARTITIONS)])[0].topic
+        assert topic is not None
+        return topic.topic_id
+
+    def stop(self) -> None:
+        self.logs.shutdown()
+        self.store.close()
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_every_partition_of_a_new_topic_is_usable_at_once(tmp_path: Path) -> None:
+    """A producer would be told that half of a new topic does not exist."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.create()
+        for index in (PARTITIONS - 1, 0, PARTITIONS // 2):
+            assert parts.replicas.partition("t", index).log.log_end_offset == 0
+        with pytest.raises(UnknownTopicOrPartitionError):
+            parts.replicas.partition("t", PARTITIONS)
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_partitions_that_nobody_asks_for_are_made_all_the_same(tmp_path: Path) -> None:
+    """Tools that look at the data directory, or at the broker's metrics, would miss partitions for ever."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.create()
+        await until(lambda: len(list(parts.replicas)) == PARTITIONS)
+        assert len(list(tmp_path.glob("t-*/*.log"))) == PARTITIONS
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_state_log_is_read_without_making_its_partitions(tmp_path: Path) -> None:
+    """The first consumer group would stop the broker while 50 partitions are made."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.create()
+        log = PartitionStateLog("t", parts.replicas, lambda: None)
+        before = len(list(parts.replicas))
+        assert [log.bounds(index) for index in range(PARTITIONS)] == [(0, 0)] * PARTITIONS
+        assert len(list(parts.replicas)) == before < PARTITIONS
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None:
+    """Its partitions would come back to life under a topic of the same name."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.topics.delete([parts.create()])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            parts.replicas.partition("t", PARTITIONS - 1)
+        await asyncio.sleep(0)
+        assert not parts.replicas.is_unborn("t", PARTITIONS - 1)
+        assert not list(tmp_path.glob("t-*[0-9]/*.log")) or all(
+            path.parent.name.endswith("-delete") for path in tmp_path.glob("t-*/*.log")
+        )
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_stop_while_a_topic_is_made_loses_no_partition(tmp_path: Path) -> None:
+    """A restart at the wrong moment would leave a topic with holes."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.create()
+        parts.stop()
+        again = Parts(tmp_path)
+        assert again.replicas.partition("t", PARTITIONS - 1).log.log_end_offset == 0
+        await until(lambda: len(list(again.replicas)) == PARTITIONS)
+        again.stop()
+
+    uvloop.run(main())
