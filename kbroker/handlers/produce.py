@@ -17,6 +17,7 @@ from kbroker._fast.route import NO_RESPONSE
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.produce_commit import ProduceCommit, Unsettled
 from kbroker.handlers.table import Handler
+from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 from kbroker.storage.log_validator import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kbroker.storage.log_validator import AnalyzedBatch
 
 logger = logging.getLogger("kbroker.produce")
+complaints = RateLimitedLog(logger)
 
 # The answers, and those of them that wait for the disk.
 Appended = tuple[list[Any], list[Unsettled]]
@@ -231,7 +233,8 @@ def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: 
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code:
-                logger.info(
+                complaints.info(
+                    ErrorCode(answer.error_code),
                     "closing the connection of %s: its produce request with acks=0 to %s-%d failed with %s",
                     ctx.client_id,
                     topic.name,
