@@ -15,7 +15,6 @@ class RequestContext:
     open: bool
     abandoned: Callable[[], object] | None
     def respond(self, response: Any) -> None: ...
-    def fail(self, reason: str) -> None: ...
 
 class Connection(Receiver):
     endpoint: Endpoint

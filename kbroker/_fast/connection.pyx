@@ -80,16 +80,11 @@ cdef class RequestContext:
             return
         try:
             connection._answer(self, response)
+            if not connection.processing:
+                connection._process()
         except Exception as error:
             connection.endpoint.owner.handler_failed(self, error)
             connection.close("a request failed")
-            return
-        if not connection.processing:
-            connection._process()
-
-    def fail(self, str reason) -> None:
-        """Close the connection without an answer, as a failed request with acks=0 asks for."""
-        self.connection.close(reason)
 
     @property
     def open(self) -> bool:
@@ -98,7 +93,7 @@ cdef class RequestContext:
 
 
 cdef class Connection(Receiver):
-    """An asyncio BufferedProtocol.  It is made by a listener for each client that it accepts."""
+    """An asyncio BufferedProtocol, made by a listener for each client.  The transport is never written through."""
 
     def __cinit__(self):
         self.writer_fd = -1
@@ -137,12 +132,6 @@ cdef class Connection(Receiver):
             self.sender.clear()
         self.close("closed by the client" if error is None else f"lost: {error}")
         self.transport = None
-
-    def pause_writing(self) -> None:
-        """Never called: nothing is written through the transport."""
-
-    def resume_writing(self) -> None:
-        """Never called: nothing is written through the transport."""
 
     # Frames
 
@@ -251,7 +240,6 @@ cdef class Connection(Receiver):
     cdef int _answer(self, RequestContext ctx, object response) except -1:
         cdef Route route = ctx.route
         cdef object frame
-        cdef object part
         cdef uint64_t now
         cdef unsigned long long before = self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes
         if response is not _NO_RESPONSE:
@@ -260,8 +248,7 @@ cdef class Connection(Receiver):
             if type(frame) is bytes:
                 self.sender.queue(frame)
             else:
-                for part in frame:
-                    self.sender.queue(part)
+                self.sender.queue_frame(frame)
         self.pending = None
         now = now_ns()
         self.last_active = now * 1e-9
@@ -352,8 +339,7 @@ cdef class Connection(Receiver):
                 # The requests before the one that ends the connection were served: their answers leave if they can.
                 self.sender.flush(FLUSH_BYTES)
             except OSError:
-                # The client is gone, and with it whoever would have read them.
-                pass
+                pass  # The client is gone, and with it whoever would have read them.
             self.sender.clear()
         if self.writer_fd >= 0:
             self._unwatch()
