@@ -45,7 +45,7 @@ from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Readiness, ReadyState
-from kbroker.metrics.sources import ConnectionTotals, GroupSummary, Sources
+from kbroker.metrics.sources import CommitTotals, ConnectionTotals, DirectorySpace, GroupSummary, Sources
 from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks
@@ -193,6 +193,8 @@ class Broker:
             loop_delay=self.loop_delay,
             connections=self._connection_totals,
             logs=self.log_manager.logs.values,
+            directories=self._directory_spaces,
+            commits=self._commit_totals,
             groups=self._group_summaries,
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
@@ -278,6 +280,16 @@ class Broker:
 
     def _group_summaries(self) -> Iterable[GroupSummary]:
         return self.services.group_coordinator.summaries() if self.readiness.ready else ()
+
+    def _directory_spaces(self) -> Iterable[DirectorySpace]:
+        return [
+            DirectorySpace(gate.path, gate.free_bytes, gate.closed, gate.refused_count)
+            for gate in self.log_manager.gates
+        ]
+
+    def _commit_totals(self) -> CommitTotals:
+        commits = self.log_manager.commits
+        return CommitTotals(commits.fsync_count, commits.fsync_seconds, commits.settled_count)
 
     def _connection_totals(self) -> ConnectionTotals:
         refused: dict[str, int] = {}

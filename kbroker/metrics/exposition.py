@@ -41,6 +41,7 @@ class SnapshotCollector:
         yield from _requests(snapshot)
         yield from _connections(snapshot)
         yield from _logs(snapshot)
+        yield from _disks(snapshot)
         yield from _groups(snapshot)
         yield from _process()
 
@@ -144,6 +145,23 @@ def _logs(snapshot: Snapshot) -> Iterator[Metric]:
         for row in snapshot.partitions:
             family.add_metric([row.topic, str(row.partition)], row[column])  # type: ignore[arg-type]
         yield family
+
+
+def _disks(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    free = {row.path: float(row.free_bytes) for row in snapshot.directories}
+    refusing = {row.path: float(row.is_refusing) for row in snapshot.directories}
+    refused = {row.path: float(row.refused_count) for row in snapshot.directories}
+    yield _counts_by("kbroker_log_dir_free_bytes", "Bytes left in a log directory.", "directory", free, gauge=True)
+    yield _counts_by(
+        "kbroker_log_dir_refusing", "1 while produce is refused for want of space.", "directory", refusing, gauge=True
+    )
+    yield _counts_by("kbroker_log_dir_refused", "Appends refused for want of space.", "directory", refused)
+    commits = snapshot.commits
+    yield CounterMetricFamily("kbroker_commit_fsyncs", "fsyncs that appends waited for.", value=commits.fsync_count)
+    yield CounterMetricFamily("kbroker_commit_fsync_seconds", "Time of these fsyncs.", value=commits.fsync_seconds)
+    yield CounterMetricFamily("kbroker_commit_waits", "Appends that waited for them.", value=commits.settled_count)
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Metric]:

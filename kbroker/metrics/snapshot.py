@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbroker.metrics.sources import STARTED_AT, ConnectionTotals, LogView, Sources
+from kbroker.metrics.sources import STARTED_AT, CommitTotals, ConnectionTotals, DirectorySpace, LogView, Sources
 
 
 class RequestRow(NamedTuple):
@@ -88,6 +88,8 @@ class Snapshot:
     loop_delay_sum_ns: int
     loop_delay_max_ns: int
     loop_delay_buckets: tuple[int, ...]
+    directories: tuple[DirectorySpace, ...]
+    commits: CommitTotals
 
 
 def take(sources: Sources) -> Snapshot:
@@ -121,6 +123,8 @@ def take(sources: Sources) -> Snapshot:
         loop_delay_sum_ns=delay_sum,
         loop_delay_max_ns=delay.max_ns if delay is not None else 0,
         loop_delay_buckets=delay_buckets,
+        directories=tuple(sources.directories()),
+        commits=sources.commits(),
     )
 
 

@@ -71,6 +71,23 @@ class ConnectionTotals:
     closed: Mapping[str, int] = field(default_factory=dict)
 
 
+class DirectorySpace(NamedTuple):
+    """A log directory: bytes left there, whether produce is refused for want of space, and appends refused so far."""
+
+    path: str
+    free_bytes: int
+    is_refusing: bool
+    refused_count: int
+
+
+class CommitTotals(NamedTuple):
+    """fsyncs that appends waited for, their time in all, and the produce answers and state writes that waited."""
+
+    fsync_count: int = 0
+    fsync_seconds: float = 0.0
+    settled_count: int = 0
+
+
 def _no_connections() -> ConnectionTotals:
     return ConnectionTotals()
 
@@ -80,6 +97,10 @@ def _no_logs() -> Collection[LogView]:
 
 
 def _no_groups() -> Iterable[GroupSummary]:
+    return ()
+
+
+def _no_directories() -> Iterable[DirectorySpace]:
     return ()
 
 
@@ -105,4 +126,6 @@ class Sources:
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
     fetches_waiting: Callable[[], int] = _no_fetches
+    directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
+    commits: Callable[[], CommitTotals] = CommitTotals
     max_partitions: int = 2_000
