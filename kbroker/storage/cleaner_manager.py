@@ -32,7 +32,7 @@ from kbroker.storage.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
 from kbroker.storage.cleaner_snapshot import plan_clean, shape_of
 from kbroker.storage.cleaner_state import CleaningStates, Event, Phase
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.segment_swap import SegmentsChangedError
+from kbroker.storage.segment_swap import SegmentsChangedError, finish_swap
 from kbroker.storage.throttle import Throttle
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
@@ -325,6 +325,7 @@ class CleanerManager:
 
     async def _carry_out(self, log: UnifiedLog, worker: Cleaner, ticket: Ticket) -> CleanSummary:
         """Steps of a clean, those for a thread on a thread."""
+        finish_swap(log)
         candidate = self.assess(log)
         plan = plan_clean(log, candidate.offsets, self._files, self._clock.now_ms())
         steps = worker.clean_log(log, plan, ticket, self.throttle)

@@ -129,15 +129,17 @@ def _resolve_leftovers(directory: str, entries: list[DirectoryEntry], environmen
     first_cleaned = min(cleaned, default=None)
     swaps: dict[int, list[str]] = {}
     for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
-            files.unlink(f"{directory}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
+        if name.endswith(SWAP_SUFFIX):
             base = base_offset_of(name)
             if first_cleaned is not None and base >= first_cleaned:
                 logger.info("Removing %s/%s: its replacement was not finished", directory, name)
                 files.unlink(f"{directory}/{name}")
             else:
                 swaps.setdefault(base, []).append(name)
+    # After the others: `.cleaned` files are what marks those as unfinished, should a crash end this here.
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+            files.unlink(f"{directory}/{name}")
     whole = {
         base: parts for base, parts in swaps.items() if any(part.endswith(LOG_SUFFIX + SWAP_SUFFIX) for part in parts)
     }

@@ -11,6 +11,9 @@ What the loader makes of a crash: before 2 has ended there is a `.cleaned` file,
 base offset are an unfinished replacement and go; after that the `.swap` segments are complete and take the place of
 what they overlap.  A `.cleaned` file that an earlier clean could not remove would make the loader drop a finished
 replacement: so those are removed first of all (`remove_leftovers`).
+
+A step that the disk refuses leaves the log whole in memory as on the disk: up to step 2 the old segments stay, after it
+the new ones serve as `.swap` until `finish_swap`, at the next clean, or a restart brings it to its end.
 """
 
 from __future__ import annotations
@@ -138,9 +141,9 @@ def swap_in(log: UnifiedLog, old: Sequence[Source], written: Sequence[CleanedSeg
     ]
     _rename_to_swap(environment.files, new)
     local.segments = local.segments.replacing(retired, new)
-    local.discard(retired, local.config.file_delete_delay_ms)
+    _retire(log, retired)
     for segment in new:
-        segment.rename_suffix("")
+        _go_live(environment.files, segment)
     log.producer_state.remove_strays(frozenset(segment.base_offset for segment in local.segments))
 
 
@@ -154,7 +157,51 @@ def _rename_to_swap(files: FileSystem, new: Sequence[LogSegment]) -> None:
         # As long as one `.cleaned` is there, a restart drops the `.swap` ones as well.
         for segment in renamed:
             for kind in SEGMENT_SUFFIXES:
-                files.unlink_if_exists(
-                    segment.path_of(kind).removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX) + SWAP_SUFFIX
-                )
+                files.unlink_if_exists(f"{live_path(segment, kind)}{SWAP_SUFFIX}")
         raise
+
+
+def live_path(segment: LogSegment, kind: str) -> str:
+    """The name of a segment's file once it is in place."""
+    return segment.path_of(kind).removesuffix(CLEANED_SUFFIX).removesuffix(SWAP_SUFFIX)
+
+
+def _retire(log: UnifiedLog, retired: Sequence[LogSegment]) -> None:
+    """Step 4 for as many as it goes.  Where one stays, step 5 must wait (`finish_swap`): with the new segment in place
+    beside it, a restart would find segments that overlap."""
+    failure: OSError | None = None
+    for segment in retired:
+        try:
+            log.local.discard([segment], log.config.file_delete_delay_ms)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _go_live(files: FileSystem, segment: LogSegment) -> None:
+    """Step 5, all files of a segment or none."""
+    try:
+        segment.rename_suffix("")
+    except OSError:
+        for kind in SEGMENT_SUFFIXES:
+            if files.exists(live_path(segment, kind)):
+                files.rename(live_path(segment, kind), segment.path_of(kind))
+        raise
+
+
+def finish_swap(log: UnifiedLog) -> None:
+    """Steps 4 and 5 again for segments that a failing disk kept in `.swap`: they serve under that name meanwhile."""
+    segments = list(log.local.segments)
+    waiting = [segment for segment in segments if segment.path.endswith(SWAP_SUFFIX)]
+    if not waiting:
+        return
+    files = log.local.environment.files
+    in_use = {segment.path_of(kind) for segment in segments for kind in SEGMENT_SUFFIXES}
+    for entry in files.list_directory(log.directory):
+        path = f"{log.directory}/{entry.name}"
+        if entry.name.endswith(SEGMENT_SUFFIXES) and path not in in_use:
+            logger.info("Removing %s, which has been replaced", path)
+            files.unlink(path)
+    for segment in waiting:
+        _go_live(files, segment)

@@ -13,6 +13,7 @@ from kbroker.storage.cleaner import Cleaner, CleanSummary, Ticket
 from kbroker.storage.cleaner_plan import Candidate, assess
 from kbroker.storage.cleaner_snapshot import plan_clean, shape_of
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.segment_swap import finish_swap
 from kbroker.storage.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append
 
@@ -83,6 +84,7 @@ def clean(
     ticket: Ticket | None = None,
 ) -> CleanSummary | None:
     """One clean up to where the log allows it, every step on this thread; None when there is nothing to clean."""
+    finish_swap(log)
     found = candidate(log, checkpoint, now_ms)
     if found.offsets.first_dirty_offset >= found.offsets.first_uncleanable_offset:
         return None
