@@ -1,0 +1,273 @@
+"""Disks that are full or fail: what is in the log stays readable, and it goes on when they are well again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+
+from kbroker.config import BrokerConfig, LogConfig
+from kbroker.errors import ErrorCode, KafkaError, KafkaStorageError
+from kbroker.storage.log_manager import LogManager
+from kbroker.storage.log_validator import AppendOrigin
+from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.write_gate import DirectoryGate
+from kbroker.types import TopicPartition, random_uuid
+from tests.storage.batches import START_MS, HandClock, append, batch, environment, open_log, read_all
+from tests.storage.full_files import FullFiles
+
+SMALL_INDEX = LogConfig(index_interval_bytes=1)
+A0 = TopicPartition("a", 0)
+TOPIC_ID = random_uuid()
+
+
+def fail(log: UnifiedLog, value: bytes = b"refused" * 40, data: bytearray | None = None) -> None:
+    with pytest.raises(KafkaStorageError):
+        append(log, batch([value]) if data is None else data)
+
+
+def values(log: UnifiedLog) -> list[bytes | None]:
+    return [value for _, value in read_all(log)]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("written", [1, 30, 61, 100])
+def test_a_write_that_fails_midway_leaves_the_last_whole_batch(tmp_path: Path, number: int, written: int) -> None:
+    """Half a batch in the log would end every reader and the next start."""
+    files = FullFiles()
+    log = open_log(tmp_path, env=environment(files))
+    append(log, batch([b"one"]))
+    if number == errno.ENOSPC:
+        files.left = written
+    else:
+        files.error = number
+    fail(log)
+    fail(log)
+    assert log.log_end_offset == 1
+    assert Path(log.local.segments.active.path).stat().st_size == log.size_bytes
+    files.left, files.error = None, 0
+    append(log, batch([b"two"]))
+    assert values(log) == [b"one", b"two"]
+    log.close(clean=False)
+    again = open_log(tmp_path)
+    again.check_invariants()
+    assert values(again) == [b"one", b"two"]
+
+
+def test_a_refused_sequence_can_be_sent_again(tmp_path: Path) -> None:
+    """An idempotent producer would be stuck with OUT_OF_ORDER_SEQUENCE once its disk is well again."""
+    files = FullFiles()
+    log = open_log(tmp_path, env=environment(files))
+    append(log, batch([b"one"], producer_id=7, epoch=0, sequence=0))
+    files.left = 10
+    fail(log, data=batch([b"two"], producer_id=7, epoch=0, sequence=1))
+    files.left = None
+    assert append(log, batch([b"two"], producer_id=7, epoch=0, sequence=1)).first_offset == 1
+    assert append(log, batch([b"two"], producer_id=7, epoch=0, sequence=1)).duplicate
+    assert values(log) == [b"one", b"two"]
+
+
+def test_a_failed_write_that_cannot_be_cut_off_is_never_shut_down_cleanly(tmp_path: Path) -> None:
+    """A clean mark over a torn end would make the next start trust it."""
+    files = FullFiles()
+    log = open_log(tmp_path, env=environment(files))
+    append(log, batch([b"one"]))
+    files.error = errno.EIO
+    files.failing = {"ftruncate"}
+    fail(log)
+    files.error = 0
+    fail(log)
+    with pytest.raises((OSError, KafkaError)):
+        log.close()
+    files.failing = set()
+    log.close()
+    assert values(open_log(tmp_path, clean=True)) == [b"one"]
+
+
+def test_the_cut_that_failed_is_made_up_for_by_the_next_append(tmp_path: Path) -> None:
+    """A disk that failed twice in a row would leave a partition that can never be written to again."""
+    files = FullFiles()
+    log = open_log(tmp_path, env=environment(files))
+    append(log, batch([b"one"]))
+    files.error = errno.EIO
+    files.failing = {"ftruncate"}
+    fail(log, b"long" * 100)
+    files.error = 0
+    files.failing = set()
+    append(log, batch([b"two"]))
+    log.close(clean=False)
+    assert values(open_log(tmp_path)) == [b"one", b"two"]
+
+
+def test_an_index_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    """A batch that was written would be refused, and the next one would get its offset a second time."""
+    files = FullFiles()
+    log = open_log(tmp_path, SMALL_INDEX, env=environment(files))
+    for number in range(600):
+        data = batch([b"%d" % number], timestamp=START_MS + number)
+        # Room for the batch and not for 512 index entries.
+        files.left = len(data) + 100
+        append(log, data)
+    assert log.log_end_offset == 600
+    files.left = None
+    append(log, batch([b"600"], timestamp=START_MS + 600))
+    log.flush()
+    assert values(log) == [b"%d" % number for number in range(601)]
+    assert log.offset_for_timestamp(START_MS + 300).offset == 300  # type: ignore[union-attr]
+    log.close()
+    again = open_log(tmp_path, SMALL_INDEX, clean=True)
+    assert read_all(again, 555)[0] == (555, b"555")
+
+
+def test_a_roll_that_finds_no_space_can_be_repeated(tmp_path: Path) -> None:
+    """A disk that fills up at a segment's end would leave the partition without an active segment."""
+    config = LogConfig(internal_segment_bytes=200, index_interval_bytes=1)
+    files = FullFiles()
+    log = open_log(tmp_path, config, env=environment(files))
+    append(log, batch([b"x" * 50]))
+    files.left = 0
+    for _ in range(3):
+        fail(log, b"x" * 60)
+    assert log.log_end_offset == 1
+    files.left = None
+    append(log, batch([b"y" * 60]))
+    assert values(log) == [b"x" * 50, b"y" * 60]
+    log.check_invariants()
+    log.close(clean=False)
+    assert values(open_log(tmp_path, config)) == [b"x" * 50, b"y" * 60]
+
+
+def test_a_failed_fsync_holds_the_recovery_point(tmp_path: Path) -> None:
+    """The system forgets an fsync's error: the next one succeeds although the bytes never reached the disk."""
+    files = FullFiles()
+    log = open_log(tmp_path, env=environment(files))
+    append(log, batch([b"one"]))
+    log.flush()
+    append(log, batch([b"two"]))
+    files.failing = {"fsync"}
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    files.failing = set()
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    assert log.recovery_point == 1
+    append(log, batch([b"three"]))
+    with pytest.raises(OSError, match="an earlier fsync failed"):
+        log.close()
+    assert values(open_log(tmp_path, recovery_point=1)) == [b"one", b"two", b"three"]
+
+
+# The watch over free space
+
+
+def gate_with(files: FullFiles, free: int, reserve: int = 1000) -> DirectoryGate:
+    files.free = free
+    gate = DirectoryGate(files, "/data", reserve)
+    gate.measure()
+    return gate
+
+
+def test_the_gate_closes_below_the_reserve_and_opens_again_with_one_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    """The log would fill the rest of the disk with lines about the disk."""
+    files = FullFiles()
+    gate = gate_with(files, 5000)
+    with caplog.at_level(logging.INFO, "kbroker.storage"):
+        for free in (1000, 999, 998, 400, 999, 1001, 1124):
+            files.free = free
+            gate.measure()
+            assert gate.closed == (free != 1000)
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "kbroker.disk.reserve.bytes=1000" in caplog.text
+        for free in (1125, 1000, 5000):
+            files.free = free
+            gate.measure()
+            assert not gate.closed
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_coordinators_may_use_half_of_the_reserve() -> None:
+    """Consumers could not commit what they read while somebody clears the disk."""
+    files = FullFiles()
+    gate = gate_with(files, 999)
+    gate.check(AppendOrigin.COORDINATOR)
+    with pytest.raises(KafkaStorageError):
+        gate.check(AppendOrigin.CLIENT)
+    files.free = 499
+    gate.measure()
+    with pytest.raises(KafkaStorageError):
+        gate.check(AppendOrigin.COORDINATOR)
+    assert gate.refused_count == 2
+
+
+def test_no_reserve_never_closes() -> None:
+    """kbroker.disk.reserve.bytes=0 would still refuse."""
+    assert not gate_with(FullFiles(), 0, reserve=0).closed
+
+
+def manager_on(tmp_path: Path, files: FullFiles, clock: HandClock | None = None) -> LogManager:
+    config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path / "data"), "kbroker.disk.reserve.bytes": "1000000"})
+    manager = LogManager(config, clock or HandClock(), files)
+    manager.start("cluster-id-of-the-test1")
+    return manager
+
+
+def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> None:
+    """The last bytes would go to records, and nothing could be deleted, committed or restarted any more."""
+    files = FullFiles()
+    manager = manager_on(tmp_path, files)
+    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    append(log, batch([b"one"]))
+    append(log, batch([b"two"]))
+    files.free = 999_999
+    manager.gates[0].measure()
+    with pytest.raises(KafkaStorageError) as refusal:
+        append(log, batch([b"three"]))
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    append(log, batch([b"offsets"]), origin=AppendOrigin.COORDINATOR)
+    assert values(log) == [b"one", b"two", b"offsets"]
+    assert log.maybe_increment_log_start_offset(1)
+    manager.delete_log(A0)
+    # Not after file.delete.delay.ms: the space is needed now.
+    manager.run_due()
+    assert [path.name for path in (tmp_path / "data").iterdir() if path.is_dir()] == []
+    files.free = 2_000_000
+    manager.gates[0].measure()
+    append(manager.get_or_create_log(A0, TOPIC_ID, LogConfig()), batch([b"three"]))
+    manager.shutdown()
+
+
+def test_a_write_without_space_closes_the_gate_at_once(tmp_path: Path) -> None:
+    """Until the next look every append would try, fail and be logged."""
+    files = FullFiles()
+    manager = manager_on(tmp_path, files)
+    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    append(log, batch([b"one"]))
+    files.left = 30
+    fail(log)
+    assert log.gate.closed
+    files.left = None
+    manager.gates[0].measure()
+    append(log, batch([b"two"]))
+    manager.shutdown()
+
+
+def test_a_full_disk_at_the_stop_gets_no_clean_mark(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next start would trust files that were never completed."""
+    files = FullFiles()
+    manager = manager_on(tmp_path, files)
+    logs = [manager.get_or_create_log(TopicPartition("a", index), TOPIC_ID, SMALL_INDEX) for index in range(5)]
+    for log in logs:
+        for number in range(10):
+            append(log, batch([b"%d" % number], timestamp=START_MS + number))
+    files.left = 0
+    manager.shutdown()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert "5 of 5 logs were not closed cleanly" in caplog.text
+    assert caplog.text.count("was not closed cleanly") == 1
+    files.left = None
+    again = manager_on(tmp_path, files)
+    assert [log.log_end_offset for log in again.logs.values()] == [10] * 5
+    again.shutdown()
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
