@@ -24,6 +24,7 @@ from kbroker.storage.open_files import OpenFiles
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
+BATCH_HEADER_BYTES = 61
 _ZERO_RUN = 4096
 
 
@@ -234,6 +235,20 @@ class OffsetIndex(IndexFile):
             position = self.table.position_for(offset)
         self.recently_used = True
         return position
+
+    def last_position(self, log_fd: int, log_bytes: int) -> int | None:
+        """Where the log goes on from the last entry; None when no batch of it begins there."""
+        table = self.table
+        position = table.last_value
+        if table.entries == 0:
+            return position
+        if not 0 <= position <= log_bytes - BATCH_HEADER_BYTES:
+            return None
+        header = self._files.pread(log_fd, BATCH_HEADER_BYTES, position)
+        first = int.from_bytes(header[:8], signed=True)
+        last = first + int.from_bytes(header[23:27], signed=True)
+        # Up to 3.9 Kafka indexed several batches by the place of the first and the offset of the last.
+        return position if self.base_offset <= first <= last <= table.last_key else None
 
     def entry_before(self, offset: int) -> tuple[int, int] | None:
         """The last entry (offset, position) below `offset`."""

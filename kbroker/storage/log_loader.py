@@ -47,6 +47,8 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
+OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+
 
 class LoadRequest(NamedTuple):
     """A directory to open and what the checkpoints say of it."""
@@ -100,10 +102,10 @@ def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
 
 
 def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
-    entries = environment.files.list_directory(request.directory)
+    entries = _own_files(request.directory, environment)
     if any(entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for entry in entries):
         _resolve_leftovers(request.directory, entries, environment)
-        entries = environment.files.list_directory(request.directory)
+        entries = _own_files(request.directory, environment)
     listing = _Listing(entries)
     _remove_orphans(request.directory, entries, listing, environment)
     state = ProducerState(
@@ -119,6 +121,22 @@ def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     local = _open_local_log(opening, segments)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
     return _assemble(opening, local, metadata)
+
+
+def _is_named_by_offset(name: str) -> bool:
+    """Whether a file's name begins as those of segments and snapshots do: 20 digits that are an offset, and a dot."""
+    digits = name[:20]
+    return name[20:21] == "." and digits.isascii() and digits.isdigit() and int(digits) < 1 << 63
+
+
+def _own_files(directory: str, environment: LogEnvironment) -> list[DirectoryEntry]:
+    """What lies in a partition's directory, without what has a segment's suffix and no offset before it."""
+    entries = environment.files.list_directory(directory)
+    own = [entry for entry in entries if not entry.name.endswith(OFFSET_SUFFIXES) or _is_named_by_offset(entry.name)]
+    if len(own) < len(entries):
+        foreign = ", ".join(entry.name for entry in entries if entry not in own)
+        logger.warning("Ignoring files in %s that are not a log's: %s", directory, foreign)
+    return own
 
 
 def _resolve_leftovers(directory: str, entries: list[DirectoryEntry], environment: LogEnvironment) -> None:

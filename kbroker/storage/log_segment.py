@@ -401,6 +401,9 @@ class LogSegment:
         else:
             end = self._size
         position = self.offset_index.position_for(offset)
+        if not 0 <= position < end:
+            # A damaged index must not hide what the log holds.
+            position = 0
         file = self.file()
         while position < end:
             want = min(_SCAN_BYTES if self.config.index_interval_bytes > 1024 else 4096, end - position)
@@ -416,12 +419,14 @@ class LogSegment:
     def measure(self) -> tuple[int, int, int]:
         """(next offset, max timestamp, offset of it) from the index ends and the batches after them.
 
-        CorruptSegmentError when the log does not end with a whole batch.
+        CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
         """
         max_timestamp, offset_of_max = self.time_index.last_entry() if self._size else (-1, self.base_offset)
         next_offset = self.base_offset
-        position = self.offset_index.table.last_value if self._size else 0
         file = self.file() if self._size else None
+        position = 0 if file is None else self.offset_index.last_position(file.fd, self._size)
+        if position is None:
+            raise CorruptSegmentError(f"{self._log_path}: the last entry of its index leads to no batch")
         while file is not None and position < self._size:
             data = self._files.pread(file.fd, min(_SCAN_BYTES, self._size - position), position)
             try:
