@@ -146,10 +146,13 @@ cdef class BatchInfo:
         return self.header.base_offset + self.max_timestamp_index
 
     def is_ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms):
-        """Whether a producer's batch may be stored as it is: uncompressed, no control batch, base offset 0, its own
-        timestamps, which are at most so long before and after now, and their true maximum in the header."""
+        """Whether a producer's batch may be stored as it is: uncompressed, no control batch, base offset 0, a sequence
+        where there is a producer, its own timestamps, which are at most so long before and after now, and their true
+        maximum in the header."""
         cdef const Header* header = &self.header
         if header.attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
+            return False
+        if header.producer_id >= 0 and header.base_sequence < 0:
             return False
         if not self.walked or self.max_record_timestamp != header.max_timestamp:
             return False

@@ -164,7 +164,8 @@ def validate_and_analyze(
         return AnalyzedBatch(info, view, 0, 0, False, size)
     if size != len(view):
         view = _only_batch(view, size, produce_version)
-    if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control):
+    unsequenced = info.producer_id >= 0 and info.base_sequence < 0
+    if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control or unsequenced):
         raise _client_refusal(info, topic_partition)
     if size > config.max_message_bytes:
         raise _too_large(size, config, topic_partition)
@@ -394,7 +395,13 @@ def _client_refusal(info: BatchInfo, topic_partition: object) -> KafkaError:
             f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
             f"but it is {info.base_offset}"
         )
-    return InvalidRecordError(f"Clients are not allowed to write control records in topic partition {topic_partition}")
+    if info.is_control:
+        return InvalidRecordError(
+            f"Clients are not allowed to write control records in topic partition {topic_partition}"
+        )
+    return InvalidRecordError(
+        f"Invalid sequence number {info.base_sequence} in record batch with producerId {info.producer_id}"
+    )
 
 
 def _too_large(size: int, config: LogConfig, topic_partition: object) -> KafkaError:

@@ -157,6 +157,8 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
     "magic 1, large": (message_set_v1(b"k", b"v" * 100_000, T0), INVALID_RECORD),
     "control": (Batch(attributes=0x20).encoded(), INVALID_RECORD),
     "transactional": (Batch(attributes=0x10).encoded(), NO_TRANSACTIONS),
+    "producer without a sequence": (Batch(producer_id=9, producer_epoch=0).encoded(), INVALID_RECORD),
+    "the same, large": (batch(large(1), GZIP, producer=9), INVALID_RECORD),
     "count": (Batch(lies={"records_count": 2, "last_offset_delta": 1}).encoded(), INVALID_RECORD),
     "not gzip": (Batch(codec=GZIP, lies={"payload": b"no" * 50_000}).encoded(), INVALID_RECORD),
     "not zstd": (Batch(codec=ZSTD, lies={"payload": b"no" * 50_000}).encoded(), INVALID_RECORD),
