@@ -33,9 +33,7 @@ def batches(records: int, keys: int, codec: int, seed: int = 1) -> Iterator[tupl
             head, tail = heads[at], tails[at & 63]
             parts += [prefixes[2 + len(head) + 16 + len(tail)], head, b"%016d" % int(draw.random() * keys), tail]
         payload = b"".join(parts)
-        batch = bytearray(
-            HEADER.pack(offset, 0, 0, 2, 0, codec, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count)
-        )
+        batch = bytearray(HEADER.pack(offset, 0, 0, 2, 0, codec, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count))
         batch += compress(codec, payload) if codec else payload
         seal(batch, codec)
         yield offset, batch
