@@ -117,8 +117,8 @@ class _Story:
         self.committed: dict[int, int] | None = None
 
     def add(self, prefix: str, count: int) -> None:
-        """Write more."""
-        self.sent += self.producer.produce(self.topic, plain_records(prefix, count, PARTITIONS))
+        """Write more; idempotently, as a client may send again what the restarting broker had taken."""
+        self.sent += self.producer.produce(self.topic, plain_records(prefix, count, PARTITIONS), idempotent=True)
 
     def expect(self, members: list[Driver], what: str) -> None:
         """Wait until all members of the story together have received everything, each record once."""
