@@ -18,7 +18,7 @@ cdef enum Stop:
 
 cdef enum:
     SPECIAL_MASK = 0x37   # COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
-    GROUP = 256           # records that are hashed and looked up together, unless one batch has more
+    GROUP = 512           # records that are hashed and looked up together, unless one batch has more
     GROUP_BATCHES = 64
     WINDOW = 64
 
@@ -29,14 +29,19 @@ cdef struct Batch:
     Py_ssize_t count
 
 
+cdef struct Window:
+    Py_ssize_t count
+    Py_ssize_t places[WINDOW]     # of entries
+    uint8_t digests[WINDOW * 16]
+
+
 cdef struct State:
     Entries entries
     Batch batches[GROUP_BATCHES]
     int batch_count
     int64_t collected_bytes
     Message messages[WINDOW]
-    Py_ssize_t places[WINDOW]
-    uint8_t digests[WINDOW * 16]
+    Window windows[2]     # one is hashed, and its memory asked for, while the other is looked up
     int fault             # of a header or of records
     Header header         # the last one read
     uint32_t crc

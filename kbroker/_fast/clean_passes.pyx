@@ -11,7 +11,9 @@ from kbroker._fast.batch_info cimport (
 from kbroker._fast.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digests
-from kbroker._fast.offset_map cimport OffsetMap, table_find, table_prefetch
+from kbroker._fast.offset_map cimport OffsetMap, Table, table_find, table_prefetch, table_prefetch_next
+
+cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 
 cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept nogil:
@@ -38,40 +40,62 @@ cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexce
     return STOP_END
 
 
-cdef Py_ssize_t hash_window(State* self, Py_ssize_t first, int64_t from_offset, int64_t to_offset) noexcept nogil:
-    """Digests of the keyed entries within the offsets, of at most WINDOW entries from `first` on.  Says how many."""
+cdef void hash_window(
+    State* self, Window* window, Py_ssize_t first, int64_t from_offset, int64_t to_offset, const Table* table
+) noexcept nogil:
+    """Digests of the keyed entries within the offsets, of at most WINDOW entries from `first` on; their slots are
+    fetched meanwhile."""
     cdef Py_ssize_t at
-    cdef Py_ssize_t found = 0
     cdef Entry* entry
+    window.count = 0
     for at in range(first, min(first + WINDOW, self.entries.count)):
         entry = &self.entries.items[at]
         if entry.key != NULL and from_offset <= entry.offset <= to_offset:
-            self.messages[found].data = entry.key
-            self.messages[found].size = entry.key_length
-            self.places[found] = at
-            found += 1
-    md5_digests(self.messages, found, &self.digests[0])
-    return found
+            self.messages[window.count].data = entry.key
+            self.messages[window.count].size = entry.key_length
+            window.places[window.count] = at
+            window.count += 1
+    md5_digests(self.messages, window.count, &window.digests[0])
+    if table.slots:
+        for at in range(window.count):
+            table_prefetch(table, &window.digests[at * DIGEST_BYTES])
+
+
+cdef void settle_window(const Window* window, const Table* table) noexcept nogil:
+    cdef Py_ssize_t at
+    if table.slots:
+        for at in range(window.count):
+            table_prefetch_next(table, &window.digests[at * DIGEST_BYTES])
+
+
+cdef int put_window(State* self, const Window* window, OffsetMap offsets) noexcept nogil:
+    cdef Py_ssize_t at
+    cdef int done
+    cdef int64_t offset
+    for at in range(window.count):
+        offset = self.entries.items[window.places[at]].offset
+        done = offsets.put(&window.digests[at * DIGEST_BYTES], offset)
+        if done != 1:
+            offsets.latest_offset = max(offsets.latest_offset, offset - 1)
+            return STOP_FULL if done == 0 else STOP_MEMORY
+    return STOP_END
 
 
 cdef int put_entries(State* self, OffsetMap offsets, int64_t start_offset) noexcept nogil:
     """Pass one: the entries into the map.  When it is full, the map ends before the first that did not go in."""
     cdef Py_ssize_t first = 0
-    cdef Py_ssize_t found, at
-    cdef int done
-    cdef const Entry* entry
+    cdef int side = 0
+    cdef int stop
+    hash_window(self, &self.windows[0], 0, start_offset, LAST_OFFSET, &offsets.table)
     while first < self.entries.count:
-        found = hash_window(self, first, start_offset, 0x7FFFFFFFFFFFFFFF)
-        if offsets.table.slots:
-            for at in range(found):
-                table_prefetch(&offsets.table, &self.digests[at * DIGEST_BYTES])
-        for at in range(found):
-            entry = &self.entries.items[self.places[at]]
-            done = offsets.put(&self.digests[at * DIGEST_BYTES], entry.offset)
-            if done != 1:
-                offsets.latest_offset = max(offsets.latest_offset, entry.offset - 1)
-                return STOP_FULL if done == 0 else STOP_MEMORY
         first += WINDOW
+        if first < self.entries.count:
+            hash_window(self, &self.windows[1 - side], first, start_offset, LAST_OFFSET, &offsets.table)
+        settle_window(&self.windows[side], &offsets.table)
+        stop = put_window(self, &self.windows[side], offsets)
+        if stop:
+            return stop
+        side = 1 - side
     self.entries.count = 0
     return STOP_END
 
@@ -108,18 +132,22 @@ cdef int index_plain(State* self, const uint8_t* data, Py_ssize_t end, OffsetMap
 cdef void decide(State* self, OffsetMap offsets) noexcept nogil:
     """Pass two: which of the entries stay, but for what their batches' horizons say of tombstones."""
     cdef Py_ssize_t first = 0
-    cdef Py_ssize_t found, at
+    cdef Py_ssize_t at
+    cdef int side = 0
     cdef Entry* entry
+    cdef const Window* window
     cdef int64_t latest = offsets.latest_offset
+    hash_window(self, &self.windows[0], 0, 0, latest, &offsets.table)
     while first < self.entries.count:
-        found = hash_window(self, first, 0, latest)
-        if offsets.table.entries:
-            for at in range(found):
-                table_prefetch(&offsets.table, &self.digests[at * DIGEST_BYTES])
-        for at in range(found):
-            entry = &self.entries.items[self.places[at]]
-            entry.kept = entry.offset >= table_find(&offsets.table, &self.digests[at * DIGEST_BYTES])
         first += WINDOW
+        if first < self.entries.count:
+            hash_window(self, &self.windows[1 - side], first, 0, latest, &offsets.table)
+        window = &self.windows[side]
+        settle_window(window, &offsets.table)
+        for at in range(window.count):
+            entry = &self.entries.items[window.places[at]]
+            entry.kept = entry.offset >= table_find(&offsets.table, &window.digests[at * DIGEST_BYTES])
+        side = 1 - side
     for at in range(self.entries.count):
         entry = &self.entries.items[at]
         entry.past_map = entry.offset > latest

@@ -46,8 +46,22 @@ cdef inline bint is_empty(const uint8_t* slot) noexcept nogil:
     return (parts[0] | parts[1] | parts[2]) == 0
 
 
+cdef inline void prefetch_slot(const uint8_t* slot) noexcept nogil:
+    """Both lines of a slot that lies across two."""
+    kb_prefetch(slot)
+    kb_prefetch(slot + SLOT_BYTES - 1)
+
+
 cdef inline void table_prefetch(const Table* self, const uint8_t* digest) noexcept nogil:
-    kb_prefetch(self.data + slot_for(self, digest, 0) * SLOT_BYTES)
+    """Asks for the memory of the first probe."""
+    prefetch_slot(self.data + slot_for(self, digest, 0) * SLOT_BYTES)
+
+
+cdef inline void table_prefetch_next(const Table* self, const uint8_t* digest) noexcept nogil:
+    """Asks for the second probe, where the first, whose memory should be there by now, leads nowhere."""
+    cdef const uint8_t* slot = self.data + slot_for(self, digest, 0) * SLOT_BYTES
+    if memcmp(slot, digest, 8) != 0 and not is_empty(slot):
+        prefetch_slot(self.data + slot_for(self, digest, 1) * SLOT_BYTES)
 
 
 cdef inline uint8_t* table_slot(const Table* self, const uint8_t* digest) noexcept nogil:

@@ -6,8 +6,8 @@ Open addressing, Kafka's SkimpyOffsetMap: the probes are the digest's own int32s
 that follow.  Two keys with one digest would be taken for one; with 128 bits that does not happen by accident.
 
 The map has room for `memory_bytes // 24` slots and takes keys until they are filled to the load factor.  Unlike Kafka's
-it takes the memory as keys come, in steps of four times: a small log needs a small map.  While it grows to its last
-size the step before it (at most a quarter) is there as well.  There are no deletions; `clear` gives the memory back.
+it takes the memory as keys come, in steps of twice: a small log needs a small map.  While it grows to its last size the
+step before it (less than a half) is there as well.  There are no deletions; `clear` gives the memory back.
 
 `latest_offset` is the offset up to which the log is in the map, -1 for an empty one.
 """
@@ -33,13 +33,14 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef enum:
     FIRST_SLOTS = 4096
-    GROWTH = 4
+    GROWTH = 2
     HUGE_FROM_BYTES = 4194304
     LOOK_AHEAD = 16
     # An int32 picks the slot.
     MOST_SLOTS = 0x7FFFFFFF
 
-cdef double GROW_AT = 0.75
+# Most searches end at the first probe then: every other probe is a miss of all caches.
+cdef double GROW_AT = 0.5
 
 PUT_DONE = 1
 PUT_FULL = 0
@@ -125,8 +126,8 @@ cdef class OffsetMap:
             if self.table.slots == self.max_slots:
                 return 0
             slots = self.table.slots * GROWTH if self.table.slots else FIRST_SLOTS
-            # The last step is taken from at most a quarter, so that both together stay near the limit.
-            if slots * GROWTH > self.max_slots * 2:
+            # The last step is taken from less than a half, so that both together stay near the limit.
+            if slots * GROWTH > self.max_slots:
                 slots = self.max_slots
             if not self.grow(min(slots, self.max_slots)):
                 return -1
