@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
@@ -11,7 +12,9 @@ QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms":
 class Writer:
     """Sends numbered records and notes where each acknowledged one was put."""
 
-    def __init__(self, bootstrap: str, topic: str, *, padding: bytes = b"", **settings: Any) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, *, padding: bytes = b"", settings: Mapping[str, Any] | None = None
+    ) -> None:
         from confluent_kafka import Producer
 
         self.topic = topic
@@ -26,7 +29,7 @@ class Writer:
                 "linger.ms": 1,
                 "message.timeout.ms": 120_000,
                 **QUIET,
-                **settings,
+                **(settings or {}),
             }
         )
 
