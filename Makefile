@@ -140,7 +140,7 @@ dist-test: install $(MADE)/test
 
 test-tools:
 	@set -e; needed=""; \
-	java_ok() { command -v java >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
+	java_ok() { command -v javac >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
 	java_ok || needed="$$needed java"; \
 	for tool in mvn node npm kcat; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
 	if [ -z "$$needed" ]; then echo "test tools: all there"; exit 0; fi; \
@@ -150,8 +150,8 @@ test-tools:
 	$$as_root apt-get update -qq; \
 	packages=""; \
 	for tool in $$needed; do case $$tool in \
-	  java) if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then packages="$$packages openjdk-17-jre-headless"; \
-	        else packages="$$packages default-jre-headless"; fi;; \
+	  java) if apt-cache show openjdk-17-jdk-headless >/dev/null 2>&1; then packages="$$packages openjdk-17-jdk-headless"; \
+	        else packages="$$packages default-jdk-headless"; fi;; \
 	  mvn) packages="$$packages maven";; \
 	  node) packages="$$packages nodejs";; \
 	  *) packages="$$packages $$tool";; \

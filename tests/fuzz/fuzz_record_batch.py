@@ -186,7 +186,7 @@ def fuzz_at_random(seconds: int) -> None:
 
 
 def main() -> None:
-    text = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KBROKER_FUZZ_SECONDS", "60")
+    text = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("FUZZ_SECONDS", "60")
     if atheris is None:
         fuzz_at_random(int(text))
     else:

@@ -1,4 +1,4 @@
-"""Runs the fuzz targets for KBROKER_FUZZ_SECONDS each (5 unless set)."""
+"""Runs the fuzz targets for FUZZ_SECONDS each (5 unless set)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("target", ["fuzz_codec", "fuzz_record_batch"])
 def test_nothing_but_clear_errors_comes_of_any_input(target: str, tmp_path: Path) -> None:
     """A crafted request would crash the broker, hang it, be answered as another one, or be stored damaged."""
-    seconds = int(os.environ.get("KBROKER_FUZZ_SECONDS", "5"))
+    seconds = int(os.environ.get("FUZZ_SECONDS", "5"))
     done = subprocess.run(
         [sys.executable, "-m", f"tests.fuzz.{target}", str(seconds)],
         cwd=tmp_path,
