@@ -94,7 +94,8 @@ cdef class Receiver:
             self._stash(leftover)
             self._pause_reading()
             self.pool.wait(self)
-            return 0
+            # What it has just given back may be the room that it needs.
+            return self.pool.wake()
         memcpy(frame.data, self.buffer.data + self.start, leftover)
         self._give_back()
         self.buffer, self.start, self.filled = frame, 0, leftover

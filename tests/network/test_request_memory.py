@@ -164,3 +164,19 @@ def test_requests_sent_before_a_client_leaves_are_served() -> None:
             assert harness.pool.held == 0
 
     uvloop.run(main())
+
+
+def test_a_client_whose_own_request_fills_the_budget_gets_its_next_one_served() -> None:
+    """A producer that sends one large request after the other would hang until it times out."""
+
+    async def main() -> None:
+        async with running() as harness:
+            reader, writer = await harness.connect()
+            for n, size in enumerate((2_500_000, 3_000_000, 3_500_000, 4_000_000)):
+                writer.write(frame(ECHO, n, bytes(size)))
+            for n in range(4):
+                assert (await answer(reader))[0] == n
+            writer.close()
+            await until(lambda: harness.pool.used_bytes == 0)
+
+    uvloop.run(main())
