@@ -26,7 +26,7 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, NotLeaderOrFollowerError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.local_log import storage_error
 from kbroker.storage.open_files import SegmentFile
@@ -92,6 +92,10 @@ class GroupCommit:
         self.on_durable = on_durable
         self.loop = loop
 
+    def detach(self) -> None:
+        """The logs are closed: begin no fsync any more."""
+        self.loop = None
+
     def threshold(self, flush_messages: int) -> int:
         """How many records make an fsync due."""
         return 1 if self.mode is FsyncMode.COMMIT else flush_messages
@@ -137,6 +141,7 @@ class LogCommitter:
     """The group commit of one log.  Belongs to the loop."""
 
     __slots__ = (
+        "_closed",
         "_commits",
         "_generation",
         "_log",
@@ -149,6 +154,7 @@ class LogCommitter:
     )
 
     def __init__(self, commits: GroupCommit, log: UnifiedLog, threshold: int) -> None:
+        self._closed = False
         self._commits = commits
         self._log = log
         self._generation = 0
@@ -161,7 +167,9 @@ class LogCommitter:
 
     def appended(self, end_offset: int) -> None:
         """The log ends at `end_offset` now.  Raises KafkaError only where there is no loop that could wait."""
-        if end_offset - max(self.requested_offset, self._log.recovery_point) < self.threshold:
+        requested = self.requested_offset
+        # While an fsync is due all appends join in: never are more than the threshold acknowledged and not durable.
+        if requested <= self.durable_offset and end_offset - max(requested, self._log.recovery_point) < self.threshold:
             return
         if self._commits.loop is None:
             self._log.flush()
@@ -189,6 +197,16 @@ class LogCommitter:
         self.durable_offset = min(self.durable_offset, offset)
         self.requested_offset = min(self.requested_offset, offset)
 
+    def close(self) -> None:
+        """The log is going away: whoever waits is told to look elsewhere."""
+        self._closed = True
+        self._refuse(NotLeaderOrFollowerError())
+
+    def _refuse(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, settled in waiting:
+            settled(error)
+
     # -- the fsync ----------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
@@ -201,6 +219,8 @@ class LogCommitter:
             loop.call_soon(self._start)
 
     def _start(self) -> None:
+        if self._closed or self._commits.loop is None:
+            return
         local = self._log.local
         end = local.log_end_offset
         newest = local.segments.active.base_offset
@@ -215,6 +235,8 @@ class LogCommitter:
 
     def _done(self, job: _Job, error: OSError | None) -> None:
         self._running = False
+        if self._closed:
+            return
         if error is not None:
             self._fail(error)
             return
@@ -244,9 +266,7 @@ class LogCommitter:
             log.local.flush_failed = True
             log.gate = FailedGate(refusal)
             self.requested_offset = self.durable_offset
-        waiting, self._waiting = self._waiting, []
-        for _, settled in waiting:
-            settled(refusal)
+        self._refuse(refusal)
 
     def _cut(self) -> bool:
         """Cuts the log back to its durable end, where nobody was told of what lies behind it; whether it did."""

@@ -63,7 +63,8 @@ class LogFlusher:
         limit_ms = 0 if self._every_time else log.config.flush_ms
         local.collect_flushes()
         point = local.recovery_point
-        if limit_ms >= NEVER or local.log_end_offset <= point:
+        # After a failed fsync the recovery point stays until a restart: more of them would prove nothing.
+        if limit_ms >= NEVER or local.log_end_offset <= point or local.flush_failed:
             self._since.pop(tp, None)
             return
         since, seen = self._since.get(tp, (now, point))

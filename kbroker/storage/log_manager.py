@@ -297,6 +297,8 @@ class LogManager:
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
+        if log.committer is not None:
+            log.committer.close()
         self.cleaner.forget(topic_partition)
         log.close(clean=False)
         parent = log.parent
@@ -431,6 +433,7 @@ class LogManager:
         """Gives directories back without flushing anything: after a failed start, or as the last step of a stop."""
         for directory in self.directories:
             directory.release()
+        self.commits.detach()
         if self._commit_executor is not None:
             self._commit_executor.shutdown(wait=True)
         if self._own_executor:

@@ -161,18 +161,24 @@ def test_a_repeated_batch_waits_like_the_first(tmp_path: Path) -> None:
 
 
 def test_flush_messages_waits_each_time_it_is_reached(tmp_path: Path) -> None:
-    """flush.messages would hold the loop for an fsync, or acknowledge before it."""
+    """flush.messages would hold the loop for an fsync, or acknowledge more than it says before one."""
     world = World(tmp_path, mode=FsyncMode.OS, config=LogConfig(flush_messages=3))
     world.append()
     world.append()
     assert world.answered() == [0, 1]
     world.append()
+    world.loop.turn()
     world.append()
-    assert world.answered() == [0, 1, 3]
+    assert world.answered() == [0, 1], "four acknowledged, none durable"
+    world.loop.fsync()
+    assert world.answered() == [0, 1, 2]
     world.loop.turn()
     world.loop.fsync()
-    assert world.answered() == [0, 1, 3, 2]
-    assert world.loop.fsyncs == 1
+    assert world.answered() == [0, 1, 2, 3]
+    world.append()
+    world.append()
+    assert world.answered() == [0, 1, 2, 3, 4, 5]
+    assert world.loop.fsyncs == 2
 
 
 def test_an_append_made_by_an_answer_is_not_lost(tmp_path: Path) -> None:
@@ -244,6 +250,18 @@ def test_an_fsync_that_a_truncation_overtook_acknowledges_nothing(tmp_path: Path
     world.loop.turn()
     world.loop.fsync()
     assert world.committer.durable_offset == 2
+
+
+def test_a_log_that_goes_away_answers_who_waits(tmp_path: Path) -> None:
+    """Producers to a topic that is deleted meanwhile would wait until they time out."""
+    world = World(tmp_path)
+    world.append()
+    world.loop.turn()
+    world.append()
+    world.committer.close()
+    assert world.answers == [(0, "NotLeaderOrFollowerError"), (1, "NotLeaderOrFollowerError")]
+    world.loop.fsync()
+    assert world.loop.jobs == world.loop.soon == [] and len(world.answers) == 2
 
 
 @settings(max_examples=60, deadline=None)
