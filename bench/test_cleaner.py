@@ -1,8 +1,8 @@
 """What compaction costs: `pytest bench/test_cleaner.py`.
 
 The whole clean is measured as Kafka's was: 10 million records of 115 bytes over a million keys, one thread, both
-passes; `log_bytes_per_s` is the log's size by the time that its clean took.  Compressed logs are smaller ones, and their
-rate is that of their uncompressed bytes.
+passes.  `log_bytes_per_s` is the log's size by the time that its clean took; for compressed logs, which are smaller
+ones, that of their uncompressed bytes.
 """
 
 from __future__ import annotations
