@@ -200,7 +200,10 @@ class LogCommitter:
     def close(self) -> None:
         """The log is going away: whoever waits is told to look elsewhere."""
         self._closed = True
-        self._refuse(NotLeaderOrFollowerError())
+        loop = self._commits.loop
+        if loop is not None and self._waiting:
+            # Not in the midst of the change that takes the log away: an answer lets its connection's next request in.
+            loop.call_soon(lambda: self._refuse(NotLeaderOrFollowerError()))
 
     def _refuse(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,25 @@ def test_a_write_that_fails_midway_leaves_the_last_whole_batch(tmp_path: Path, n
     again = open_log(tmp_path)
     again.check_invariants()
     assert values(again) == [b"one", b"two"]
+
+
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system call may take a part of the bytes and report success: the rest of the batch would be missing."""
+    real = os.pwrite
+
+    def short(fd: int, data: bytes, position: int) -> int:
+        return real(fd, memoryview(data)[: (len(data) + 1) // 2], position)
+
+    log = open_log(tmp_path)
+    append(log, batch([b"one"]))
+    monkeypatch.setattr(os, "pwrite", short)
+    append(log, batch([b"two"]))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: 0)
+    fail(log)
+    monkeypatch.setattr(os, "pwrite", real)
+    append(log, batch([b"three"]))
+    log.close(clean=False)
+    assert values(open_log(tmp_path)) == [b"one", b"two", b"three"]
 
 
 def test_a_refused_sequence_can_be_sent_again(tmp_path: Path) -> None:

@@ -259,6 +259,8 @@ def test_a_log_that_goes_away_answers_who_waits(tmp_path: Path) -> None:
     world.loop.turn()
     world.append()
     world.committer.close()
+    assert world.answers == []
+    world.loop.turn()
     assert world.answers == [(0, "NotLeaderOrFollowerError"), (1, "NotLeaderOrFollowerError")]
     world.loop.fsync()
     assert world.loop.jobs == world.loop.soon == [] and len(world.answers) == 2
