@@ -24,6 +24,7 @@ class Connection(Receiver):
     serving: bool
     ended: bool
     queued_bytes: int
+    holds_budget: bool
     listener_name: str
     peer_host: str
     peer_port: int

@@ -119,6 +119,10 @@ cdef class Connection(Receiver):
         self.last_active = now_ns() * 1e-9
         self._process()
 
+    def resume_after_budget(self) -> bool:
+        self.last_active = now_ns() * 1e-9  # the wait was not the client's doing
+        return Receiver.resume_after_budget(self)
+
     def eof_received(self) -> bool:
         if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
@@ -366,6 +370,11 @@ cdef class Connection(Receiver):
     def serving(self) -> bool:
         """Whether somebody works for this connection: it is not the client that is waited for."""
         return self.pending is not None or self.warming
+
+    @property
+    def holds_budget(self) -> bool:
+        """Whether an unfinished large frame of it takes memory that others may wait for."""
+        return self.buffer is not None and self.buffer.counted and self.pending is None and not self.blocked
 
     @property
     def queued_bytes(self) -> int:

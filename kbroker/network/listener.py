@@ -28,6 +28,8 @@ logger = logging.getLogger("kbroker.network")
 
 READ_BYTES = 262_144
 COLD_READ_THREADS = 4
+# Others do not wait longer than this for the rest of a request that does not come.
+STALLED_SECONDS = 30.0
 MAPPED_IPV4 = "::ffff:"
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
@@ -230,8 +232,14 @@ class Listener:
     def close_idle(self, now: float) -> int:
         """Close connections without traffic for `connections.max.idle.ms`; how many.  `now`: monotonic seconds.
 
-        One whose request is being served is not idle; one that does not take its answers is.
+        One whose request is being served is not idle; one that does not take its answers is.  While others wait for
+        memory, one that has stopped in the middle of a large request is given STALLED_SECONDS.
         """
+        if self.endpoint.pool.waiting_count:
+            stalled = now - STALLED_SECONDS
+            for each in list(self.endpoint.connections):
+                if each.holds_budget and each.last_active < stalled:
+                    each.close("stalled")
         if self._max_idle_seconds <= 0:
             return 0
         oldest = now - self._max_idle_seconds

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import uvloop
 
 from kbroker._fast.route import NO_RESPONSE
+from kbroker.network.listener import STALLED_SECONDS
 from tests.network.test_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
 
 LIMIT = 4 << 20
@@ -178,5 +180,29 @@ def test_a_client_whose_own_request_fills_the_budget_gets_its_next_one_served() 
                 assert (await answer(reader))[0] == n
             writer.close()
             await until(lambda: harness.pool.used_bytes == 0)
+
+    uvloop.run(main())
+
+
+def test_a_client_that_stops_in_the_middle_of_a_request_does_not_hold_up_others_for_long() -> None:
+    """One producer whose machine died would keep all large requests out until its connection counts as idle."""
+
+    async def main() -> None:
+        async with running() as harness:
+            stopped = await begin(harness, 3_900_000, 20_000)
+            await until(lambda: harness.pool.used_bytes > 0)
+            later = time.monotonic() + STALLED_SECONDS + 1
+            harness.listener.close_idle(later)
+            assert len(harness.listener.endpoint.connections) == 1
+            lively = await begin(harness, 3_800_000, 20_000)
+            await waiting(harness, 1)
+            harness.listener.close_idle(time.monotonic())
+            assert len(harness.listener.endpoint.connections) == 2
+            harness.listener.close_idle(later)
+            assert len(harness.listener.endpoint.connections) == 1
+            lively[1].write(lively[2])
+            assert (await answer(lively[0]))[0] == 3_800_000
+            for _, writer, _ in (stopped, lively):
+                writer.close()
 
     uvloop.run(main())
