@@ -285,9 +285,7 @@ class LogSegment:
             tail = self.prepare_append()
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
-        file = self._file
-        if file is None:
-            file = self.file()
+        file = self._file or self.file()
         position = tail.size
         try:
             if position + size > self._allocated_bytes:
@@ -304,10 +302,8 @@ class LogSegment:
     def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
         end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
-        if self._files.allocate_ahead(file.fd, position, end - position):
-            self._allocated_bytes = end
-        else:
-            self._allocated_bytes = NEVER
+        ahead = self._files.allocate_ahead(file.fd, position, end - position)
+        self._allocated_bytes = end if ahead else NEVER
 
     def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
         """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
@@ -347,23 +343,21 @@ class LogSegment:
             try:
                 offset_index.append(last_offset, position)
                 time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
-            except OSError as error:
-                # The batch is in the log and its entries in memory; the next entry, flush or roll writes them.
+            except OSError as error:  # The entries are in memory; the next one, a flush or a roll writes them.
                 logger.warning("Cannot write an index of %s, trying again later: %s", self._log_path, error)
         self.indexes_full = offset_index.is_full or time_index.is_full
 
     def _cut_failed_write(self, file: SegmentFile, position: int) -> None:
+        # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
+        self._allocated_bytes = UNCUT
         try:
-            self._files.ftruncate(file.fd, position)
-            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, position)
+            self._cut_leftover(file)
         except OSError as error:
-            # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
-            self._allocated_bytes = UNCUT
             logger.warning("Cannot cut a failed write off %s at %d: %s", self._log_path, position, error)
 
-    def _cut_leftover(self, file: SegmentFile | None) -> None:
+    def _cut_leftover(self, file: SegmentFile) -> None:
         if self._allocated_bytes == UNCUT:
-            self._files.ftruncate((file or self.file()).fd, self.size)
+            self._files.ftruncate(file.fd, self.size)
             self._allocated_bytes = max(ALLOCATE_FROM_BYTES, self.size)
 
     def first_timestamp(self) -> int:
@@ -378,7 +372,8 @@ class LogSegment:
     def become_inactive(self) -> None:
         """The final time index entry, then indexes cut to their entries and the file to its bytes."""
         tail = self.prepare_append()
-        self._cut_leftover(self._file)
+        if self._allocated_bytes == UNCUT:
+            self._cut_leftover(self.file())
         if tail.max_timestamp >= 0:
             self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
         self.offset_index.trim()
