@@ -89,14 +89,17 @@ def main() -> None:
     disk: list[Result] = []
     with _running(arguments.data) as running:
         for number in range(arguments.rounds + 1):
+            # What the round before left to write would be measured otherwise.
+            os.sync()
+            disk.append(probe(arguments.data, 1.0))
             for cell in CELLS:
+                os.sync()
                 for mode, broker in running.items():
                     result = cells.run(cell, broker, arguments.seconds if number else 1.0, CONGESTION)
                     if result.get("errors"):
                         raise SystemExit(f"{cell.name} with {mode}: {result['errors']} answers were errors")
                     if number:
                         measured.setdefault((cell.title, mode), []).append(result)
-            disk.append(probe(arguments.data, 1.0))
     print("| load (acks=all) | mode | requests/s | p50 µs | p99 µs | broker CPU µs per request |")
     print("|---|---|---|---|---|---|")
     for (title, mode), rounds in measured.items():
