@@ -106,7 +106,8 @@ async def _produce_with_thread(ctx: RequestContext, request: Any) -> Appended:
                 partition = _partition(ctx, topic, data.index)
                 judged[id(data)] = await loop.run_in_executor(None, _judge, ctx, partition, data.records)
             except KafkaError as error:
-                judged[id(data)] = error
+                # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
+                judged[id(data)] = error.with_traceback(None)
     return _append_all(ctx, request, judged)
 
 
@@ -143,7 +144,11 @@ def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBat
                 partition = _partition(ctx, topic, data.index)
                 if acks_all and len(partition.isr) < partition.min_in_sync:
                     partition.check_in_sync()
-                answers.append(_append(ctx, partition, data, judged.get(id(data)) if judged else None, unsettled))
+                verdict = judged.get(id(data)) if judged else None
+                if isinstance(verdict, KafkaError):
+                    answers.append(_refuse(ctx, topic, data.index, verdict))
+                else:
+                    answers.append(_append(ctx, partition, data, verdict, unsettled))
             except KafkaError as error:
                 answers.append(_refuse(ctx, topic, data.index, error))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -165,11 +170,9 @@ def _append(
     ctx: RequestContext,
     partition: Partition,
     data: Any,
-    judged: AnalyzedBatch | KafkaError | None,
+    judged: AnalyzedBatch | None,
     unsettled: list[Unsettled],
 ) -> Any:
-    if isinstance(judged, KafkaError):
-        raise judged
     analyzed = (
         _judge(ctx, partition, data.records if data.records is not None else memoryview(b""))
         if judged is None
