@@ -92,6 +92,7 @@ class LogManager:
             self.commits,
         )
         self.gates: list[DirectoryGate] = []
+        self._closed: set[str] = set()
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.cleaner = CleanerManager(config, self.logs, clock, filesystem)
         self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
@@ -363,10 +364,18 @@ class LogManager:
         ]
 
     async def watch_space(self) -> None:
-        """Looks at the free space of every directory (`write_gate`), more often when it gets short."""
+        """Looks at the free space of every directory (`write_gate`), more often when it gets short.
+
+        Retention has its turn at once when a gate has closed: there may be something to delete.
+        """
         while True:
             for gate in self.gates:
                 gate.measure()
+            closed = {gate.path for gate in self.gates if gate.closed}
+            newly, self._closed = closed - self._closed, closed
+            if newly:
+                await self.retention.run()
+                self.run_due()
             if not any(gate.is_short for gate in self.gates):
                 return
             await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)

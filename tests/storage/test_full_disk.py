@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -255,6 +256,25 @@ def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> Non
     files.free = 2_000_000
     manager.gates[0].measure()
     append(manager.get_or_create_log(A0, TOPIC_ID, LogConfig()), batch([b"three"]))
+    manager.shutdown()
+
+
+def test_a_disk_that_gets_short_has_retention_look_at_once(tmp_path: Path) -> None:
+    """What may be deleted would stay for minutes while every producer waits for its space."""
+    files = FullFiles()
+    clock = HandClock()
+    manager = manager_on(tmp_path, files, clock)
+    config = LogConfig(internal_segment_bytes=300, index_interval_bytes=50, retention_ms=1000)
+    log = manager.get_or_create_log(A0, TOPIC_ID, config)
+    for _ in range(20):
+        append(log, batch([b"x" * 50], timestamp=clock.now_ms() - 5000))
+    assert log.segment_count > 3
+    asyncio.run(manager.watch_space())
+    assert log.segment_count > 3
+    files.free = 999_999
+    asyncio.run(manager.watch_space())
+    assert log.segment_count == 1
+    assert len(list((tmp_path / "data" / "a-0").glob("*.log*"))) == 1
     manager.shutdown()
 
 
