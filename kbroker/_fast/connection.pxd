@@ -41,4 +41,5 @@ cdef class Connection(Receiver):
     cdef int _answer(self, RequestContext ctx, object response) except -1
     cdef str _client_id(self, const char* data, Py_ssize_t size)
     cdef int _flush(self) except -1
+    cdef int _abandon(self) except -1
     cdef int _fail(self, str reason, str detail) except -1

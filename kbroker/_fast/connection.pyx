@@ -127,7 +127,10 @@ cdef class Connection(Receiver):
         if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
             self.ended = True
-            return True
+            self._abandon()
+            if self.pending is None:
+                self._process()
+            return not self.closed
         self.close("closed by the client")
         return False
 
@@ -225,6 +228,8 @@ cdef class Connection(Receiver):
             return 0
         response = route.handle(ctx, response)
         if response is None:
+            if self.ended:
+                self._abandon()
             return 0
         if route.is_async:
             self.endpoint.owner.spawn(ctx, response)
@@ -330,14 +335,20 @@ cdef class Connection(Receiver):
         self.close(reason)
         return 0
 
+    cdef int _abandon(self) except -1:
+        """Give up a request that waits for something to tell the client, who is gone."""
+        cdef RequestContext ctx = self.pending
+        if ctx is not None and ctx.abandoned is not None:
+            self.pending = None
+            abandoned, ctx.abandoned = ctx.abandoned, None
+            abandoned()
+        return 0
+
     def close(self, str reason="closed") -> None:
         """Close now; what is queued for the client and the kernel does not take at once is dropped."""
-        cdef RequestContext ctx
         if self.closed:
             return
         self.closed = True
-        ctx = self.pending
-        self.pending = None
         if self.sender is not None:
             try:
                 # The requests before the one that ends the connection were served: their answers leave if they can.
@@ -357,9 +368,8 @@ cdef class Connection(Receiver):
         self.endpoint.owner.connection_closed(self, reason)
         if self.transport is not None:
             self.transport.abort()
-        if ctx is not None and ctx.abandoned is not None:
-            abandoned, ctx.abandoned = ctx.abandoned, None
-            abandoned()
+        self._abandon()
+        self.pending = None
 
     @property
     def busy(self) -> bool:

@@ -235,10 +235,10 @@ class Listener:
         One whose request is being served is not idle; one that does not take its answers is.  While others wait for
         memory, one that has stopped in the middle of a large request is given STALLED_SECONDS.
         """
-        if self.endpoint.pool.waiting_count:
-            stalled = now - STALLED_SECONDS
+        pool, stalled = self.endpoint.pool, now - STALLED_SECONDS
+        if pool.waiting_count:
             for each in list(self.endpoint.connections):
-                if each.holds_budget and each.last_active < stalled:
+                if pool.waiting_count and each.holds_budget and each.last_active < stalled:
                     each.close("stalled")
         if self._max_idle_seconds <= 0:
             return 0

@@ -168,6 +168,25 @@ def test_requests_sent_before_a_client_leaves_are_served() -> None:
     uvloop.run(main())
 
 
+def test_what_a_client_waited_for_does_not_outlive_it() -> None:
+    """Consumers that end in the middle of a long poll would be waited for as long as they had asked to wait."""
+
+    async def main() -> None:
+        async with running() as harness:
+            _, writer = await harness.connect()
+            writer.write(frame(LATER, 1, b"poll") + frame(LATER, 2, b"next"))
+            await until(lambda: harness.later)
+            given_up: list[int] = []
+            harness.later.pop()[0].abandoned = lambda: given_up.append(1)
+            writer.close()
+            await until(lambda: harness.later)
+            assert given_up == [1]
+            harness.later.pop()[0].respond(NO_RESPONSE)
+            assert not harness.listener.endpoint.connections
+
+    uvloop.run(main())
+
+
 def test_a_client_whose_own_request_fills_the_budget_gets_its_next_one_served() -> None:
     """A producer that sends one large request after the other would hang until it times out."""
 
