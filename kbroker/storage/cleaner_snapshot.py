@@ -12,8 +12,9 @@ from kbroker.storage.log_segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegm
 from kbroker.storage.txn_index import AbortedTransaction
 from kbroker.storage.unified_log import UnifiedLog
 
-# One clean goes over at most so many segments, merging them; what is left comes with the next.
-MOST_SEGMENTS = 4096
+# One clean goes over at most so many segments, merging them; what is left comes with the next.  Each costs the loop
+# some file names to change when it is replaced, all of a group in one go.
+MOST_SEGMENTS = 200
 
 
 def shape_of(log: UnifiedLog) -> LogShape:

@@ -277,13 +277,22 @@ class LocalLog:
             segment.rename_suffix(DELETED_SUFFIX)
 
         def unlink() -> None:
-            for segment in gone:
-                segment.delete_files()
+            try:
+                for segment in gone:
+                    segment.delete_files()
+            except OSError as error:
+                logger.warning("Deleting files of %s failed: %s", self.topic_partition, error)
+
+        def start() -> None:
+            # Giving the blocks of a large file back takes the file system longer than the loop may wait.
+            executor = self.environment.executor
+            unlink() if executor is None else executor.submit(unlink)
 
         if delay_ms <= 0:
-            unlink()
+            for segment in gone:
+                segment.delete_files()
         else:
-            self.environment.later(delay_ms, unlink)
+            self.environment.later(delay_ms, start)
 
     def truncate_to(self, offset: int) -> None:
         """Drops every record at or after `offset`."""

@@ -374,3 +374,18 @@ def test_retention_waits_for_the_cleaner(tmp_path: Path) -> None:
     assert broker.cleaner.totals.cleans == 1
     assert broker.manager.retention.apply(log) > 0
     broker.manager.shutdown()
+
+
+def test_a_log_of_many_small_segments_is_compacted_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop would stand still while thousands of files are renamed."""
+    monkeypatch.setattr("kbroker.storage.cleaner_snapshot.MOST_SEGMENTS", 7)
+    broker = Brokerless(tmp_path)
+    log = broker.log(min_cleanable_dirty_ratio=0.01)
+    fill(log, 60)
+    assert log.segment_count >= 20
+    expected = table_of(records_of(log))
+    broker.turn()
+    assert broker.cleaner.totals.cleans >= 3
+    assert broker.cleaner.first_dirty_offset(log) == log.local.segments.active.base_offset
+    assert table_of(records_of(log)) == expected
+    broker.manager.shutdown()
