@@ -17,7 +17,7 @@ import os
 from kbroker._fast.route import NO_RESPONSE
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
 from kbroker._fast.cursor cimport (
@@ -26,19 +26,13 @@ from kbroker._fast.cursor cimport (
     cursor_int16,
     cursor_int32,
     cursor_take,
-    cursor_uvarint,
     kb_load32,
 )
+from kbroker._fast.monotonic cimport now_ns
 from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.request_header cimport skip_tagged_fields
 from kbroker._fast.route cimport API_KEYS, Endpoint, Route
 from kbroker._fast.sender cimport Sender
-
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec* result)
-    int CLOCK_MONOTONIC
 
 cdef enum:
     HEADER_BYTES = 8
@@ -49,21 +43,6 @@ cdef enum:
 
 
 cdef object _NO_RESPONSE = NO_RESPONSE
-
-
-cdef inline uint64_t now_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <uint64_t> now.tv_sec * 1000000000 + <uint64_t> now.tv_nsec
-
-
-cdef inline void skip_tagged_fields(Cursor* cursor) noexcept nogil:
-    """Unknown tagged fields of a header are skipped, as the protocol asks."""
-    cdef uint32_t left = cursor_uvarint(cursor)
-    while left > 0 and not cursor.fault:
-        cursor_uvarint(cursor)
-        cursor_take(cursor, cursor_uvarint(cursor))
-        left -= 1
 
 
 cdef class RequestContext:
