@@ -59,8 +59,8 @@ class CompactionModel(RuleBasedStateMachine):
     held: list[tuple[BatchInfo, list[Record], bytes]]
 
     @initialize(
-        segment=st.sampled_from([300, 600, 3000]),
-        merged=st.sampled_from([500, 4000]),
+        segment=st.sampled_from([900, 1500, 4000]),
+        merged=st.sampled_from([1000, 6000]),
         map_keys=st.sampled_from([2, 3, 100]),
         buffer_bytes=st.sampled_from([1024, 8192]),
     )
