@@ -109,6 +109,22 @@ class LastClean(NamedTuple):
     summary: CleanSummary
 
 
+class CleanerFigures(NamedTuple):
+    """What metrics tell: counts now, and sums and extremes over the compacted logs as the last turn found them.
+
+    `oldest_dirty_ms` is the age of the oldest record that waits for compaction, 0 without one.
+    """
+
+    in_progress: int
+    uncleanable_partitions: int
+    uncleanable_bytes: int
+    cleanable_bytes: int
+    max_dirty_ratio: float
+    oldest_dirty_ms: int
+    throttled_seconds: float
+    totals: CleanerTotals
+
+
 class CleanerManager:
     """See the module."""
 
@@ -128,6 +144,7 @@ class CleanerManager:
         self._logs = logs
         self._clock = clock
         self._files = files
+        self._found: dict[TopicPartition, Candidate] = {}
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._unwritten: set[str] = set()
@@ -159,6 +176,7 @@ class CleanerManager:
             ticket.aborted = True
         self.uncleanable.pop(topic_partition, None)
         self.last_cleans.pop(topic_partition, None)
+        self._found.pop(topic_partition, None)
         for parent, offsets in self._offsets.items():
             if offsets.pop(topic_partition, None) is not None:
                 self._unwritten.add(parent)
@@ -185,6 +203,22 @@ class CleanerManager:
     def assess(self, log: UnifiedLog) -> Candidate:
         """How dirty a log is now."""
         return assess(shape_of(log), log.config, self.first_dirty_offset(log), self._clock.now_ms())
+
+    def figures(self) -> CleanerFigures:
+        """For metrics."""
+        found = [candidate for tp, candidate in self._found.items() if tp in self._logs]
+        oldest = min((each.oldest_dirty_timestamp for each in found if each.oldest_dirty_timestamp >= 0), default=None)
+        failed = [self._found[tp] for tp in self.uncleanable if tp in self._found]
+        return CleanerFigures(
+            len(self._tickets),
+            len(self.uncleanable),
+            sum(candidate.cleanable_bytes for candidate in failed),
+            sum(candidate.cleanable_bytes for candidate in found),
+            max((candidate.dirty_ratio for candidate in found), default=0.0),
+            0 if oldest is None else max(0, self._clock.now_ms() - oldest),
+            self.throttle.waited_seconds,
+            self.totals,
+        )
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -259,7 +293,7 @@ class CleanerManager:
             return None
         try:
             self._roll_overdue(log)
-            candidate = self.assess(log)
+            candidate = self._found[tp] = self.assess(log)
         except (OSError, KafkaError, ValueError) as error:
             self._failed(tp, error)
             return None

@@ -78,7 +78,7 @@ def _not_due(log: UnifiedLog, candidate: Candidate, now_ms: int) -> list[str]:
             f"Not due: compaction begins when more than {config.min_cleanable_dirty_ratio:.0%} is dirty "
             "(min.cleanable.dirty.ratio)."
         )
-        if candidate.oldest_dirty_timestamp >= 0:
+        if candidate.oldest_dirty_timestamp >= 0 and config.max_compaction_lag_ms < NO_LAG_LIMIT:
             left = candidate.oldest_dirty_timestamp + config.max_compaction_lag_ms - now_ms
             told.append(f"max.compaction.lag.ms makes it due in {duration(max(0, left))} at the latest.")
         elif config.max_compaction_lag_ms >= NO_LAG_LIMIT:

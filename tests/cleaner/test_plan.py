@@ -12,7 +12,6 @@ from kbroker.config import LogConfig
 from kbroker.storage.cleaner_plan import (
     ACTIVE_BOUND,
     LAG_BOUND,
-    NO_LAG_LIMIT,
     STABLE_BOUND,
     CleanableSegment,
     LogShape,
@@ -110,8 +109,8 @@ def test_when_a_log_is_due(row: tuple[Any, ...]) -> None:
     found = assess(shape(), settings, checkpoint, NOW)
     assert (found.clean_bytes, found.cleanable_bytes, found.overdue_ms) == (clean, cleanable, overdue)
     assert found.is_due(settings) is due
-    known = settings.max_compaction_lag_ms < NO_LAG_LIMIT
-    assert found.oldest_dirty_timestamp == (TIMES[2] - 50 if known else -1)
+    dirty = {15: 1, 20: 2, 30: None}[checkpoint]
+    assert found.oldest_dirty_timestamp == (-1 if dirty is None else TIMES[dirty] - 50)
 
 
 def source(base: int, end: int, size: int, index: int = 8, times: int = 12) -> Source:
