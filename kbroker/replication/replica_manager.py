@@ -129,14 +129,18 @@ class ReplicaManager:
             self.purgatory.expire_partition(partition)
 
     def _forget(self, topic: TopicImage) -> None:
-        partitions = self._topics.pop(topic.name, {})
-        self._names.pop(topic.topic_id, None)
-        for partition in partitions.values():
-            self.purgatory.expire_partition(partition)
-            self._log_manager.delete_log(partition.topic_partition)
-        self._failed = {failed for failed in self._failed if failed.topic != topic.name}
         for index in range(len(topic.partitions)):
             self._unborn.pop(TopicPartition(topic.name, index), None)
+        partitions = self._topics.pop(topic.name, {})
+        self._names.pop(topic.topic_id, None)
+        self._failed = {failed for failed in self._failed if failed.topic != topic.name}
+        for partition in partitions.values():
+            self.purgatory.expire_partition(partition)
+            try:
+                self._log_manager.delete_log(partition.topic_partition)
+            except KafkaStorageError as error:
+                # The topic is gone all the same; the next start sets the directory aside.
+                logger.error("%s stays on disk: %s", partition.topic_partition, error)
 
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,25 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
         assert not list(tmp_path.glob("t-*[0-9]/*.log")) or all(
             path.parent.name.endswith("-delete") for path in tmp_path.glob("t-*/*.log")
         )
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_directory_that_cannot_be_renamed_does_not_keep_a_deleted_topic_alive(tmp_path: Path) -> None:
+    """One bad directory would leave a topic half deleted: gone for some clients, still there for others."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        topic_id = parts.create()
+        await until(lambda: len(list(parts.replicas)) == PARTITIONS)
+        os.rename(tmp_path / "t-0", tmp_path / "elsewhere")
+        parts.topics.delete([topic_id])
+        assert not list(parts.replicas)
+        assert not list(tmp_path.glob("t-[0-9]"))
+        for index in (0, 1, PARTITIONS - 1):
+            with pytest.raises(UnknownTopicOrPartitionError):
+                parts.replicas.partition("t", index)
         parts.stop()
 
     uvloop.run(main())
