@@ -33,6 +33,8 @@ cdef struct Window:
     Py_ssize_t count
     Py_ssize_t places[WINDOW]     # of entries
     uint8_t digests[WINDOW * 16]
+    uint32_t first_slots[WINDOW]
+    int64_t slots                 # of the table that these are for
 
 
 cdef struct State:

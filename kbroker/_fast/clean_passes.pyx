@@ -11,7 +11,15 @@ from kbroker._fast.batch_info cimport (
 from kbroker._fast.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digests
-from kbroker._fast.offset_map cimport OffsetMap, Table, table_find, table_prefetch, table_prefetch_next
+from kbroker._fast.offset_map cimport (
+    OffsetMap,
+    Table,
+    slot_offset,
+    table_prefetch,
+    table_prefetch_next,
+    table_slot_from,
+    table_store,
+)
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -58,23 +66,31 @@ cdef void hash_window(
     md5_digests(self.messages, window.count, &window.digests[0])
     if table.slots:
         for at in range(window.count):
-            table_prefetch(table, &window.digests[at * DIGEST_BYTES])
+            window.first_slots[at] = table_prefetch(table, &window.digests[at * DIGEST_BYTES])
+    window.slots = table.slots
 
 
 cdef void settle_window(const Window* window, const Table* table) noexcept nogil:
+    """Where the first probe of a key leads nowhere, the second one's memory is asked for."""
     cdef Py_ssize_t at
-    if table.slots:
+    if table.slots and table.slots == window.slots:
         for at in range(window.count):
-            table_prefetch_next(table, &window.digests[at * DIGEST_BYTES])
+            table_prefetch_next(table, &window.digests[at * DIGEST_BYTES], window.first_slots[at])
 
 
 cdef int put_window(State* self, const Window* window, OffsetMap offsets) noexcept nogil:
     cdef Py_ssize_t at
     cdef int done
     cdef int64_t offset
+    cdef const uint8_t* digest
+    cdef Table* table = &offsets.table
     for at in range(window.count):
         offset = self.entries.items[window.places[at]].offset
-        done = offsets.put(&window.digests[at * DIGEST_BYTES], offset)
+        digest = &window.digests[at * DIGEST_BYTES]
+        if table.slots == window.slots and table.entries < table.limit:
+            table_store(table, digest, table_slot_from(table, digest, window.first_slots[at]), offset)
+            continue
+        done = offsets.put(digest, offset)
         if done != 1:
             offsets.latest_offset = max(offsets.latest_offset, offset - 1)
             return STOP_FULL if done == 0 else STOP_MEMORY
@@ -144,9 +160,12 @@ cdef void decide(State* self, OffsetMap offsets) noexcept nogil:
             hash_window(self, &self.windows[1 - side], first, 0, latest, &offsets.table)
         window = &self.windows[side]
         settle_window(window, &offsets.table)
-        for at in range(window.count):
-            entry = &self.entries.items[window.places[at]]
-            entry.kept = entry.offset >= table_find(&offsets.table, &window.digests[at * DIGEST_BYTES])
+        if offsets.table.slots:
+            for at in range(window.count):
+                entry = &self.entries.items[window.places[at]]
+                entry.kept = entry.offset >= slot_offset(
+                    table_slot_from(&offsets.table, &window.digests[at * DIGEST_BYTES], window.first_slots[at])
+                )
         side = 1 - side
     for at in range(self.entries.count):
         entry = &self.entries.items[at]

@@ -1,7 +1,7 @@
 """The table behind `OffsetMap`, inline for the loops of compaction."""
 
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from kbroker._fast.cursor cimport kb_load32
 from kbroker._fast.md5 cimport DIGEST_BYTES
@@ -52,27 +52,41 @@ cdef inline void prefetch_slot(const uint8_t* slot) noexcept nogil:
     kb_prefetch(slot + SLOT_BYTES - 1)
 
 
-cdef inline void table_prefetch(const Table* self, const uint8_t* digest) noexcept nogil:
-    """Asks for the memory of the first probe."""
-    prefetch_slot(self.data + slot_for(self, digest, 0) * SLOT_BYTES)
+cdef inline bint holds(const uint8_t* slot, const uint8_t* digest) noexcept nogil:
+    cdef uint64_t held[2]
+    cdef uint64_t wanted[2]
+    memcpy(held, slot, DIGEST_BYTES)
+    memcpy(wanted, digest, DIGEST_BYTES)
+    return ((held[0] ^ wanted[0]) | (held[1] ^ wanted[1])) == 0
 
 
-cdef inline void table_prefetch_next(const Table* self, const uint8_t* digest) noexcept nogil:
+cdef inline uint32_t table_prefetch(const Table* self, const uint8_t* digest) noexcept nogil:
+    """Asks for the memory of the first probe, and says which slot it is."""
+    cdef int64_t at = slot_for(self, digest, 0)
+    prefetch_slot(self.data + at * SLOT_BYTES)
+    return <uint32_t>at
+
+
+cdef inline void table_prefetch_next(const Table* self, const uint8_t* digest, uint32_t first) noexcept nogil:
     """Asks for the second probe, where the first, whose memory should be there by now, leads nowhere."""
-    cdef const uint8_t* slot = self.data + slot_for(self, digest, 0) * SLOT_BYTES
-    if memcmp(slot, digest, 8) != 0 and not is_empty(slot):
+    cdef const uint8_t* slot = self.data + <int64_t>first * SLOT_BYTES
+    if not holds(slot, digest) and not is_empty(slot):
         prefetch_slot(self.data + slot_for(self, digest, 1) * SLOT_BYTES)
+
+
+cdef inline uint8_t* table_slot_from(const Table* self, const uint8_t* digest, uint32_t first) noexcept nogil:
+    """`table_slot`, the slot of the first probe being known."""
+    cdef int64_t attempt = 0
+    cdef uint8_t* slot = self.data + <int64_t>first * SLOT_BYTES
+    while not holds(slot, digest) and not is_empty(slot):
+        attempt += 1
+        slot = self.data + slot_for(self, digest, attempt) * SLOT_BYTES
+    return slot
 
 
 cdef inline uint8_t* table_slot(const Table* self, const uint8_t* digest) noexcept nogil:
     """The slot that holds the digest, or the empty one where it belongs; one is empty always."""
-    cdef int64_t attempt = 0
-    cdef uint8_t* slot
-    while True:
-        slot = self.data + slot_for(self, digest, attempt) * SLOT_BYTES
-        if memcmp(slot, digest, DIGEST_BYTES) == 0 or is_empty(slot):
-            return slot
-        attempt += 1
+    return table_slot_from(self, digest, <uint32_t>slot_for(self, digest, 0))
 
 
 cdef inline int64_t table_find(const Table* self, const uint8_t* digest) noexcept nogil:
@@ -86,6 +100,20 @@ cdef inline int64_t table_find(const Table* self, const uint8_t* digest) noexcep
         return ABSENT
     memcpy(&offset, slot + DIGEST_BYTES, 8)
     return offset
+
+
+cdef inline void table_store(Table* self, const uint8_t* digest, uint8_t* slot, int64_t offset) noexcept nogil:
+    """Puts a key into the slot that was found for it."""
+    if is_empty(slot):
+        self.entries += 1
+        memcpy(slot, digest, DIGEST_BYTES)
+    memcpy(slot + DIGEST_BYTES, &offset, 8)
+
+
+cdef inline int64_t slot_offset(const uint8_t* slot) noexcept nogil:
+    cdef int64_t offset
+    memcpy(&offset, slot + DIGEST_BYTES, 8)
+    return ABSENT if is_empty(slot) else offset
 
 
 cdef class OffsetMap:

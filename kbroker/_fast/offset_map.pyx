@@ -6,8 +6,9 @@ Open addressing, Kafka's SkimpyOffsetMap: the probes are the digest's own int32s
 that follow.  Two keys with one digest would be taken for one; with 128 bits that does not happen by accident.
 
 The map has room for `memory_bytes // 24` slots and takes keys until they are filled to the load factor.  Unlike Kafka's
-it takes the memory as keys come, in steps of twice: a small log needs a small map.  While it grows to its last size the
-step before it (less than a half) is there as well.  There are no deletions; `clear` gives the memory back.
+it takes the memory as keys come, in steps of twice: a small log needs a small map.  Below its last size it grows when
+three slots of ten are taken.  While it grows to its last size the step before it (less than a half) is there as well.
+There are no deletions; `clear` gives the memory back.
 
 `latest_offset` is the offset up to which the log is in the map, -1 for an empty one.
 """
@@ -17,7 +18,7 @@ from libc.string cimport memcpy
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digest
+from kbroker._fast.md5 cimport md5_digest
 
 cdef extern from "<sys/mman.h>" nogil:
     void* c_mmap "mmap"(void*, size_t, int, int, int, long)
@@ -39,8 +40,8 @@ cdef enum:
     # An int32 picks the slot.
     MOST_SLOTS = 0x7FFFFFFF
 
-# Most searches end at the first probe then: every other probe is a miss of all caches.
-cdef double GROW_AT = 0.5
+# Most searches end at the first probe then; every other one is a miss of all caches.
+cdef double GROW_AT = 0.3
 
 PUT_DONE = 1
 PUT_FULL = 0
@@ -120,7 +121,6 @@ cdef class OffsetMap:
 
     cdef int put(self, const uint8_t* digest, int64_t offset) noexcept nogil:
         """1: stored; 0: there is no room for another key; -1: no memory."""
-        cdef uint8_t* slot
         cdef int64_t slots
         if self.table.entries >= self.table.limit:
             if self.table.slots == self.max_slots:
@@ -131,11 +131,7 @@ cdef class OffsetMap:
                 slots = self.max_slots
             if not self.grow(min(slots, self.max_slots)):
                 return -1
-        slot = table_slot(&self.table, digest)
-        if is_empty(slot):
-            self.table.entries += 1
-            memcpy(slot, digest, DIGEST_BYTES)
-        memcpy(slot + DIGEST_BYTES, &offset, 8)
+        table_store(&self.table, digest, table_slot(&self.table, digest), offset)
         return 1
 
     def add(self, key, int64_t offset):
