@@ -215,7 +215,7 @@ class Broker:
         self.tasks.add("tell suppressed complaints", COMPLAINTS_INTERVAL_MS, self._tell_complaints)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
-            self.tasks.add(task.name, task.interval_ms, task.run)
+            self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
 
     async def stop(self) -> None:
         """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""

@@ -41,15 +41,15 @@ create.topic.policy.class.name|CLASS|null|||-|plugin that vets CreateTopics
 alter.config.policy.class.name|CLASS|null|||-|plugin that vets config changes
 log.dir.failure.timeout.ms|LONG|30000||>=1|-|die if controller not told about failed dir within this
 log.initial.task.delay.ms|LONG|30000||>=0|+i|delay before first background log tasks
-log.cleaner.threads|INT|1|cluster|>=0|-|compaction threads
-log.cleaner.io.max.bytes.per.second|DOUBLE|1.7976931348623157E308|cluster||-|compaction read+write throttle
-log.cleaner.dedupe.buffer.size|LONG|134217728|cluster||-|total memory of key-offset map
-log.cleaner.io.buffer.size|INT|524288|cluster|>=0|-|total compaction I/O buffers
-log.cleaner.io.buffer.load.factor|DOUBLE|0.9|cluster||-|max fill of the dedupe map
-log.cleaner.backoff.ms|LONG|15000|cluster|>=0|-|sleep when nothing to compact
-log.cleaner.min.cleanable.ratio|DOUBLE|0.5|cluster|0..1|-|broker default of min.cleanable.dirty.ratio
-log.cleaner.enable|BOOLEAN|true|||-|run compaction (deprecated switch)
-log.cleaner.delete.retention.ms|LONG|86400000|cluster|>=0|-|broker default of delete.retention.ms
-log.cleaner.min.compaction.lag.ms|LONG|0|cluster|>=0|-|broker default
-log.cleaner.max.compaction.lag.ms|LONG|9223372036854775807|cluster|>=1|-|broker default
+log.cleaner.threads|INT|1|cluster|>=0|+|compaction threads
+log.cleaner.io.max.bytes.per.second|DOUBLE|1.7976931348623157E308|cluster||+|compaction read+write throttle
+log.cleaner.dedupe.buffer.size|LONG|134217728|cluster||+|total memory of key-offset map
+log.cleaner.io.buffer.size|INT|524288|cluster|>=0|+|total compaction I/O buffers
+log.cleaner.io.buffer.load.factor|DOUBLE|0.9|cluster||+|max fill of the dedupe map
+log.cleaner.backoff.ms|LONG|15000|cluster|>=0|+|sleep when nothing to compact
+log.cleaner.min.cleanable.ratio|DOUBLE|0.5|cluster|0..1|+|broker default of min.cleanable.dirty.ratio
+log.cleaner.enable|BOOLEAN|true|||+|run compaction (deprecated switch)
+log.cleaner.delete.retention.ms|LONG|86400000|cluster|>=0|+|broker default of delete.retention.ms
+log.cleaner.min.compaction.lag.ms|LONG|0|cluster|>=0|+|broker default
+log.cleaner.max.compaction.lag.ms|LONG|9223372036854775807|cluster|>=1|+|broker default
 """

@@ -20,14 +20,14 @@ retention.ms|LONG|604800000|log.retention.ms>log.retention.minutes>log.retention
     age cap for delete policy; -1 none
 max.message.bytes|INT|1048588|message.max.bytes|>=0|+|largest accepted (compressed) batch
 index.interval.bytes|INT|4096|log.index.interval.bytes|>=0|+|bytes between sparse index entries
-delete.retention.ms|LONG|86400000|log.cleaner.delete.retention.ms|>=0|-|
+delete.retention.ms|LONG|86400000|log.cleaner.delete.retention.ms|>=0|+|
     how long tombstones and txn markers survive compaction
-min.compaction.lag.ms|LONG|0|log.cleaner.min.compaction.lag.ms|>=0|-|records younger than this are not compacted
-max.compaction.lag.ms|LONG|9223372036854775807|log.cleaner.max.compaction.lag.ms|>=1|-|
+min.compaction.lag.ms|LONG|0|log.cleaner.min.compaction.lag.ms|>=0|+|records younger than this are not compacted
+max.compaction.lag.ms|LONG|9223372036854775807|log.cleaner.max.compaction.lag.ms|>=1|+|
     force compaction once the oldest dirty record is this old
 file.delete.delay.ms|LONG|60000|log.segment.delete.delay.ms|>=0|+|
     wait between renaming a segment to .deleted and unlinking it
-min.cleanable.dirty.ratio|DOUBLE|0.5|log.cleaner.min.cleanable.ratio|0..1|-|
+min.cleanable.dirty.ratio|DOUBLE|0.5|log.cleaner.min.cleanable.ratio|0..1|+|
     dirty/total ratio that makes a log eligible for compaction
 cleanup.policy|LIST|delete|log.cleanup.policy|each of compact, delete|+|
     delete, compact, both, or (newer) empty = keep forever
