@@ -222,3 +222,44 @@ def _records(path: Path) -> list[Any]:
 
     data = path.read_bytes()
     return [record for info in iterate_batches(data) for record in iterate_records(data, info)]
+
+
+def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path) -> None:
+    """A group would read records again, or skip some, after its offsets were compacted and the broker restarted."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    settings = {
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "1048576",
+    }
+    broker = BrokerProcess(tmp_path / "broker", settings)
+    broker.start()
+    try:
+        create(broker.bootstrap, "events", {})
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for at in range(5000):
+            producer.produce("events", value=b"%d" % at)
+        assert producer.flush(30) == 0
+        consumers = {
+            name: Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "enable.auto.commit": False})
+            for name in ("left", "right")
+        }
+        for at in range(1, 1001):
+            for step, consumer in enumerate(consumers.values()):
+                place = TopicPartition("events", 0, at + step, metadata="x" * 3000)
+                consumer.commit(offsets=[place], asynchronous=False)
+        directory = broker.data_dir / "__consumer_offsets-0"
+        until(lambda: sum(path.stat().st_size for path in directory.glob("*.log")) < 1_200_000, "compaction")
+        for consumer in consumers.values():
+            consumer.close()
+        for kill in (True, False):
+            broker.restart(kill=kill)
+            for step, name in enumerate(("left", "right")):
+                reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name})
+                (found,) = reader.committed([TopicPartition("events", 0)], timeout=10)
+                assert found.offset == 1000 + step
+                reader.close()
+    finally:
+        broker.stop()
