@@ -6,10 +6,9 @@ correlation_id int32, client_id as a nullable string with a 2-byte length and, i
 One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes the connection, and the
 frames behind it wait in the receive buffer; so does a connection whose socket does not take its answers (`blocked`).
 While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
-Answers of one wake-up leave together.
+Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`Endpoint.postpone`).
 
-Knows bytes, frames and the `Route` table alone.  What a request means is the handler's, which a route names; policy on
-connections (limits, logging, idle time) is the listener's, which the endpoint calls as `owner`.
+Knows bytes, frames and the `Route` table alone; policy on connections is the listener's, the endpoint's `owner`.
 """
 
 import os
@@ -155,7 +154,10 @@ cdef class Connection(Receiver):
         if not self.closed:
             if not self.blocked:
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
-                self._flush()
+                if self.sender.queued_bytes > 0 and self.endpoint.postpone(self):
+                    self.blocked = True
+                else:
+                    self._flush()
             self._settle(self.pending is not None or self.blocked)
             if self.ended and self.pending is None and not self.blocked:
                 self.close("closed by the client")
@@ -274,11 +276,11 @@ cdef class Connection(Receiver):
             if self.writer_fd < 0:
                 # The loop refuses to watch a transport's own descriptor.
                 self.writer_fd = os.dup(self.sender.fd)
-                self.endpoint.loop.add_writer(self.writer_fd, self._on_writable)
+                self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
         elif outcome == 2:
             self.blocked = True
             if self.writer_fd < 0:
-                self.endpoint.loop.call_soon(self._on_writable)
+                self.endpoint.loop.call_soon(self.resume_sending)
         else:
             self.blocked = self.warming = True
             if self.writer_fd >= 0:
@@ -292,9 +294,9 @@ cdef class Connection(Receiver):
         self.warming = False
         if not self.closed:
             self.sender.warmed()
-            self._on_writable()
+            self.resume_sending()
 
-    def _on_writable(self) -> None:
+    def resume_sending(self) -> None:
         if self.closed or self.warming:
             return
         self.last_active = now_ns() * 1e-9

@@ -33,3 +33,8 @@ cdef class Endpoint:
     cdef readonly Py_ssize_t max_frame_bytes
     cdef readonly set connections
     cdef public bint draining
+    cdef list postponed
+    cdef bint crowded
+    cdef int alone
+
+    cdef bint postpone(self, object connection) except -1
