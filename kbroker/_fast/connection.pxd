@@ -28,7 +28,6 @@ cdef class Connection(Receiver):
     cdef readonly bint ended
     cdef int writer_fd
     cdef readonly double last_active
-    cdef readonly unsigned long long frames
     cdef bytes client_id_bytes
     cdef str client_id_text
     cdef tuple peer

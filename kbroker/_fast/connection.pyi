@@ -19,7 +19,6 @@ class RequestContext:
 class Connection(Receiver):
     endpoint: Endpoint
     last_active: float
-    frames: int
     busy: bool
     serving: bool
     ended: bool

@@ -172,7 +172,6 @@ cdef class Connection(Receiver):
         cdef Py_ssize_t id_bytes
         cdef Cursor cursor
         cursor_init(&cursor, <const uint8_t*> self.buffer.data + position, end - position)
-        self.frames += 1
         ctx.started_ns = now_ns()
         ctx.bytes_in = 4 + end - position
         ctx.connection = self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kbroker.storage.log_values import FetchIsolation
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import clean
 from tests.compat.real_kafka import KafkaProcess
+from tests.compat.waiting import wait_for
 from tests.storage.batches import HandClock, environment, open_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -37,11 +38,7 @@ TOPIC_SETTINGS = {
 }
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.1)
+until = partial(wait_for, seconds=PATIENCE_SECONDS, every=0.1)
 
 
 def fill(bootstrap: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.cleaner.logs import clean, config, pairs_batch
 from tests.compat.tooling import run_java
+from tests.compat.waiting import wait_for
 from tests.storage.batches import append, open_log
 
 pytestmark = pytest.mark.compat
@@ -35,11 +37,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.stop()
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)
+until = partial(wait_for, seconds=PATIENCE_SECONDS, every=0.05)
 
 
 def create(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
