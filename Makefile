@@ -2,6 +2,7 @@
 #
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
+#   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make lint       ruff, mypy --strict, cython-lint                          make bench       the benchmarks
 #   make bench-kafka  the same beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 5"
 #   make debug      the same tests on extensions built with every check on, in build/debug
@@ -29,9 +30,9 @@ extra = $(call requirements,"project"]["optional-dependencies"]["$(1)")
 EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
 # Without --only, Apache Kafka runs beside kbroker (Java and Maven: make test-tools).
 BENCH ?= --only kbroker
-UNIT := not slow and not compat and not kafka and not fuzz
+UNIT := not slow and not spark and not compat and not kafka and not fuzz
 
-.PHONY: help install run test test-slow test-kafka test-tools lint bench bench-kafka debug dist-test docs clean distclean check-system
+.PHONY: help install run test test-slow test-kafka test-spark test-tools lint bench bench-kafka debug dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -78,6 +79,10 @@ $(MADE)/lint: $(MADE)/test
 	$(call extra,lint)
 	@touch $@
 
+$(MADE)/spark: $(MADE)/test
+	$(call extra,spark)
+	@touch $@
+
 $(MADE)/bench: $(MADE)/install
 	$(call extra,bench)
 	@touch $@
@@ -95,10 +100,14 @@ docs: install
 # ---------------------------------------------------------------------------------------------- tests
 
 test: install $(MADE)/test
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST)
+	$(BIN)/python -m pytest -m "not slow and not spark" $(PYTEST)
 
-test-slow: install $(MADE)/test
+test-slow: install $(MADE)/spark
 	$(BIN)/python -m pytest $(PYTEST)
+
+# Spark's tests: Java 17, and some 450 MB of packages at the first run.
+test-spark: install $(MADE)/spark
+	$(BIN)/python -m pytest -m "spark and not slow" tests/replay $(PYTEST)
 
 test-kafka: install $(MADE)/test
 	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
@@ -124,7 +133,7 @@ debug: install $(MADE)/test
 	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='*.so' --exclude=__pycache__ . \
 	  | tar -xf - -C build/debug
 	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
-	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest -m "not slow" $(PYTEST)
+	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest -m "not slow and not spark" $(PYTEST)
 
 # The wheel is built from the sdist, and the tests come from the sdist, so neither may lack a file.
 dist-test: install $(MADE)/test

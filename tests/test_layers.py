@@ -32,6 +32,7 @@ REPLICATION = STORAGE | METADATA | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | {"handlers"}
 BROKER = HANDLERS | {"broker"}
+REPLAY = STORAGE | SCHEMAS | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
     "__init__": set(),
@@ -53,7 +54,8 @@ PACKAGES: dict[str, set[str]] = {
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,
     "broker": BROKER,
-    "cli": BROKER | {"cli"},
+    "replay": REPLAY,
+    "cli": BROKER | REPLAY | {"cli"},
 }
 
 _CIMPORT = re.compile(r"^\s*from\s+(kbroker[\w.]*|\.[\w.]*)\s+c?import\b|^\s*c?import\s+(kbroker[\w.]*)", re.MULTILINE)
@@ -164,7 +166,7 @@ def test_starting_imports_neither_client_nor_tables() -> None:
     import subprocess
     import sys
 
-    heavy = ("rich", "confluent_kafka", "prometheus_client", "zstandard", "lz4", "snappy", "hypothesis")
+    heavy = ("rich", "confluent_kafka", "prometheus_client", "zstandard", "lz4", "snappy", "hypothesis", "pyspark", "pyarrow", "pandas")
     code = f"import sys, kbroker.cli.start; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,0 +1,4 @@
+"""The data pipeline on Spark: traces in, shaped, replayed and verified; topics in and out of DataFrames without a jar.
+
+Needs the extra `kbroker[spark]`.  Everything heavy runs in executors; nothing is collected to the driver.
+"""
