@@ -166,7 +166,7 @@ def test_starting_imports_neither_client_nor_tables() -> None:
     import subprocess
     import sys
 
-    heavy = ("rich", "confluent_kafka", "prometheus_client", "zstandard", "lz4", "snappy", "pyspark", "pyarrow", "pandas")
+    heavy = ("rich", "confluent_kafka", "prometheus_client", "zstandard", "lz4", "snappy", "pyspark", "pyarrow")
     code = f"import sys, kbroker.cli.start; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
