@@ -1,4 +1,10 @@
 """The data pipeline on Spark: traces in, shaped, replayed and verified; topics in and out of DataFrames without a jar.
 
 Needs the extra `kbroker[spark]`.  Everything heavy runs in executors; nothing is collected to the driver.
+
+`register(spark)` makes `format("kbroker")` and `format("kbroker-log")` known to a session.
 """
+
+from kbroker.replay.registration import register
+
+__all__ = ["register"]

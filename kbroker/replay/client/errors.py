@@ -1,0 +1,100 @@
+"""What a client reports.  Each message says what happened, at which broker, and what to do about it."""
+
+from __future__ import annotations
+
+from kbroker.errors import ErrorCode
+
+
+class ClientError(Exception):
+    """The base of everything the client raises."""
+
+
+class BrokerUnreachableError(ClientError):
+    """No connection: nothing listens there, the name is unknown, or nobody answers."""
+
+
+class ConnectionLostError(ClientError):
+    """The broker closed the connection or died in the middle of an answer."""
+
+
+class BrokerTimeoutError(ClientError):
+    """The broker took a request and did not answer in time.  The connection is of no more use."""
+
+
+class UnsupportedError(ClientError):
+    """The broker, or this client, cannot do what was asked: no common version, or a protocol that is not spoken."""
+
+
+class MalformedAnswerError(ClientError):
+    """An answer that is none: no Kafka broker, a listener with TLS, or a damaged stream."""
+
+
+class TopicUnknownError(ClientError):
+    """A topic or partition does not exist (or may not be seen)."""
+
+
+class OffsetGoneError(ClientError):
+    """The offset is outside of what the partition holds: `log_start_offset` and `log_end_offset` say what that is."""
+
+    def __init__(self, message: str, log_start_offset: int = -1, log_end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class BrokerAnsweredError(ClientError):
+    """The broker refused with one of Kafka's error codes.  `retriable` when the same request may succeed later."""
+
+    def __init__(self, code: int, what: str) -> None:
+        self.code = code
+        self.retriable = code in RETRIABLE
+        super().__init__(f"{what}: the broker answered {error_name(code)} ({code})")
+
+
+class RetriesExhaustedError(ClientError):
+    """Something that may pass went on for longer than the caller wanted to wait; the last error is the cause."""
+
+
+# Kafka's RetriableException family, as far as a client that reads or writes may meet it.
+RETRIABLE = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+# Connection-level errors after which another try, on a new connection, may succeed.
+PASSING = (BrokerUnreachableError, ConnectionLostError, BrokerTimeoutError)
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, `error -7` for one that is unknown here."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,1 @@
+"""The Spark data sources `kbroker` (a broker) and `kbroker-log` (segment directories)."""

@@ -1,0 +1,70 @@
+"""One Spark session and one broker for all tests of the pipeline: starting Spark costs more than most tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.tools import require_tool
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.app.name": "kbroker-tests",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on local[2] with the project's data sources registered, shared by all tests of the run."""
+    pytest.importorskip("pyspark")
+    require_tool("java")
+    from pyspark.sql import SparkSession
+
+    from kbroker.replay import register
+
+    # Python workers import the test modules that functions come from, whatever the directory pytest was started in.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for key, value in SPARK_SETTINGS.items():
+        builder = builder.config(key, value)
+    warehouse = tmp_path_factory.mktemp("spark")
+    builder = builder.config("spark.sql.warehouse.dir", str(warehouse / "warehouse"))
+    builder = builder.config("spark.local.dir", str(warehouse / "local"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = builder.getOrCreate()
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kbroker_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A running kbroker for all tests of the run: use topics of your own, and do not stop it."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("kbroker"))
+    broker.start()
+    yield broker
+    if broker.running:
+        broker.kill()
