@@ -95,7 +95,9 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
 def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
     """Brings producer state from `start_offset` up to `end_offset`."""
     files = local.environment.files
-    for segment in local.segments.between(start_offset, end_offset):
+    # With a snapshot at the end, as a clean stop leaves it, no file is opened.
+    segments = local.segments.between(start_offset, end_offset) if start_offset < end_offset else ()
+    for segment in segments:
         place = segment.locate(start_offset) if start_offset > segment.base_offset else None
         position = place.position if place is not None else 0
         for info in iterate_headers(files, segment, position, segment.size):
