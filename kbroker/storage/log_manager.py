@@ -29,6 +29,7 @@ from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment
 from kbroker.storage.log_checkpoints import LogCheckpoints
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
@@ -79,6 +80,7 @@ class LogManager:
         self._files = filesystem
         self._own_executor = executor is None
         self._executor = executor or ThreadPoolExecutor(FLUSH_WORKERS, thread_name_prefix="log-flush")
+        self.failures = LogDirFailureChannel(filesystem)
         self.commits = GroupCommit(filesystem, FsyncMode(config.get("kbroker.fsync")))
         self._commit_executor: Executor | None = None
         self.open_files = OpenFiles(default_budget())
@@ -108,6 +110,7 @@ class LogManager:
     def open_dirs(self) -> OpenedDirs:
         """Locks and reads the directories.  LogDirError says what is wrong and what to do."""
         self.directories = open_directories(self._files, self._config.log_dirs)
+        self.failures.watch(directory.path for directory in self.directories)
         for directory in self.directories:
             path = directory.path
             self.checkpoints.add(path)
@@ -116,6 +119,10 @@ class LogManager:
             self.gates.append(gate)
             self.environment.gates[path] = gate
         return describe(self._files, self.directories)
+
+    def online_directories(self) -> list[LogDir]:
+        """The directories that serve: opened at start, and not failed since."""
+        return [directory for directory in self.directories if not self.failures.is_offline(directory.path)]
 
     def claim(self, cluster_id: str) -> None:
         """Binds directories that are new to the cluster and this node; refuses those of others."""
