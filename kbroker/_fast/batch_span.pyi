@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def batch_span(buffer: Buffer) -> tuple[int, int, int]: ...
