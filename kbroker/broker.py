@@ -54,7 +54,7 @@ from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
-from kbroker.storage.log_manager import LogManager
+from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
@@ -100,6 +100,7 @@ class Broker:
         self.log_manager.claim(store.cluster_id)
         node_id = config.node_id
         settings = self.settings = BrokerSettings(config, store, node_id)
+        self.log_manager.follow(settings.config)
         image = ClusterImage.of(
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
@@ -126,6 +127,7 @@ class Broker:
             fetch_max_bytes=config.get("fetch.max.bytes"),
             broker_settings=settings,
         )
+        settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self._start_coordinator(services)
         await self._listen(services)
@@ -149,12 +151,7 @@ class Broker:
         handlers = dispatch.served()
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
-        limits = ConnectionLimits(
-            config.get("max.connections"),
-            config.get("max.connections.per.ip"),
-            _per_address(config.get("max.connections.per.ip.overrides")),
-            self._descriptors,
-        )
+        limits = self.limits = ConnectionLimits(*_connection_limits(self.settings.config), self._descriptors)
         options = SocketOptions(
             backlog=config.get("socket.listen.backlog.size"),
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),
@@ -262,8 +259,11 @@ class Broker:
         return _log_config(self.settings.config, frozenset(topic_configs.items()))
 
     def _on_settings(self, config: BrokerConfig) -> None:
-        """A broker setting was changed at run time: let requests see it, and the logs of topics follow."""
+        """A broker setting was changed at run time: let requests see it, and the logs and all other parts follow."""
         self.services.config = config
+        self.log_manager.follow(config)
+        self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
+        self.limits.change(*_connection_limits(config))
         self.services.replica_manager.apply_image(self.services.metadata_cache.image)
 
     def _activity(self) -> int:
@@ -318,6 +318,12 @@ def _api_name(api_key: int) -> str:
         return ApiKey(api_key).message_name
     except ValueError:
         return str(api_key)
+
+
+def _connection_limits(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
+    get = config.get
+    overrides = _per_address(get("max.connections.per.ip.overrides"))
+    return get("max.connections"), get("max.connections.per.ip"), overrides
 
 
 def _per_address(text: str) -> dict[str, int]:

@@ -30,37 +30,54 @@ class PeriodicTask(NamedTuple):
 class PeriodicTasks:
     """The periodic tasks of one broker."""
 
-    __slots__ = ("_loop", "_running", "_timers")
+    __slots__ = ("_intervals", "_loop", "_running", "_tasks", "_timers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._tasks: dict[str, Callable[[], Any]] = {}
+        self._intervals: dict[str, int] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def add(self, name: str, interval_ms: int, run: Callable[[], Any], initial_delay_ms: int | None = None) -> None:
         """Run `run` every `interval_ms`, the first time after `initial_delay_ms` (the interval, unless said)."""
-        delay = interval_ms if initial_delay_ms is None else initial_delay_ms
-        self._timers[name] = self._loop.call_later(delay / 1000, self._fire, name, interval_ms, run)
+        self._tasks[name] = run
+        self._intervals[name] = interval_ms
+        self._wait(name, interval_ms if initial_delay_ms is None else initial_delay_ms)
 
-    def _fire(self, name: str, interval_ms: int, run: Callable[[], Any]) -> None:
+    def change_interval(self, name: str, interval_ms: int) -> None:
+        """Run a task at another interval, counted from now unless it is running."""
+        if self._intervals[name] == interval_ms:
+            return
+        self._intervals[name] = interval_ms
+        if name not in self._running:
+            self._timers[name].cancel()
+            self._wait(name, interval_ms)
+
+    def _wait(self, name: str, delay_ms: int) -> None:
+        self._timers[name] = self._loop.call_later(delay_ms / 1000, self._fire, name)
+
+    def _fire(self, name: str) -> None:
         try:
-            outcome = run()
+            outcome = self._tasks[name]()
         except Exception:
-            logger.exception("the task %s failed; it runs again in %d ms", name, interval_ms)
+            self._tell(name)
             outcome = None
         if inspect.isawaitable(outcome):
-            task = self._loop.create_task(self._watch(name, interval_ms, run, outcome))
-            self._running[name] = task
+            self._running[name] = self._loop.create_task(self._watch(name, outcome))
         else:
-            self.add(name, interval_ms, run)
+            self._wait(name, self._intervals[name])
 
-    async def _watch(self, name: str, interval_ms: int, run: Callable[[], Any], outcome: Any) -> None:
+    async def _watch(self, name: str, outcome: Any) -> None:
         try:
             await outcome
         except Exception:
-            logger.exception("the task %s failed; it runs again in %d ms", name, interval_ms)
+            self._tell(name)
         self._running.pop(name, None)
-        self.add(name, interval_ms, run)
+        self._wait(name, self._intervals[name])
+
+    def _tell(self, name: str) -> None:
+        logger.exception("the task %s failed; it runs again in %d ms", name, self._intervals[name])
 
     def stop(self) -> None:
         """Cancel all; a run under way in an executor goes on to its end there."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kbroker.config.listener import Listener, ListenerError, check_ports, parse_listeners, parse_protocol_map
 from kbroker.config.row import ConfigRow
 from kbroker.config.table import BROKER_TABLE, REMOVED
+from kbroker.config.together import contradiction
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 ENVIRONMENT_PREFIX = "KBROKER_"
@@ -225,6 +226,9 @@ class BrokerConfig:
             )
         if not 0 <= self.get("offsets.topic.compression.codec") <= 4:
             raise self._fail("offsets.topic.compression.codec", "Value must be between 0 and 4")
+        wrong = contradiction(self.get)
+        if wrong is not None:
+            raise self._fail(*wrong)
         for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             if self.get(key) < 1 and self.get(key) != -1:
                 raise self._fail(key, "Value must be at least 1, or -1 for the system's default")

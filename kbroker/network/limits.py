@@ -48,6 +48,12 @@ class ConnectionLimits:
         self._by_address: dict[str, int] = {}
         self.count = 0
 
+    def change(self, max_connections: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
+        """Other limits for connections from now on; those that are open stay."""
+        self._max = max_connections
+        self._max_per_address = max_per_address
+        self._overrides = overrides
+
     def admit(self, address: str) -> str | None:
         """Count a new connection; the setting that forbids it, or None when it may stay.
 

@@ -71,6 +71,8 @@ class CleanerSettings(NamedTuple):
 def check_reconfiguration(old: CleanerSettings, new: CleanerSettings) -> None:
     """Kafka's rule for a change at run time: at least one thread, at most twice and at least half as many as now."""
     if new.threads < 1:
+    if new.threads == old.threads:
+        return
         raise ValueError("Log cleaner threads should be at least 1")
     if new.threads < old.threads // 2:
         raise ValueError(f"Log cleaner threads cannot be reduced to less than half the current value {old.threads}")
@@ -190,14 +192,18 @@ class CleanerManager:
             self._unwritten.add(log.parent)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Takes new settings over with the next turn.  ValueError when Kafka would refuse them."""
+        """Takes new settings over: the throttle's at once, the others when the cleans under way have ended."""
         new = CleanerSettings.of(config)
-        check_reconfiguration(self.settings, new)
-        self.settings = new
-        self.throttle.bytes_per_second = new.max_bytes_per_second
+        if new != self.settings:
+            self.settings = new
+            self.throttle.bytes_per_second = new.max_bytes_per_second
 
     def first_dirty_offset(self, log: UnifiedLog) -> int | None:
         """The checkpoint of a log."""
+    def check(self, config: BrokerConfig) -> None:
+        """ValueError, in Kafka's words, when these settings may not follow the present ones at run time."""
+        check_reconfiguration(self.settings, CleanerSettings.of(config))
+
         return self._offsets_in(log.parent).get(log.topic_partition)
 
     def assess(self, log: UnifiedLog) -> Candidate:
@@ -260,7 +266,7 @@ class CleanerManager:
         if self._stopped or not self.settings.enabled or not self.settings.threads:
             return
         queue = await self._survey()
-        if queue:
+        while queue and not self._stopped and self.settings.threads:
             workers = min(self.settings.threads, len(queue))
             await asyncio.gather(*(self._work(queue) for _ in range(workers)))
         if self._unwritten:
@@ -314,7 +320,7 @@ class CleanerManager:
             log.roll()
 
     async def _work(self, queue: list[TopicPartition]) -> None:
-        """One worker: its buffers live as long as there is something to clean."""
+        """One worker: its buffers live as long as there is something to clean and the settings stay the same."""
         settings = self.settings
         # Half of a worker's share is for reading, half for writing.
         worker = Cleaner(
@@ -323,7 +329,7 @@ class CleanerManager:
             settings.load_factor,
             settings.io_buffer_bytes // settings.threads // 2,
         )
-        while queue and not self._stopped:
+        while queue and not self._stopped and self.settings is settings:
             tp = queue.pop()
             # A clean that filled its offset map leaves the log due: the next round goes on where it ended.
             while self._due(tp) is not None:
@@ -342,6 +348,9 @@ class CleanerManager:
         except (CleaningAbortedError, SegmentsChangedError) as reason:
             self.totals = self.totals._replace(aborts=self.totals.aborts + 1)
             logger.info("Compaction of %s was given up: %s", tp, str(reason) or "the partition was needed")
+                if self.settings is not settings:
+                    queue.append(tp)
+                    break
             return False
         except Exception as error:
             # Whatever it is, it concerns this partition, and the others must go on; a thread that was told to stop may

@@ -59,6 +59,7 @@ MIN_COMPACTION_INTERVAL_MS = 100
 SPACE_INTERVAL_MS = 100
 SHORT_SPACE_INTERVAL_SECONDS = 0.01
 MAX_FLUSH_INTERVAL_MS = 10_000
+COMPACTION_TASK = "compaction"
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
 CLOSE_WORKERS = 16
@@ -67,6 +68,12 @@ PROGRESS_INTERVAL_SECONDS = 5.0
 
 class LogManager:
     """The logs of one broker, over all of its directories."""
+def compaction_interval_ms(config: BrokerConfig) -> int:
+    """How often logs that are due are looked for."""
+    backoff_ms: int = config.get("log.cleaner.backoff.ms")
+    return max(backoff_ms, MIN_COMPACTION_INTERVAL_MS)
+
+
 
     def __init__(
         self,
@@ -296,6 +303,16 @@ class LogManager:
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
+    def follow(self, config: BrokerConfig) -> None:
+        """Takes over settings that were changed at run time; `BrokerSettings` has checked them."""
+        self._config = config
+        self.cleaner.reconfigure(config)
+        expiration_ms = config.get("producer.id.expiration.ms")
+        if expiration_ms != self.environment.producer_expiration_ms:
+            self.environment.producer_expiration_ms = expiration_ms
+            for log in self.logs.values():
+                log.producer_state.expiration_ms = expiration_ms
+
         log = self.logs.get(topic_partition)
         if log is None:
             return
@@ -364,9 +381,7 @@ class LogManager:
                 self.retention.run,
                 get("log.initial.task.delay.ms"),
             ),
-            PeriodicTask(
-                "compaction", max(get("log.cleaner.backoff.ms"), MIN_COMPACTION_INTERVAL_MS), self.cleaner.run
-            ),
+            PeriodicTask(COMPACTION_TASK, compaction_interval_ms(self._config), self.cleaner.run),
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 

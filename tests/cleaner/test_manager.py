@@ -30,7 +30,7 @@ class Brokerless:
     ) -> None:
         self.clock = HandClock()
         self.files = files or UnsyncedFiles()
-        values = {"log.dirs": str(directory), "log.cleaner.dedupe.buffer.size": "1048576", **(settings or {})}
+        values = {"log.dirs": str(directory), "log.cleaner.dedupe.buffer.size": "1048577", **(settings or {})}
         self.manager = LogManager(BrokerConfig.from_mapping(values), self.clock, self.files)
         self.manager.start("cluster")
 

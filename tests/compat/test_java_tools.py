@@ -107,3 +107,28 @@ def test_group_command_and_offsets(broker: BrokerProcess, admin: Admin) -> None:
     deleted = tool(broker, GROUPS, "--delete", "--group", group)
     assert f"Deletion of requested consumer groups ('{group}') was successful." in deleted
     assert f"Group {group} not found." in tool(broker, GROUPS, "--describe", "--group", group, "--state")
+
+
+def test_config_command_on_brokers(broker: BrokerProcess) -> None:
+    """Operators could not change a running broker with kafka-configs.sh, or would be told of the wrong source."""
+    configs = "kafka.admin.ConfigCommand"
+    everyone, one = ("--entity-type", "brokers", "--entity-default"), ("--entity-type", "brokers", "--entity-name", "1")
+    added = "log.cleaner.threads=2,log.retention.ms=7200000"
+    assert "Completed updating default config for brokers" in tool(
+        broker, configs, "--alter", *everyone, "--add-config", added
+    )
+    tool(broker, configs, "--alter", *one, "--add-config", "log.cleaner.backoff.ms=5000,max.connections=9000")
+    default = "  log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.cleaner.threads=2}"
+    assert default in tool(broker, configs, "--describe", *everyone).splitlines()
+    every = tool(broker, configs, "--describe", *one, "--all")
+    both = "DYNAMIC_DEFAULT_BROKER_CONFIG:log.cleaner.threads=2, DEFAULT_CONFIG:log.cleaner.threads=1"
+    assert f"  log.cleaner.threads=2 sensitive=false synonyms={{{both}}}" in every
+    own = "DYNAMIC_BROKER_CONFIG:log.cleaner.backoff.ms=5000, DEFAULT_CONFIG:log.cleaner.backoff.ms=15000"
+    assert f"  log.cleaner.backoff.ms=5000 sensitive=false synonyms={{{own}}}" in every
+    said = refused(broker, configs, "--alter", *one, "--add-config", "log.cleaner.threads=9")
+    assert "Log cleaner threads cannot be increased to more than double the current value 2" in said
+    said = refused(broker, configs, "--alter", *one, "--add-config", "log.retention.check.interval.ms=5")
+    assert "Cannot update these configs dynamically: [log.retention.check.interval.ms]" in said
+    tool(broker, configs, "--alter", *one, "--delete-config", "log.cleaner.backoff.ms,max.connections")
+    tool(broker, configs, "--alter", *everyone, "--delete-config", "log.cleaner.threads,log.retention.ms")
+    assert "DYNAMIC" not in tool(broker, configs, "--describe", *one)

@@ -113,8 +113,13 @@ def test_settings_for_all_brokers_are_kept_and_topics_follow(api: Any, kbroker_p
 def test_a_setting_read_at_start_is_refused_with_what_to_do(api: Any, broker: BrokerProcess) -> None:
     """The user would think that a setting had been changed when it had not."""
     client = admin(api, broker)
-    with pytest.raises(Exception, match=r"at start only.* \[num\.io\.threads\]"):
-        alter(api, client, api.ResourceType.BROKER, "1", ("num.io.threads", api.AlterConfigOpType.SET, "9"))
+    for key, value, reason in (
+        ("listeners", "PLAINTEXT://:1", r"at start only.* \[listeners\]"),
+        ("num.io.threads", "9", r"does not act on.* \[num\.io\.threads\]"),
+        ("ssl.keystore.location", "/tmp/x", r"no TLS.* \[ssl\.keystore\.location\]"),
+    ):
+        with pytest.raises(Exception, match=reason):
+            alter(api, client, api.ResourceType.BROKER, "1", (key, api.AlterConfigOpType.SET, value))
 
 
 def test_a_loggers_level_is_changed_at_run_time(broker: BrokerProcess, session: Session) -> None:

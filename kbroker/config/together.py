@@ -1,0 +1,39 @@
+"""What settings must satisfy that no single one's check can say: together, or with an exception to a range.
+
+The same rules hold at start and for changes at run time; the reasons are Kafka's words (`KafkaConfig.validateValues`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+MIB = 1 << 20
+
+_AT_LEAST = (("log.roll.ms", 1), ("log.roll.jitter.ms", 0))
+
+
+def contradiction(get: Callable[[str], Any]) -> tuple[str, str] | None:
+    """The first setting that does not go with the rest, and why; None when all fit.  `get` gives values by name."""
+    for name, low in _AT_LEAST:
+        value = get(name)
+        if value is not None and value < low:
+            return name, f"{name} must be greater than or equal to {low}"
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = get(name)
+        if value is not None:
+            if value == 0:
+                return name, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+            break
+    # The map of one thread; without threads there is none.
+    if get("log.cleaner.dedupe.buffer.size") // max(1, get("log.cleaner.threads")) <= MIB:
+        return (
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        )
+    if get("max.connections.per.ip") == 0 and not get("max.connections.per.ip.overrides").strip():
+        return (
+            "max.connections.per.ip",
+            "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        )
+    return None
