@@ -183,6 +183,14 @@ class CleanerManager:
             if offsets.pop(topic_partition, None) is not None:
                 self._unwritten.add(parent)
 
+    def moved(self, topic_partition: TopicPartition, old_parent: str, new_parent: str) -> None:
+        """The log lies in another log directory now, and so does its checkpoint."""
+        offset = self._offsets_in(old_parent).pop(topic_partition, None)
+        self._offsets_in(new_parent).pop(topic_partition, None)
+        if offset is not None:
+            self._offsets_in(new_parent)[topic_partition] = offset
+        self._unwritten.update((old_parent, new_parent))
+
     def truncated(self, log: UnifiedLog) -> None:
         """After a truncation: nothing past the active segment's base counts as clean."""
         offsets = self._offsets_in(log.parent)

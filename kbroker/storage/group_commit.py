@@ -146,6 +146,7 @@ class LogCommitter:
         "_generation",
         "_log",
         "_named_base",
+        "_paused",
         "_running",
         "_waiting",
         "durable_offset",
@@ -159,6 +160,7 @@ class LogCommitter:
         self._log = log
         self._generation = 0
         self._named_base = -1
+        self._paused = False
         self._running = False
         self._waiting: list[tuple[int, Settled]] = []
         self.threshold = threshold
@@ -197,6 +199,22 @@ class LogCommitter:
         self.durable_offset = min(self.durable_offset, offset)
         self.requested_offset = min(self.requested_offset, offset)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether an fsync is under way, or about to begin."""
+        return self._running
+
+    def pause(self) -> None:
+        """Begin no fsync until `resume`: the log is about to take over other files.  Appends wait a little longer."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on, if need be with other files, whose names are not durable yet."""
+        self._paused = False
+        self._named_base = -1
+        if self.requested_offset > self.durable_offset:
+            self._schedule()
+
     def close(self) -> None:
         """The log is going away: whoever waits is told to look elsewhere."""
         self._closed = True
@@ -214,7 +232,7 @@ class LogCommitter:
 
     def _schedule(self) -> None:
         """All appends of this turn of the loop share the fsync."""
-        if not self._running:
+        if not self._running and not self._paused:
             self._running = True
             loop = self._commits.loop
             if loop is None:

@@ -60,6 +60,11 @@ class IndexFile:
 
     # -- the file -----------------------------------------------------------------------------------------------------
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the entries that are in the file."""
+        return self.table.stored * self._entry_bytes
+
     def _stored_entries(self) -> tuple[int, bytes]:
         """How many entries the file holds, and the last one.  Zero entries behind them are preallocated space."""
         try:

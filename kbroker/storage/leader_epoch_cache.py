@@ -138,6 +138,11 @@ class LeaderEpochCache:
         self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self.dirty = True
 
+    def moved_to(self, directory: str) -> None:
+        """The file lies in another directory now, and is made durable with the next `write`."""
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self.dirty = True
+
     def encode(self) -> bytes:
         """The file's content for what is in memory."""
         return encode_checkpoint(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))

@@ -36,6 +36,8 @@ logger = logging.getLogger("kbroker.storage")
 
 Later = Callable[[int, Callable[[], None]], None]
 
+NEVER_CUT = 1 << 62
+
 
 class LogEnvironment:
     """What all logs of a broker share.
@@ -106,6 +108,7 @@ class LocalLog:
         "environment",
         "flush_failed",
         "log_end_offset",
+        "lowest_cut",
         "recovery_point",
         "segments",
         "topic_partition",
@@ -129,6 +132,8 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.log_end_offset = log_end_offset
         self._name_durable = False
+        # The smallest offset that a truncation went to; a copy in another directory (`future_log`) resets it.
+        self.lowest_cut = NEVER_CUT
         self.flush_failed = False
         self._flushing: list[tuple[int, Future[None]]] = []
 
@@ -299,6 +304,7 @@ class LocalLog:
         if offset >= self.log_end_offset:
             return
         self.wait_for_flushes()
+        self.lowest_cut = min(self.lowest_cut, offset)
         later = [segment for segment in self.segments if segment.base_offset > offset]
         # In memory each step is whole before the disk may fail, so that the log goes on from where it came to.
         if later:

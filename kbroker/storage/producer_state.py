@@ -238,6 +238,10 @@ class ProducerState:
     def _snapshot_path(self, offset: int) -> str:
         return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
+    def moved_to(self, directory: str) -> None:
+        """The snapshots lie in another directory now."""
+        self._directory = directory
+
     def note_snapshot_file(self, name: str, size: int) -> None:
         """Registers a file that the directory's listing showed."""
         try:
