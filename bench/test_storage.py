@@ -17,6 +17,8 @@ import pytest
 
 from kbroker._fast.index import OffsetTable
 from kbroker._fast.producer_entry import ProducerEntry
+from kbroker._fast.producer_table import ProducerTable
+from kbroker._fast.record_batch import read_header
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.log_manager import LogManager
@@ -104,16 +106,25 @@ def test_index_lookup(benchmark: Any) -> None:
 
 
 def test_producer_memory(benchmark: Any) -> None:
-    """Bytes per idempotent producer, its place in the dictionary included."""
+    """Bytes per idempotent producer with five batches, its places in the index and in the order of use included."""
+    infos = [read_header(batch(producer_id=5 << 20, epoch=0, sequence=at)) for at in range(5)]
+    batches = [(info.last_sequence, at, 0, info.max_timestamp) for at, info in enumerate(infos)]
 
     def resident() -> int:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    count = 100_000
+    table = ProducerTable()
     before = resident()
-    producers = {pid << 20: ProducerEntry(pid << 20) for pid in range(1, 200_000)}
-    benchmark.extra_info["bytes_per_producer"] = (resident() - before) // len(producers)
-    measure(benchmark, lambda: producers.get(5 << 20))
+    for pid in range(1, count + 1):
+        entry = ProducerEntry(pid << 20)
+        for each in batches:
+            entry.add(0, *each)
+        table.put(entry)
+    benchmark.extra_info["bytes_per_producer"] = (resident() - before) // count
+    info = infos[0]
+    measure(benchmark, lambda: table.is_next(info))
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])

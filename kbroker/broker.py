@@ -45,7 +45,7 @@ from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Readiness, ReadyState
-from kbroker.metrics.sources import CommitTotals, ConnectionTotals, DirectorySpace, GroupSummary, Sources
+from kbroker.metrics.sources import CommitTotals, ConnectionTotals, DirectorySpace, GroupSummary, Sources, StorageTotals
 from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks
@@ -151,7 +151,9 @@ class Broker:
         handlers = dispatch.served()
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
-        limits = self.limits = ConnectionLimits(*_connection_limits(self.settings.config), self._descriptors)
+        limits = self.limits = ConnectionLimits(
+            *_connection_limits(self.settings.config), self._descriptors - self.log_manager.open_files.budget
+        )
         options = SocketOptions(
             backlog=config.get("socket.listen.backlog.size"),
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),
@@ -192,6 +194,7 @@ class Broker:
             logs=self.log_manager.logs.values,
             directories=self._directory_spaces,
             commits=self._commit_totals,
+            storage=self._storage_totals,
             groups=self._group_summaries,
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
@@ -291,6 +294,12 @@ class Broker:
         commits = self.log_manager.commits
         return CommitTotals(commits.fsync_count, commits.fsync_seconds, commits.settled_count)
 
+    def _storage_totals(self) -> StorageTotals:
+        files, producers = self.log_manager.open_files, self.log_manager.environment.producers
+        return StorageTotals(
+            len(files), files.budget, len(files.maps), files.evictions, producers.count, producers.evictions
+        )
+
     def _connection_totals(self) -> ConnectionTotals:
         refused: dict[str, int] = {}
         closed: dict[str, int] = {}
@@ -339,7 +348,11 @@ async def _serve(config: BrokerConfig, started: float) -> int:
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, _on_signal, loop, stopping)
-    broker = Broker(config, loop)
+    try:
+        broker = Broker(config, loop)
+    except ValueError as error:
+        logger.error("cannot start: %s", error)
+        return 1
     try:
         await broker.start()
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:

@@ -5,16 +5,26 @@ from typing import Final
 RETAINED_BATCHES: Final[int]
 
 class ProducerEntry:
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    last_timestamp: int
-    current_txn_first_offset: int
-    count: int
-    last_sequence: int
-    last_offset: int
-    last_offset_delta: int
-    next_sequence: int
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def coordinator_epoch(self) -> int: ...
+    @property
+    def last_timestamp(self) -> int: ...
+    @property
+    def current_txn_first_offset(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def next_sequence(self) -> int: ...
     def __init__(
         self,
         producer_id: int,

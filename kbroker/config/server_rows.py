@@ -17,6 +17,12 @@ kbroker.fsync|STRING|os||one of os, interval, commit|+|
 kbroker.fsync.interval.ms|INT|1000||>=1|+|how long records wait for fsync at most with kbroker.fsync=interval
 kbroker.disk.reserve.bytes|LONG|67108864||>=0|+|
     free space in a log directory below which produce is refused there until there is more; 0 turns the watch off
+kbroker.max.open.segments|INT|null||>=16|+|
+    segments open at a time, each with a file descriptor and up to two maps; the rest of the descriptors (ulimit -n) is
+    for connections; unset: a third of the descriptors, as long as three quarters of vm.max_map_count suffice
+kbroker.max.producers|LONG|1000000||>=0|+|
+    idempotent producers remembered, at up to 200 bytes for each partition that they write to; beyond it a partition
+    with more than 16 forgets the one it has not heard of for longest; 0 for no limit
 listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|bind list name://host:port
 advertised.listeners|LIST|null||distinct nonempty|+|addresses handed to clients
 listener.security.protocol.map|STRING|

@@ -42,6 +42,7 @@ class SnapshotCollector:
         yield from _connections(snapshot)
         yield from _logs(snapshot)
         yield from _disks(snapshot)
+        yield from _storage(snapshot)
         yield from _groups(snapshot)
         yield from _process()
 
@@ -162,6 +163,25 @@ def _disks(snapshot: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily("kbroker_commit_fsyncs", "fsyncs that appends waited for.", value=commits.fsync_count)
     yield CounterMetricFamily("kbroker_commit_fsync_seconds", "Time of these fsyncs.", value=commits.fsync_seconds)
     yield CounterMetricFamily("kbroker_commit_waits", "Appends that waited for them.", value=commits.settled_count)
+
+
+def _storage(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    held = snapshot.storage
+    for name, text, value in (
+        ("kbroker_open_segments", "Segments with an open file.", held.open_segments),
+        ("kbroker_open_segments_limit", "How many may be open at a time.", held.open_segments_limit),
+        ("kbroker_open_index_maps", "Indexes that are mapped.", held.open_maps),
+        ("kbroker_idempotent_producers", "Producers remembered, over all partitions.", held.producers),
+    ):
+        yield GaugeMetricFamily(name, text, value=value)
+    yield CounterMetricFamily(
+        "kbroker_open_segment_evictions", "Segments closed for others.", value=held.open_segment_evictions
+    )
+    yield CounterMetricFamily(
+        "kbroker_idempotent_producer_evictions", "Producers forgotten for others.", value=held.producer_evictions
+    )
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Metric]:

@@ -10,7 +10,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbroker.metrics.sources import STARTED_AT, CommitTotals, ConnectionTotals, DirectorySpace, LogView, Sources
+from kbroker.metrics.sources import (
+    STARTED_AT,
+    CommitTotals,
+    ConnectionTotals,
+    DirectorySpace,
+    LogView,
+    Sources,
+    StorageTotals,
+)
 
 
 class RequestRow(NamedTuple):
@@ -90,6 +98,7 @@ class Snapshot:
     loop_delay_buckets: tuple[int, ...]
     directories: tuple[DirectorySpace, ...]
     commits: CommitTotals
+    storage: StorageTotals
 
 
 def take(sources: Sources) -> Snapshot:
@@ -125,6 +134,7 @@ def take(sources: Sources) -> Snapshot:
         loop_delay_buckets=delay_buckets,
         directories=tuple(sources.directories()),
         commits=sources.commits(),
+        storage=sources.storage(),
     )
 
 

@@ -88,6 +88,20 @@ class CommitTotals(NamedTuple):
     settled_count: int = 0
 
 
+class StorageTotals(NamedTuple):
+    """Segments with an open file, how many there may be, maps of their indexes; idempotent producers remembered.
+
+    Evictions: files closed to stay within the budget, and producers forgotten for `kbroker.max.producers`.
+    """
+
+    open_segments: int = 0
+    open_segments_limit: int = 0
+    open_maps: int = 0
+    open_segment_evictions: int = 0
+    producers: int = 0
+    producer_evictions: int = 0
+
+
 def _no_connections() -> ConnectionTotals:
     return ConnectionTotals()
 
@@ -128,4 +142,5 @@ class Sources:
     fetches_waiting: Callable[[], int] = _no_fetches
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals
+    storage: Callable[[], StorageTotals] = StorageTotals
     max_partitions: int = 2_000

@@ -40,7 +40,7 @@ def plan_clean(log: UnifiedLog, offsets: CleanableRange, files: FileSystem, now_
     end_offset = min(offsets.first_uncleanable_offset, following.base_offset if following else log.log_end_offset)
     sources = _sources(log, segments[:keep], files)
     first = log.local.segments.floor(offsets.first_dirty_offset)
-    state = log.producer_state
+    producers = log.producer_state.producers.values()
     return CleanPlan(
         topic_partition=log.topic_partition,
         directory=log.directory,
@@ -51,10 +51,8 @@ def plan_clean(log: UnifiedLog, offsets: CleanableRange, files: FileSystem, now_
         config=config,
         now_ms=now_ms,
         aborted=_aborted(log, end_offset),
-        last_data_offsets=frozenset(entry.last_offset for entry in state.producers.values() if entry.count),
-        marker_epochs={
-            producer_id: entry.producer_epoch for producer_id, entry in state.producers.items() if not entry.count
-        },
+        last_data_offsets=frozenset(entry.last_offset for entry in producers if entry.count),
+        marker_epochs={entry.producer_id: entry.producer_epoch for entry in producers if not entry.count},
     )
 
 

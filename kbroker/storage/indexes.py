@@ -20,7 +20,7 @@ import os
 
 from kbroker._fast.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.open_files import OpenFiles
+from kbroker.storage.open_files import HolderQueue
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -46,7 +46,7 @@ class IndexFile:
     table: OffsetTable | TimeTable
 
     def __init__(
-        self, files: FileSystem, open_files: OpenFiles, path: str, base_offset: int, max_bytes: int, entry_bytes: int
+        self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int, entry_bytes: int
     ) -> None:
         self._files = files
         self._open_files = open_files
@@ -216,7 +216,7 @@ class OffsetIndex(IndexFile):
 
     table: OffsetTable
 
-    def __init__(self, files: FileSystem, open_files: OpenFiles, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int) -> None:
         super().__init__(files, open_files, path, base_offset, max_bytes, OFFSET_ENTRY_BYTES)
         stored, last = self._stored_entries()
         self.table = OffsetTable(base_offset, stored)
@@ -280,7 +280,7 @@ class TimeIndex(IndexFile):
 
     table: TimeTable
 
-    def __init__(self, files: FileSystem, open_files: OpenFiles, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int) -> None:
         super().__init__(files, open_files, path, base_offset, max_bytes, TIME_ENTRY_BYTES)
         stored, last = self._stored_entries()
         self.table = TimeTable(base_offset, stored)

@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
+from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfig, SyncJob
 from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.open_files import OpenFiles
@@ -42,11 +44,25 @@ NEVER_CUT = 1 << 62
 class LogEnvironment:
     """What all logs of a broker share.
 
-    `gates` has the write gate of each log directory; logs elsewhere have an open one.  Without `commits` a log fsyncs
-    in place when `flush.messages` asks for it.
+    `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` is told of I/O
+    errors.  Without `commits` a log fsyncs
+    in place when `flush.messages` asks for it.  `producers` is what the logs' producers are counted against;
+    `verifies`: a transaction's first batch must bring a guard (`transaction.partition.verification.enable`).
     """
 
-    __slots__ = ("clock", "commits", "executor", "files", "gates", "later", "open_files", "producer_expiration_ms")
+    __slots__ = (
+        "clock",
+        "commits",
+        "executor",
+        "failures",
+        "files",
+        "gates",
+        "later",
+        "open_files",
+        "producer_expiration_ms",
+        "producers",
+        "verifies",
+    )
 
     def __init__(
         self,
@@ -57,10 +73,16 @@ class LogEnvironment:
         executor: Executor | None = None,
         producer_expiration_ms: int = 86_400_000,
         commits: GroupCommit | None = None,
+        producers: ProducerBudget | None = None,
+        *,
+        verifies: bool = False,
     ) -> None:
         self.files = files
+        self.producers = producers or ProducerBudget()
+        self.verifies = verifies
         self.commits = commits
         self.gates: dict[str, WriteGate] = {}
+        self.failures: LogDirFailureChannel | None = None
         self.clock = clock
         self.open_files = open_files
         self.later = later
@@ -198,6 +220,11 @@ class LocalLog:
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
+    def _report(self, what: str, error: OSError, *, fsync: bool = False) -> None:
+        failures = self.environment.failures
+        if failures is not None:
+            failures.report(self.directory, what, error, fsync=fsync)
+
     def _check_flushes(self) -> None:
         """Raises when an fsync has failed: the next one may succeed without the bytes of that one.
 
@@ -217,8 +244,9 @@ class LocalLog:
             for job in jobs:
                 job.run(files)
             self.sync_directory()
-        except OSError:
+        except OSError as error:
             self.flush_failed = True
+            self._report("an fsync", error, fsync=True)
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
@@ -234,9 +262,13 @@ class LocalLog:
         jobs = (*self.sync_jobs(end_offset), *extra)
 
         def run() -> None:
-            for job in jobs:
-                job.run(files)
-            self.sync_directory()
+            try:
+                for job in jobs:
+                    job.run(files)
+                self.sync_directory()
+            except OSError as error:
+                self._report("an fsync", error, fsync=True)
+                raise
 
         self.collect_flushes()
         self._flushing.append((end_offset, executor.submit(run)))
@@ -287,6 +319,7 @@ class LocalLog:
                     segment.delete_files()
             except OSError as error:
                 logger.warning("Deleting files of %s failed: %s", self.topic_partition, error)
+                self._report("deleting files", error)
 
         def start() -> None:
             # Giving the blocks of a large file back takes the file system longer than the loop may wait.
@@ -341,8 +374,16 @@ class LocalLog:
         return self.segments.size_bytes
 
 
-def storage_error(what: str, topic_partition: TopicPartition, directory: str, error: OSError) -> KafkaStorageError:
-    """The client's error for a disk that fails, in Kafka's words; the cause goes to the log."""
+def storage_error(
+    what: str,
+    topic_partition: TopicPartition,
+    directory: str,
+    error: OSError,
+    failures: LogDirFailureChannel | None = None,
+) -> KafkaStorageError:
+    """The client's error for a disk that fails, in Kafka's words; the cause goes to the log and to `failures`."""
     parent = directory.rpartition("/")[0]
     logger.error("%s failed for %s in %s: %s", what, topic_partition, parent, error)
+    if failures is not None:
+        failures.report(directory, what, error)
     return KafkaStorageError(f"Error while {what} for {topic_partition} in dir {parent}")

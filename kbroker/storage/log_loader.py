@@ -109,7 +109,12 @@ def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     listing = _Listing(entries)
     _remove_orphans(request.directory, entries, listing, environment)
     state = ProducerState(
-        environment.files, request.topic_partition, request.directory, environment.producer_expiration_ms
+        environment.files,
+        request.topic_partition,
+        request.directory,
+        environment.producer_expiration_ms,
+        environment.producers,
+        verifies=environment.verifies,
     )
     for name, size in listing.snapshots:
         state.note_snapshot_file(name, size)

@@ -10,7 +10,6 @@ at once and removed after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import heapq
 import logging
@@ -20,22 +19,24 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import count
 
+from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
 from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner_manager import CleanerManager
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
-from kbroker.storage.local_log import LogEnvironment
+from kbroker.storage.local_log import LogEnvironment, storage_error
 from kbroker.storage.log_checkpoints import LogCheckpoints
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.log_dir_offline import DirectoryWatch, take_offline
 from kbroker.storage.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
     STRAY_SUFFIX,
     LogDir,
-    LogDirError,
     OpenedDirs,
     describe,
     marked_directory,
@@ -44,36 +45,37 @@ from kbroker.storage.log_dirs import (
 )
 from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
+from kbroker.storage.log_placement import make_partition_directory, stray_of_two
 from kbroker.storage.log_recovery import RecoveryProgress
-from kbroker.storage.open_files import OpenFiles, default_budget
+from kbroker.storage.open_files import OpenFiles, process_limits, segment_budget
 from kbroker.storage.retention import Retention
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.storage.write_gate import DirectoryGate
 from kbroker.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
+complaints = RateLimitedLog(logger)
 
 TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
 DELETION_INTERVAL_MS = 1_000
 MIN_COMPACTION_INTERVAL_MS = 100
-SPACE_INTERVAL_MS = 100
-SHORT_SPACE_INTERVAL_SECONDS = 0.01
-MAX_FLUSH_INTERVAL_MS = 10_000
 COMPACTION_TASK = "compaction"
+SPACE_INTERVAL_MS = 100
+MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
 CLOSE_WORKERS = 16
 PROGRESS_INTERVAL_SECONDS = 5.0
 
 
-class LogManager:
-    """The logs of one broker, over all of its directories."""
 def compaction_interval_ms(config: BrokerConfig) -> int:
     """How often logs that are due are looked for."""
     backoff_ms: int = config.get("log.cleaner.backoff.ms")
     return max(backoff_ms, MIN_COMPACTION_INTERVAL_MS)
 
 
+class LogManager:
+    """The logs of one broker, over all of its directories."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
         self.failures = LogDirFailureChannel(filesystem)
         self.commits = GroupCommit(filesystem, FsyncMode(config.get("kbroker.fsync")))
         self._commit_executor: Executor | None = None
-        self.open_files = OpenFiles(default_budget())
+        self.open_files = OpenFiles(segment_budget(config.get("kbroker.max.open.segments"), process_limits()))
         self.environment = LogEnvironment(
             filesystem,
             clock,
@@ -99,15 +101,19 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             self._executor,
             config.get("producer.id.expiration.ms"),
             self.commits,
+            ProducerBudget(config.get("kbroker.max.producers")),
+            verifies=config.get("transaction.partition.verification.enable"),
         )
+        self.environment.producers.on_eviction = self._on_producer_evicted
+        self.environment.failures = self.failures
         self.gates: list[DirectoryGate] = []
-        self._closed: set[str] = set()
         self.logs: dict[TopicPartition, UnifiedLog] = {}
-        self.cleaner = CleanerManager(config, self.logs, clock, filesystem)
+        self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures)
         self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
         self.directories: list[LogDir] = []
+        self.watch = DirectoryWatch(self, self._make_room)
         self.progress = RecoveryProgress()
-        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor)
+        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures)
         self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
@@ -116,16 +122,19 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
 
     def open_dirs(self) -> OpenedDirs:
         """Locks and reads the directories.  LogDirError says what is wrong and what to do."""
-        self.directories = open_directories(self._files, self._config.log_dirs)
+        self.directories = open_directories(self._files, self._config.log_dirs, tolerate=True)
         self.failures.watch(directory.path for directory in self.directories)
         for directory in self.directories:
+            if directory.failure:
+                self.failures.maybe_add_offline_log_dir(directory.path, directory.failure)
+        for directory in self.online_directories():
             path = directory.path
             self.checkpoints.add(path)
             gate = DirectoryGate(self._files, path, self._config.get("kbroker.disk.reserve.bytes"))
             gate.measure()
             self.gates.append(gate)
             self.environment.gates[path] = gate
-        return describe(self._files, self.directories)
+        return describe(self._files, self.online_directories())
 
     def online_directories(self) -> list[LogDir]:
         """The directories that serve: opened at start, and not failed since."""
@@ -133,8 +142,11 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
 
     def claim(self, cluster_id: str) -> None:
         """Binds directories that are new to the cluster and this node; refuses those of others."""
-        for directory in self.directories:
-            directory.bind(cluster_id, self._config.node_id)
+        for directory in self.online_directories():
+            try:
+                directory.bind(cluster_id, self._config.node_id)
+            except OSError as error:
+                self._survive(directory.path, "writing meta.properties", error)
 
     def start(self, cluster_id: str, topics: TopicConfigs | None = None) -> None:
         """`open_dirs`, `claim` and `load_all` in one."""
@@ -151,19 +163,23 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
         default = log_config(self._config, {})
         requests: list[LoadRequest] = []
         clean = True
-        for directory in self.directories:
-            clean = directory.take_clean_marker() and clean
-            requests.extend(self._find_partitions(directory, topics, default))
+        for directory in self.online_directories():
+            try:
+                clean = directory.take_clean_marker() and clean
+                requests.extend(self._find_partitions(directory, topics, default))
+            except OSError as error:
+                self._survive(directory.path, "reading the directory", error)
         self.progress.logs_total = len(requests)
         collecting = gc.isenabled()
         gc.disable()  # nothing that loading makes is garbage: collections over it would double the time of a start
         try:
-            self._load(requests)
+            self._load(requests, topics)
         finally:
             if collecting:
                 gc.enable()
         if topics is not None:
             self._set_strays_aside(topics)
+        self.drop_failed()
         if requests:
             logger.info(
                 "Loaded %d logs from %d directories in %.3f s after %s stop",
@@ -204,19 +220,19 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
                 self.progress,
             )
 
-    def _load(self, requests: list[LoadRequest]) -> None:
+    def _load(self, requests: list[LoadRequest], topics: TopicConfigs | None) -> None:
         """Clean ones here, one after the other; the others on threads, as checking bytes needs no GIL."""
         unclean = [request for request in requests if not request.clean]
         reported = time.monotonic()
         for request in requests:
             if request.clean:
-                self._register(load_log(request, self.environment))
+                self._register(self._open(request), topics)
         if not unclean:
             return
         workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
         with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as pool:
             for log in pool.map(self._recover, unclean):
-                self._register(log)
+                self._register(log, topics)
                 if time.monotonic() - reported > PROGRESS_INTERVAL_SECONDS:
                     reported = time.monotonic()
                     logger.info(
@@ -226,20 +242,48 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
                         self.progress.bytes_done,
                     )
 
-    def _recover(self, request: LoadRequest) -> UnifiedLog:
-        log = load_log(request, self.environment)
-        if self.commits.mode is FsyncMode.COMMIT:
+    def _open(self, request: LoadRequest) -> UnifiedLog | None:
+        """The log; None where its directory has failed."""
+        try:
+            return load_log(request, self.environment)
+        except OSError as error:
+            self._survive(request.directory, f"loading {request.topic_partition}", error)
+            return None
+
+    def _recover(self, request: LoadRequest) -> UnifiedLog | None:
+        log = self._open(request)
+        if log is not None and self.commits.mode is FsyncMode.COMMIT:
             # What a killed process left in memory is about to be shown to consumers.
-            log.flush()
+            try:
+                log.flush()
+            except KafkaStorageError as error:
+                self._survive(request.directory, f"flushing {request.topic_partition}", error)
         return log
 
-    def _register(self, log: UnifiedLog) -> None:
-        known = self.logs.get(log.topic_partition)
+    def _survive(self, path: str, what: str, error: Exception) -> None:
+        """While starting: goes on without a directory that has failed; raises an error that has another reason."""
+        parent = self.failures.parent_of(path)
+        if not self.failures.report(path, what, error) and not (parent and self.failures.is_offline(parent)):
+            raise error
+
+    def drop_failed(self) -> list[TopicPartition]:
+        """Takes the directories that have failed since the last time offline.  The partitions that lay there."""
+        gone: list[TopicPartition] = []
+        while (path := self.failures.take_next_offline_log_dir()) is not None:
+            gone.extend(take_offline(self, path))
+        return gone
+
+    def _register(self, log: UnifiedLog | None, topics: TopicConfigs | None) -> None:
+        if log is None:
+            return
+        tp = log.topic_partition
+        known = self.logs.get(tp)
         if known is not None:
-            raise LogDirError(
-                f"partition {log.topic_partition} lies in two directories, {known.directory} and {log.directory}; "
-                "remove the older one"
-            )
+            topic = topics.get(tp.topic) if topics is not None else None
+            stray = self.logs[tp] = stray_of_two(known, log, topic[0] if topic is not None else None)
+            logger.warning("%s belongs to a topic that was deleted: setting it aside", stray.directory)
+            self._move_away(tp, STRAY_SUFFIX)
+            log = known if stray is log else log
         self.logs[log.topic_partition] = log
         self.progress.logs_done += 1
 
@@ -249,12 +293,25 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             if known is not None and log.topic_id in (known[0], ZERO_UUID):
                 continue
             logger.warning("%s in %s belongs to no topic that exists: setting it aside", tp, log.directory)
-            self._move_away(tp, STRAY_SUFFIX)
+            try:
+                self._move_away(tp, STRAY_SUFFIX)
+            except KafkaStorageError as error:
+                self._survive(log.directory, f"setting {tp} aside", error)
 
     def attach(self, loop: Loop, on_durable: Callable[[UnifiedLog], None]) -> None:
         """The logs are loaded and belong to `loop` now: no append fsyncs in place any more (`GroupCommit.attach`)."""
         self._commit_executor = ThreadPoolExecutor(COMMIT_WORKERS, thread_name_prefix="log-commit")
         self.commits.attach(loop, self._commit_executor, on_durable)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Takes over settings that were changed at run time; `BrokerSettings` has checked them."""
+        self._config = config
+        self.cleaner.reconfigure(config)
+        expiration_ms = config.get("producer.id.expiration.ms")
+        if expiration_ms != self.environment.producer_expiration_ms:
+            self.environment.producer_expiration_ms = expiration_ms
+            for log in self.logs.values():
+                log.producer_state.expiration_ms = expiration_ms
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 
@@ -272,47 +329,18 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
             return log
-        directory = self._emptiest()
-        path = f"{directory.path}/{topic_partition}"
+        path = make_partition_directory(self, self._files, topic_partition)
         try:
-            try:
-                self._files.mkdir(path)
-            except FileExistsError:
-                logger.warning("%s exists already; opening it", path)
             log = load_log(LoadRequest(path, topic_partition, config, False), self.environment)
+            if topic_id != ZERO_UUID:
+                log.assign_topic_id(topic_id)
         except OSError as error:
-            logger.error("Cannot create %s: %s", path, error)
-            raise KafkaStorageError(
-                f"Error while creating log for {topic_partition} in dir {directory.path}"
-            ) from error
-        if topic_id != ZERO_UUID:
-            log.assign_topic_id(topic_id)
+            raise storage_error("creating log", topic_partition, path, error, self.failures) from error
         self.logs[topic_partition] = log
         return log
 
-    def _emptiest(self) -> LogDir:
-        """The directory with the fewest partitions, of those with space where there are any."""
-        if len(self.directories) == 1:
-            return self.directories[0]
-        closed = {gate.path for gate in self.gates if gate.closed}
-        candidates = [directory for directory in self.directories if directory.path not in closed] or self.directories
-        counts = {directory.path: 0 for directory in self.directories}
-        for log in self.logs.values():
-            counts[log.parent] += 1
-        return min(candidates, key=lambda directory: counts[directory.path])
-
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
-    def follow(self, config: BrokerConfig) -> None:
-        """Takes over settings that were changed at run time; `BrokerSettings` has checked them."""
-        self._config = config
-        self.cleaner.reconfigure(config)
-        expiration_ms = config.get("producer.id.expiration.ms")
-        if expiration_ms != self.environment.producer_expiration_ms:
-            self.environment.producer_expiration_ms = expiration_ms
-            for log in self.logs.values():
-                log.producer_state.expiration_ms = expiration_ms
-
         log = self.logs.get(topic_partition)
         if log is None:
             return
@@ -331,7 +359,7 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
         try:
             self._files.rename(log.directory, path)
         except OSError as error:
-            raise KafkaStorageError(f"Error while renaming {log.directory}") from error
+            raise storage_error("renaming", topic_partition, log.directory, error, self.failures) from error
         return path
 
     # -- periodic work ------------------------------------------------------------------------------------------------
@@ -349,6 +377,7 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
                 action()
             except OSError as error:
                 logger.warning("A delayed deletion failed: %s", error)
+                self.failures.report(str(error.filename), "deleting files", error)
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         get = self._config.get
@@ -357,7 +386,7 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             flush_interval_ms = get("kbroker.fsync.interval.ms")
         write = self.checkpoints
         return [
-            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.watch_space),
+            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.watch.run),
             PeriodicTask("flush logs", flush_interval_ms, self.flusher.run),
             PeriodicTask(
                 "checkpoint recovery points",
@@ -385,22 +414,17 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
 
-    async def watch_space(self) -> None:
-        """Looks at the free space of every directory (`write_gate`), more often when it gets short.
+    async def _make_room(self) -> None:
+        await self.retention.run()
+        self.run_due()
 
-        Retention has its turn at once when a gate has closed: there may be something to delete.
-        """
-        while True:
-            for gate in self.gates:
-                gate.measure()
-            closed = {gate.path for gate in self.gates if gate.closed}
-            newly, self._closed = closed - self._closed, closed
-            if newly:
-                await self.retention.run()
-                self.run_due()
-            if not any(gate.is_short for gate in self.gates):
-                return
-            await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)
+    def _on_producer_evicted(self) -> None:
+        complaints.warning(
+            "kbroker.max.producers",
+            "More than kbroker.max.producers (%d) idempotent producers: those not heard of for longest are forgotten, "
+            "and retries of theirs would be stored twice",
+            self.environment.producers.limit,
+        )
 
     def expire_producers(self) -> None:
         now_ms = self._clock.now_ms()
@@ -453,7 +477,7 @@ def compaction_interval_ms(config: BrokerConfig) -> int:
             logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
 
     def _write_final_checkpoints(self, path: str) -> None:
-        directory = next(directory for directory in self.directories if directory.path == path)
+        directory = next(directory for directory in self.online_directories() if directory.path == path)
         try:
             self.checkpoints.write_all()
             directory.write_clean_marker()

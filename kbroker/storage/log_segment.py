@@ -207,7 +207,7 @@ class LogSegment:
         if self._offset_index is None:
             self._offset_index = OffsetIndex(
                 self._files,
-                self._open_files,
+                self._open_files.maps,
                 self.path_of(INDEX_SUFFIX),
                 self.base_offset,
                 self.config.max_index_bytes,
@@ -219,7 +219,7 @@ class LogSegment:
         if self._time_index is None:
             self._time_index = TimeIndex(
                 self._files,
-                self._open_files,
+                self._open_files.maps,
                 self.path_of(TIME_INDEX_SUFFIX),
                 self.base_offset,
                 self.config.max_index_bytes,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kbroker._fast.record_batch import BatchError, BatchInfo
 from kbroker.errors import InvalidRecordError
 from kbroker.records.control import ControlType, read_end_transaction
-from kbroker.storage.producer_state import ControlMarker
+from kbroker.storage.log_values import AppendResult
+from kbroker.storage.producer_state import ControlMarker, Duplicate, ProducerState
 from kbroker.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -27,6 +28,22 @@ def read_marker(batch: memoryview | bytearray | bytes) -> ControlMarker | None:
     if marker is None:
         return None
     return ControlMarker(marker.control_type is ControlType.ABORT, marker.coordinator_epoch)
+
+
+def checked_marker(
+    state: ProducerState, info: BatchInfo, batch: memoryview | bytearray | bytes, offset: int
+) -> ControlMarker | None:
+    """The marker in a control batch that is to be appended; KafkaError when its coordinator has been replaced."""
+    marker = read_marker(batch)
+    if marker is not None:
+        state.check_marker(info, marker, offset)
+    return marker
+
+
+def duplicate_result(duplicate: Duplicate, log_start_offset: int, size: int) -> AppendResult:
+    """As in Kafka: the time of the batch as it was stored, whichever kind of time it is."""
+    first, last, timestamp = duplicate
+    return AppendResult(first, last, timestamp, log_start_offset, True, size)
 
 
 def update_producer(

@@ -1,9 +1,12 @@
-"""A budget of descriptors and maps for segments.
+"""A budget of descriptors and maps for segments (`kbroker.max.open.segments`).
 
 A segment opens its log file, and maps an index, when somebody reads or appends; 10,000 partitions with 100 segments
-each would otherwise hold a million descriptors.  Owners register what they opened; over the budget, the one that was
-not used since the last sweep is asked to let go (a second-chance queue, so that use costs one attribute store, no
-bookkeeping).
+each would otherwise hold a million descriptors and two million maps, of which Linux gives a process 65,530.  Owners
+register what they opened; over the budget, the one that was not used since the last sweep is asked to let go (a
+second-chance queue, so that use costs one attribute store, no bookkeeping).
+
+Segments that may be open: each has a descriptor and up to two maps, which have a queue of their own.  What is not
+theirs of the process's descriptors is left for connections (`network.limits`).
 
 A `SegmentFile` closes its descriptor when the last reference goes: a file region that waits to be sent keeps it
 alive, whatever happens to the segment meanwhile.  So does everybody who uses a descriptor more than once: while logs
@@ -12,11 +15,25 @@ are loaded other threads open files, and a descriptor that a segment has let go 
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kbroker.storage.filesystem import FileSystem
+
+MAPS_PER_SEGMENT = 2
+LEAST_SEGMENTS = 16
+# Descriptors that are kept from segments however few there are, for connections, metadata and small files.
+KEPT_DESCRIPTORS = 128
+MAP_LIMIT = "/proc/sys/vm/max_map_count"
+LINUX_MAP_LIMIT = 65_530
+# Libraries, thread stacks and the allocator have the rest.
+MAP_SHARE = 3 / 4
+
+
+class OpenFilesError(ValueError):
+    """More open segments are asked for than the process may have."""
 
 
 class SegmentFile:
@@ -44,13 +61,13 @@ class Holder(Protocol):
         """Lets go of files.  False when it cannot now (the holder stays registered)."""
 
 
-class OpenFiles:
+class HolderQueue:
     """Counts holders and makes the idle ones release."""
 
     __slots__ = ("_lock", "_queue", "budget", "evictions")
 
     def __init__(self, budget: int) -> None:
-        self.budget = max(budget, 16)
+        self.budget = budget
         self.evictions = 0
         self._queue: deque[Holder] = deque()
         self._lock = threading.Lock()
@@ -85,9 +102,51 @@ class OpenFiles:
                 return
 
 
-def default_budget() -> int:
-    """Two thirds of what the process may open: the rest is for connections and small files."""
-    import resource
+class OpenFiles(HolderQueue):
+    """The open files of segments, at most `budget` of them, and in `maps` those of their indexes."""
 
+    __slots__ = ("maps",)
+
+    def __init__(self, budget: int) -> None:
+        super().__init__(max(budget, LEAST_SEGMENTS))
+        self.maps = HolderQueue(self.budget * MAPS_PER_SEGMENT)
+
+
+class ProcessLimits(NamedTuple):
+    """What the system lets this process have."""
+
+    descriptors: int
+    maps: int
+
+
+def process_limits() -> ProcessLimits:
+    """Of the moment: the limit of descriptors may have been raised at start."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(256, min(soft * 2 // 3, 200_000))
+    try:
+        with open(MAP_LIMIT) as file:
+            maps = int(file.read())
+    except (OSError, ValueError):
+        maps = LINUX_MAP_LIMIT
+    return ProcessLimits(soft if soft != resource.RLIM_INFINITY else 1 << 20, maps)
+
+
+def segment_budget(configured: int | None, limits: ProcessLimits) -> int:
+    """How many segments may be open at a time.
+
+    Unless configured: a third of the descriptors, so that most are left for connections, as far as the maps go.
+    OpenFilesError when more is configured than the process may have.
+    """
+    by_maps = int(limits.maps * MAP_SHARE) // MAPS_PER_SEGMENT
+    if configured is None:
+        return max(min(limits.descriptors // 3, by_maps), LEAST_SEGMENTS)
+    if configured + KEPT_DESCRIPTORS > limits.descriptors:
+        raise OpenFilesError(
+            f"kbroker.max.open.segments={configured}: this process may open {limits.descriptors} files (ulimit -n), "
+            f"{KEPT_DESCRIPTORS} of which are kept for all else"
+        )
+    if configured > by_maps:
+        raise OpenFilesError(
+            f"kbroker.max.open.segments={configured}: the maps of their indexes may be {by_maps * MAPS_PER_SEGMENT}, "
+            f"three quarters of vm.max_map_count, which is enough for {by_maps} segments"
+        )
+    return configured

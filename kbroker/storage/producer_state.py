@@ -8,8 +8,14 @@ reader stops.
     append     check(batch) -> duplicate or raise; write; update(batch) -> a transaction that the batch ended, or None
     restart    load(snapshot) of the largest offset at or below the end, then update(batch) for each batch after it
 
+The first batch of a transaction needs a guard (KIP-890): `start_verification` gives one before the coordinator is asked
+whether the partition belongs to the transaction, and the append has to bring it back.  A marker that ends the
+transaction in between takes the guard away, so that a late batch cannot open a transaction that nobody will end.
+
 `map_end_offset` is the offset up to which the state is known; a snapshot is written when it is past the last one. A
-producer that has no open transaction is forgotten after `producer.id.expiration.ms` without a batch.
+producer that has no open transaction is forgotten after `producer.id.expiration.ms` without a batch, or earlier when
+the broker remembers too many (`kbroker.max.producers`): its next batch is then taken whatever its sequence, and a retry
+of one that was stored before is not recognised.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import logging
 from typing import NamedTuple
 
 from kbroker._fast.producer_entry import ProducerEntry
+from kbroker._fast.producer_table import ProducerBudget, ProducerTable
 from kbroker._fast.record_batch import BatchInfo
 from kbroker.errors import ErrorCode, InvalidProducerEpochError, InvalidTxnStateError, KafkaError
 from kbroker.errors import OutOfOrderSequenceNumberError as OutOfOrderError
@@ -31,6 +38,7 @@ from kbroker.storage.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from kbroker.storage.verification import NO_GUARD, VerificationGuard, VerificationState
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
@@ -72,12 +80,14 @@ class ProducerState:
         "_ongoing",
         "_topic_partition",
         "_unreplicated",
+        "_verifications",
         "expiration_ms",
         "first_unstable_offset",
         "last_snapshot_offset",
         "map_end_offset",
         "producers",
         "snapshots",
+        "verifies",
     )
 
     def __init__(
@@ -86,12 +96,17 @@ class ProducerState:
         topic_partition: TopicPartition,
         directory: str,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        budget: ProducerBudget | None = None,
+        *,
+        verifies: bool = False,
     ) -> None:
         self._files = files
         self._topic_partition = topic_partition
         self._directory = directory
         self.expiration_ms = expiration_ms
-        self.producers: dict[int, ProducerEntry] = {}
+        self.verifies = verifies
+        self.producers = ProducerTable(budget)
+        self._verifications: dict[int, VerificationState] = {}
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
@@ -101,37 +116,62 @@ class ProducerState:
 
     # -- append -------------------------------------------------------------------------------------------------------
 
-    def check(self, info: BatchInfo, origin: AppendOrigin, offset: int) -> Duplicate | None:
+    def check(
+        self, info: BatchInfo, origin: AppendOrigin, offset: int, guard: VerificationGuard = NO_GUARD
+    ) -> Duplicate | None:
         """Judges a batch that has a producer id before it is written at `offset`."""
-        epoch = info.producer_epoch
-        entry = self.producers.get(info.producer_id)
-        if entry is None:
+        if origin is AppendOrigin.CLIENT and not self._verifications and self.producers.is_next(info):
             return None
+        if origin is AppendOrigin.REPLICATION:
+            return None
+        entry = self.producers.get(info.producer_id)
+        if origin is AppendOrigin.CLIENT and entry is not None:
+            found = entry.find(info.producer_epoch, info.base_sequence, info.last_sequence)
+            if found is not None:
+                return Duplicate(*found)
+        if info.is_transactional and not self.has_ongoing_transaction(info.producer_id, info.producer_epoch):
+            self._check_guard(info, entry, guard)
+        if info.is_control:
+            if entry is not None:
+                self._check_epoch(entry, info.producer_epoch, offset)
+            return None
+        if entry is not None:
+            self._check_epoch(entry, info.producer_epoch, offset)
         if origin is AppendOrigin.CLIENT:
-            first = info.base_sequence
-            known = entry.producer_epoch
-            if epoch == known:
-                if entry.count and first != entry.next_sequence:
-                    found = entry.find(epoch, first, info.last_sequence)
-                    if found is not None:
-                        return Duplicate(*found)
-                    raise self._out_of_order(entry, first, offset)
-                if not entry.count and known != NO_EPOCH and first != 0:
-                    raise self._out_of_order(entry, first, offset)
-            elif epoch > known and first != 0 and known != NO_EPOCH:
+            self._check_sequence(info, entry, offset)
+        if entry is not None and not info.is_transactional and entry.current_txn_first_offset >= 0:
+            raise InvalidTxnStateError(
+                f"Expected transactional write from producer {entry.producer_id} at offset {offset} in partition "
+                f"{self._topic_partition}"
+            )
+        return None
+
+    def _check_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: int) -> None:
+        epoch, first = info.producer_epoch, info.base_sequence
+        verification = self._verifications.get(info.producer_id)
+        if verification is not None:
+            where = f"for producer {info.producer_id} at offset {offset} in partition {self._topic_partition}"
+            if verification.supports_epoch_bump and first != 0 and (entry is None or not entry.count):
+                raise OutOfOrderError(
+                    f"Invalid sequence number {where}: {first} (incoming seq. number). Expected sequence 0 for "
+                    f"transactions v2 idempotent producer with no existing state."
+                )
+            if first > verification.lowest_sequence:
+                raise OutOfOrderError(
+                    f"Out of order sequence number {where}: {first} (incoming seq. number), "
+                    f"{verification.lowest_sequence} (earliest seen sequence)"
+                )
+        if entry is None or entry.producer_epoch == NO_EPOCH:
+            return
+        if epoch != entry.producer_epoch:
+            if first != 0:
                 raise OutOfOrderError(
                     f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset} in "
                     f"partition {self._topic_partition}: {epoch} (request epoch), {first} (seq. number), "
-                    f"{known} (current producer epoch)"
+                    f"{entry.producer_epoch} (current producer epoch)"
                 )
-        if origin is not AppendOrigin.REPLICATION:
-            self._check_epoch(entry, epoch, offset)
-            if not info.is_control and not info.is_transactional and entry.current_txn_first_offset >= 0:
-                raise InvalidTxnStateError(
-                    f"Expected transactional write from producer {entry.producer_id} at offset {offset} in partition "
-                    f"{self._topic_partition}"
-                )
-        return None
+        elif first != entry.next_sequence:
+            raise self._out_of_order(entry, first, offset)
 
     def check_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
         """Judges an end-of-transaction marker of a coordinator that may have been replaced."""
@@ -161,30 +201,69 @@ class ProducerState:
         self, info: BatchInfo, base_offset: int, last_offset: int, marker: ControlMarker | None = None
     ) -> CompletedTransaction | None:
         """Notes a batch that was written, or that a restart found."""
-        producer_id = info.producer_id
-        entry = self.producers.get(producer_id)
-        if entry is None:
-            entry = self.producers[producer_id] = ProducerEntry(producer_id)
-        if info.is_control:
-            return self._end_transaction(entry, info, last_offset, marker) if marker is not None else None
-        entry.add(info.producer_epoch, info.last_sequence, last_offset, last_offset - base_offset, info.max_timestamp)
-        if info.is_transactional and entry.current_txn_first_offset < 0:
-            entry.current_txn_first_offset = base_offset
-            self._ongoing[base_offset] = producer_id
-            self._refresh_unstable()
-        return None
+        completed = None
+        if not info.is_control:
+            if self.producers.note(info, base_offset, last_offset):
+                self._ongoing[base_offset] = info.producer_id
+                self._refresh_unstable()
+        elif marker is not None:
+            first = self.producers.end_transaction(info, marker.coordinator_epoch)
+            if first >= 0:
+                completed = CompletedTransaction(info.producer_id, first, last_offset, marker.is_abort)
+        if self._verifications and info.is_transactional:
+            self._settle_verification(info)
+        return completed
 
-    def _end_transaction(
-        self, entry: ProducerEntry, info: BatchInfo, offset: int, marker: ControlMarker
-    ) -> CompletedTransaction | None:
-        first = entry.current_txn_first_offset
-        entry.set_epoch(info.producer_epoch)
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp = info.max_timestamp
-        entry.current_txn_first_offset = -1
-        if first < 0:
-            return None
-        return CompletedTransaction(entry.producer_id, first, offset, marker.is_abort)
+    # -- verification -------------------------------------------------------------------------------------------------
+
+    def start_verification(
+        self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard:
+        """The guard that an append of this producer has to bring, NO_GUARD when its transaction is open already.
+
+        InvalidProducerEpochError for a producer that has been fenced.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and epoch < entry.producer_epoch:
+            raise self._fenced(entry, epoch)
+        if self.has_ongoing_transaction(producer_id, epoch):
+            return NO_GUARD
+        state = self._verifications.get(producer_id)
+        if state is None:
+            state = self._verifications[producer_id] = VerificationState(now_ms, sequence, epoch, supports_epoch_bump)
+        state.note(sequence, epoch)
+        return state.guard
+
+    def verification_guard(self, producer_id: int) -> VerificationGuard:
+        """The guard that an append has to bring now; NO_GUARD when none was given out."""
+        state = self._verifications.get(producer_id)
+        return state.guard if state is not None else NO_GUARD
+
+    def _check_guard(self, info: BatchInfo, entry: ProducerEntry | None, guard: VerificationGuard) -> None:
+        """A batch that begins a transaction must have been verified: Kafka's batchMissingRequiredVerification."""
+        if entry is not None and info.producer_epoch < entry.producer_epoch:
+            raise self._fenced(entry, info.producer_epoch)
+        if not self.verifies or info.is_control:
+            return
+        if guard is NO_GUARD or guard is not self.verification_guard(info.producer_id):
+            raise InvalidTxnStateError("Record was not part of an ongoing transaction")
+
+    def _fenced(self, entry: ProducerEntry, epoch: int) -> KafkaError:
+        return InvalidProducerEpochError(
+            f"Epoch of producer {entry.producer_id} is {epoch}, which is smaller than the last seen epoch "
+            f"{entry.producer_epoch}"
+        )
+
+    def _settle_verification(self, info: BatchInfo) -> None:
+        """A guard is used up by the batch that it was for, and by a marker.
+
+        A marker of the epoch that is being verified leaves it, where each transaction has an epoch of its own: it ends
+        the one before.
+        """
+        state = self._verifications.get(info.producer_id)
+        if state is None or (state.supports_epoch_bump and info.is_control and info.producer_epoch == state.epoch):
+            return
+        del self._verifications[info.producer_id]
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once `completed` is done: what its aborted-transaction entry records."""
@@ -217,21 +296,17 @@ class ProducerState:
         candidates = [min(offsets) for offsets in (self._ongoing, self._unreplicated) if offsets]
         self.first_unstable_offset = min(candidates, default=None)
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open in this epoch."""
         entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_txn_first_offset >= 0
+        return entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch == epoch
 
     def remove_expired(self, now_ms: int) -> int:
         """Forgets idle producers without an open transaction.  Returns how many."""
         limit = now_ms - self.expiration_ms
-        expired = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.last_timestamp <= limit and entry.current_txn_first_offset < 0
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
-        return len(expired)
+        for producer_id in [known for known, state in self._verifications.items() if state.timestamp <= limit]:
+            del self._verifications[producer_id]
+        return self.producers.remove_idle(limit)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -293,7 +368,7 @@ class ProducerState:
         for entry in entries:
             if entry.current_txn_first_offset < 0 and entry.last_timestamp <= limit:
                 continue
-            self.producers[entry.producer_id] = entry
+            self.producers.put(entry)
             if entry.current_txn_first_offset >= 0:
                 self._ongoing[entry.current_txn_first_offset] = entry.producer_id
         self._refresh_unstable()

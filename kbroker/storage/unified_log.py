@@ -18,7 +18,6 @@ All state belongs to the event loop: no locks, no await.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from itertools import pairwise
@@ -31,11 +30,13 @@ from kbroker.storage import log_lookup, markers, replicated_append
 from kbroker.storage.group_commit import GroupCommit
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
+from kbroker.storage.log_dir_failure import NO_SPACE
 from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, LogSegment, SyncJob
 from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
 from kbroker.storage.roll import RollReason, roll_reason, state_before
+from kbroker.storage.verification import NO_GUARD, VerificationGuard
 from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 NO_TIMESTAMP = -1
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class UnifiedLog:
@@ -180,6 +180,7 @@ class UnifiedLog:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         analyzed: AnalyzedBatch | None = None,
+        guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
         config = self._config
@@ -202,25 +203,15 @@ class UnifiedLog:
         segment = self.segment_for(size, last, max_timestamp, first)
         marker: ControlMarker | None = None
         if info.producer_id >= 0:
-            duplicate = self.producer_state.check(info, origin, first)
+            duplicate = self.producer_state.check(info, origin, first, guard)
             if duplicate is not None:
-                # As in Kafka: the time of the batch as it was stored, whichever kind of time it is.
-                return AppendResult(
-                    duplicate.first_offset,
-                    duplicate.last_offset,
-                    duplicate.timestamp,
-                    self.log_start_offset,
-                    True,
-                    size,
-                )
+                return markers.duplicate_result(duplicate, self.log_start_offset, size)
             if info.is_control:
-                marker = markers.read_marker(data)
-                if marker is not None:
-                    self.producer_state.check_marker(info, marker, first)
+                marker = markers.checked_marker(self.producer_state, info, data, first)
         try:
             segment.append(first, last, max_timestamp, data, size)
         except OSError as error:
-            raise self.write_error("appending records", error) from error
+            raise self.storage_error("appending records", error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
             markers.update_producer(self, info, first, last, marker, segment)
@@ -230,6 +221,13 @@ class UnifiedLog:
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
         )
 
+    def maybe_start_transaction_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard:
+        """See ProducerState.start_verification."""
+        now_ms = self._clock.now_ms()
+        return self.producer_state.start_verification(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
+
     def append_as_follower(self, records: memoryview | bytearray | bytes) -> AppendResult | None:
         """Appends whole batches as the leader stored them; None when there is not a whole one.
 
@@ -237,11 +235,11 @@ class UnifiedLog:
         """
         return replicated_append.append_batches(self, records)
 
-    def write_error(self, what: str, error: OSError) -> KafkaStorageError:
-        """The client's error for a write that failed; the space is looked at when that was the reason."""
+    def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+        """The client's error for a disk that failed.  A directory that failed is reported, its space looked at."""
         if error.errno in NO_SPACE:
             self.gate.ran_out()
-        return storage_error(what, self.topic_partition, self.directory, error)
+        return storage_error(what, self.topic_partition, self.directory, error, self._environment.failures)
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
@@ -295,7 +293,7 @@ class UnifiedLog:
             if old.size:
                 self.local.flush_later(base, jobs)
         except OSError as error:
-            raise self.write_error("rolling a segment", error) from error
+            raise self.storage_error("rolling a segment", error) from error
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -324,7 +322,7 @@ class UnifiedLog:
         try:
             found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
         except OSError as error:
-            raise storage_error("reading records", self.topic_partition, self.directory, error) from error
+            raise self.storage_error("reading records", error) from error
         except ValueError as error:
             raise CorruptMessageError(f"Record batch is corrupt in {self.topic_partition}: {error}") from error
         if found is None:
@@ -395,7 +393,7 @@ class UnifiedLog:
                 self.local.remove(gone)
                 self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
             except OSError as error:
-                raise storage_error("deleting segments", self.topic_partition, self.directory, error) from error
+                raise self.storage_error("deleting segments", error) from error
         return len(gone)
 
     def truncate_to(self, offset: int) -> bool:
@@ -410,7 +408,7 @@ class UnifiedLog:
         try:
             self.local.truncate_to(offset)
         except OSError as error:
-            raise storage_error("truncating", self.topic_partition, self.directory, error) from error
+            raise self.storage_error("truncating", error) from error
         finally:
             self._after_truncation(self.local.log_end_offset)
             log_lookup.rebuild_producer_state(self)
@@ -451,7 +449,7 @@ class UnifiedLog:
         try:
             self.local.flush_now(self.local.log_end_offset, self._small_files(with_snapshot=False))
         except OSError as error:
-            raise storage_error("flushing", self.topic_partition, self.directory, error) from error
+            raise self.storage_error("flushing", error) from error
         if self.committer is not None:
             self.committer.flushed(self.local.log_end_offset)
 
@@ -460,7 +458,7 @@ class UnifiedLog:
         try:
             self.local.flush_later(self.local.log_end_offset, self._small_files(with_snapshot=False))
         except OSError as error:
-            raise storage_error("flushing", self.topic_partition, self.directory, error) from error
+            raise self.storage_error("flushing", error) from error
 
     def prepare_close(self) -> Callable[[], None] | None:
         """Brings all files into their final form: snapshot at the log end, indexes trimmed.

@@ -75,7 +75,7 @@ def test_transactions_of_kafka_are_known(tmp_path: Path) -> None:
         assert log.read(8, 10_000, FetchIsolation.TXN_COMMITTED, True).aborted_transactions == TXN_ABORTED
         assert log.read(0, 10_000, FetchIsolation.TXN_COMMITTED, True).aborted_transactions == [TXN_ABORTED[1]]
         entries = log.producer_state.producers
-        assert {pid: (e.producer_epoch, e.last_sequence, e.last_offset) for pid, e in entries.items()} == {
+        assert {e.producer_id: (e.producer_epoch, e.last_sequence, e.last_offset) for e in entries.values()} == {
             1: (0, 27, 53),
             2: (0, 15, 44),
             3: (0, 4, 50),

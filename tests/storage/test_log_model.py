@@ -146,10 +146,12 @@ class LogModel(RuleBasedStateMachine):
 
     def forget_producers(self) -> None:
         """After a truncation the model takes producers as the log sees them; reads and bounds stay checked."""
-        entries = self.log.producer_state.producers
-        self.sequences = {pid: entry.next_sequence for pid, entry in entries.items()}
+        entries = self.log.producer_state.producers.values()
+        self.sequences = {entry.producer_id: entry.next_sequence for entry in entries}
         self.open_transactions = {
-            pid: entry.current_txn_first_offset for pid, entry in entries.items() if entry.current_txn_first_offset >= 0
+            entry.producer_id: entry.current_txn_first_offset
+            for entry in entries
+            if entry.current_txn_first_offset >= 0
         }
 
     @invariant()

@@ -1,17 +1,23 @@
-"""The budget of open files while several threads load logs."""
+"""The budget of open segments: its size, and logs that are read under a small one."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from kbroker._fast.segment_scan import SegmentScan
+from kbroker.network.limits import KEPT_DESCRIPTORS, ConnectionLimits
 from kbroker.storage.log_values import TimestampOffset
-from kbroker.storage.open_files import OpenFiles
+from kbroker.storage.open_files import OpenFiles, OpenFilesError, ProcessLimits, segment_budget
 from tests.storage.batches import START_MS, UnsyncedFiles, append, batch, environment, open_log, read_all
 
+ROOT = Path(__file__).parents[2]
 RECORDS = 9_000
 MOST_TAKEN = 200
 
@@ -79,3 +85,87 @@ def test_a_segment_is_read_to_its_end_while_other_threads_open_files(tmp_path: P
             for fd in files.taken:
                 os.close(fd)
     assert (tmp_path / "other").read_bytes() == bytes(2 * size)
+
+
+MANY_SEGMENTS = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (180, 180))
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.config import BrokerConfig, LogConfig
+from kbroker.storage.log_manager import LogManager
+from kbroker.types import TopicPartition, random_uuid
+from tests.storage.batches import START_MS, UNSYNCED_FILES, append, batch, read_all
+
+config = LogConfig(internal_segment_bytes=300, index_interval_bytes=0, retention_ms=-1)
+settings = BrokerConfig.from_mapping({"log.dirs": sys.argv[1], "kbroker.max.open.segments": "20"})
+manager = LogManager(settings, SYSTEM_CLOCK, UNSYNCED_FILES)
+manager.start("cluster")
+topic_id = random_uuid()
+logs = [manager.get_or_create_log(TopicPartition("orders", at), topic_id, config) for at in range(30)]
+most_files = most_maps = 0
+for log in logs:
+    for n in range(40):
+        append(log, batch([b"%d" % n], timestamp=START_MS + n))
+for log in logs:
+    assert [offset for offset, _ in read_all(log)] == list(range(40))
+    for n in range(40):
+        assert log.offset_for_timestamp(START_MS + n).offset == n
+        assert log.read_bytes(n, 1)
+    with open("/proc/self/maps") as file:
+        most_maps = max(most_maps, sum(line.rstrip().endswith("index") for line in file))
+    most_files = max(most_files, sum(".log" in os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+                                     if os.path.exists(f"/proc/self/fd/{fd}")))
+print(sum(log.segment_count for log in logs), most_files, most_maps)
+manager.shutdown()
+"""
+
+
+def test_many_segments_are_read_with_few_descriptors_and_maps(tmp_path: Path) -> None:
+    """A broker of many segments would fail with "too many open files", or at 65,530 maps, in the middle of a fetch."""
+    command = [sys.executable, "-c", MANY_SEGMENTS, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    segments, most_files, most_maps = map(int, ran.stdout.split())
+    assert segments == 300
+    assert 1 <= most_files <= 20
+    assert 1 <= most_maps <= 40
+
+
+@pytest.mark.parametrize(
+    ("configured", "limits", "budget"),
+    [
+        (None, ProcessLimits(20_000, 65_530), 6_666),
+        (None, ProcessLimits(1 << 20, 65_530), 24_573),
+        (None, ProcessLimits(1 << 20, 1 << 20), 349_525),
+        (None, ProcessLimits(20, 65_530), 16),
+        (5_000, ProcessLimits(20_000, 65_530), 5_000),
+        (24_573, ProcessLimits(1 << 20, 65_530), 24_573),
+    ],
+)
+def test_budget_leaves_descriptors_and_maps_for_all_else(
+    configured: int | None, limits: ProcessLimits, budget: int
+) -> None:
+    """Segments would take the descriptors of connections, or more maps than Linux gives a process."""
+    assert segment_budget(configured, limits) == budget
+    assert budget * 2 < limits.maps
+
+
+@pytest.mark.parametrize(
+    ("configured", "limits", "reason"),
+    [
+        (1_000, ProcessLimits(1_024, 65_530), "may open 1024 files"),
+        (24_574, ProcessLimits(1 << 20, 65_530), "enough for 24573 segments"),
+    ],
+)
+def test_budget_beyond_the_limits_is_refused(configured: int, limits: ProcessLimits, reason: str) -> None:
+    """The broker would start, and fail when the segments are in use."""
+    with pytest.raises(OpenFilesError, match=reason):
+        segment_budget(configured, limits)
+
+
+def test_connections_leave_the_segments_their_descriptors() -> None:
+    """Clients would take the descriptors that fetches need to open segments."""
+    limits = ConnectionLimits(1 << 30, 1 << 30, {}, 1_024 - 341)
+    room = 1_024 - 341 - KEPT_DESCRIPTORS
+    assert [limits.admit("1.1.1.1") for _ in range(room)] == [None] * room
+    assert limits.admit("1.1.1.1") is not None
