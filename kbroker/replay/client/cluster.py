@@ -1,0 +1,274 @@
+"""A cluster as a client sees it: where to start, who leads what, one connection per broker, patience while things move.
+
+    with Cluster("127.0.0.1:9092") as cluster:
+        topics = cluster.describe(["orders"])         # TopicUnknownError with what to do
+        connection = cluster.leader("orders", 0)      # connects, or gives the connection that is there
+
+What may pass (a broker that restarts, a leader that moves) raises one of `PASSING` or a `BrokerAnsweredError` that is
+retriable.  A caller that wants to go on asks `Patience`:
+
+    patience = cluster.patience("reading orders-0")
+    while True:
+        try:
+            return ask(cluster.leader("orders", 0))
+        except PASSING as error:
+            patience.again(error)                     # waits, or raises RetriesExhaustedError when the time is over
+            cluster.forget("orders")                  # asks for the leader anew
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from kbroker.errors import ErrorCode
+from kbroker.protocol.api import ApiKey
+from kbroker.replay.client.connection import (
+    CONNECT_TIMEOUT_S,
+    DEFAULT_CLIENT_ID,
+    RECEIVE_BUFFER_BYTES,
+    REQUEST_TIMEOUT_S,
+    Connection,
+)
+from kbroker.replay.client.errors import (
+    PASSING,
+    BrokerAnsweredError,
+    BrokerUnreachableError,
+    ClientError,
+    RetriesExhaustedError,
+    TopicUnknownError,
+)
+from kbroker.schemas import request_message
+
+NO_TOPIC_ID = bytes(16)
+_ADDRESS = re.compile(r"^(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+)):(?P<port>\d{1,5})$")
+# Below version 4 a Metadata request makes the broker create the topics that it names.
+_METADATA_MIN_VERSION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How patient a client is, in seconds, and how it calls itself.
+
+    `patience_s` bounds everything that is retried.  Before any broker has answered, `first_patience_s` counts: nothing
+    where a wrong address is likelier than a restart (a planner), more where the address has proved right (executors).
+    """
+
+    client_id: str = DEFAULT_CLIENT_ID
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    patience_s: float = 60.0
+    first_patience_s: float = 0.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition's leader: node -1 while there is none."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic: its id (all zero from brokers before 2.8) and its partitions by number."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: dict[int, PartitionInfo] = field(default_factory=dict)
+
+
+class Patience:
+    """Waits between tries, longer each time, until the time without progress is over."""
+
+    def __init__(self, what: str, seconds: float, backoff_s: float, backoff_max_s: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        self._first_s = backoff_s
+        self._most_s = backoff_max_s
+        self.progressed()
+
+    def progressed(self) -> None:
+        """Something came of it: the time counts anew."""
+        self._deadline = time.monotonic() + self.seconds
+        self._wait_s = self._first_s
+
+    @property
+    def left_s(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def again(self, error: Exception) -> None:
+        """Waits before the next try.  RetriesExhaustedError, caused by `error`, when there is no time for one."""
+        if self.left_s <= self._wait_s:
+            raise RetriesExhaustedError(
+                f"{self.what}: gave up after {self.seconds:g} s without progress: {error}"
+            ) from error
+        time.sleep(self._wait_s)
+        self._wait_s = min(self._wait_s * 2, self._most_s)
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """Addresses out of `host:port[,host:port…]`.  ValueError says which is wrong."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _ADDRESS.match(part)
+        if match is None or not 0 < int(match["port"]) < 65536:
+            raise ValueError(f"{part!r} in kafka.bootstrap.servers is not host:port")
+        found.append((match["v6"] or match["host"], int(match["port"])))
+    if not found:
+        raise ValueError("kafka.bootstrap.servers names no broker: give host:port[,host:port…]")
+    return found
+
+
+class Cluster:
+    """See the module's text.  `bootstrap` is `host:port[,host:port…]`."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.settings = settings or ClientSettings()
+        self._addresses = parse_bootstrap(bootstrap)
+        self._nodes: dict[int, tuple[str, int]] = {}
+        self._topics: dict[str, TopicInfo] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    def patience(self, what: str, seconds: float | None = None) -> Patience:
+        settings = self.settings
+        seconds = settings.patience_s if seconds is None else seconds
+        return Patience(what, seconds, settings.retry_backoff_s, settings.retry_backoff_max_s)
+
+    def any(self) -> Connection:
+        """A connection to some broker.  BrokerUnreachableError says what was wrong with each address."""
+        known = [*self._addresses, *(at for at in self._nodes.values() if at not in self._addresses)]
+        for address in known:
+            connection = self._connections.get(address)
+            if connection is not None and not connection.closed:
+                return connection
+        failures = []
+        for address in known:
+            try:
+                return self._connect(address)
+            except PASSING as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise BrokerUnreachableError(f"no broker of {self.bootstrap} answers: {'; '.join(map(str, failures))}")
+
+    def describe(self, names: Sequence[str]) -> dict[str, TopicInfo]:
+        """These topics as they are now.  TopicUnknownError for one that does not exist."""
+        found = self._refresh(names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise TopicUnknownError(
+                f"topic {', '.join(missing)} does not exist at {self.bootstrap}: check the name, or create it first"
+            )
+        return found
+
+    def list_topics(self) -> dict[str, TopicInfo]:
+        """All topics of the cluster, internal ones too."""
+        return self._refresh(None)
+
+    def leader(self, topic: str, partition: int) -> Connection:
+        """A connection to the partition's leader.  A retriable BrokerAnsweredError while it has none."""
+        info = self.topic(topic).partitions.get(partition)
+        if info is None:
+            raise TopicUnknownError(
+                f"topic {topic} has no partition {partition}: it has {len(self.topic(topic).partitions)}"
+            )
+        if info.leader_id not in self._nodes:
+            raise BrokerAnsweredError(ErrorCode.LEADER_NOT_AVAILABLE, f"finding the leader of {topic}-{partition}")
+        return self.node(info.leader_id)
+
+    def topic(self, name: str) -> TopicInfo:
+        """A topic as last seen, asked for when it was never seen."""
+        if name not in self._topics:
+            self.describe([name])
+        return self._topics[name]
+
+    def node(self, node_id: int) -> Connection:
+        """A connection to a broker by its id."""
+        address = self._nodes[node_id]
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = self._connect(address)
+        return connection
+
+    def forget(self, *topics: str) -> None:
+        """Leaders of these topics (all without any) are asked for anew at the next use."""
+        for name in topics or tuple(self._topics):
+            self._topics.pop(name, None)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self, address: tuple[str, int]) -> Connection:
+        settings = self.settings
+        connection = Connection(
+            *address,
+            client_id=settings.client_id,
+            connect_timeout_s=settings.connect_timeout_s,
+            request_timeout_s=settings.request_timeout_s,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+        self._connections[address] = connection
+        return connection
+
+    def _refresh(self, names: Sequence[str] | None) -> dict[str, TopicInfo]:
+        seconds = self.settings.patience_s if self._nodes else self.settings.first_patience_s
+        patience = self.patience(f"asking {self.bootstrap} for its topics", seconds)
+        while True:
+            try:
+                return self._ask(names)
+            except PASSING as error:
+                if not seconds:
+                    raise
+                patience.again(error)
+            except BrokerAnsweredError as error:
+                if not error.retriable:
+                    raise
+                patience.again(error)
+
+    def _ask(self, names: Sequence[str] | None) -> dict[str, TopicInfo]:
+        request_class = request_message(ApiKey.METADATA)
+        connection = self.any()
+        version = connection.version_of(ApiKey.METADATA)
+        if version < _METADATA_MIN_VERSION:
+            raise ClientError(f"the broker at {connection.address} is older than Kafka 1.0: it is not supported")
+        wanted = None if names is None else [request_class.MetadataRequestTopic(name=name) for name in names]
+        answer = connection.send(request_class(topics=wanted, allow_auto_topic_creation=False), version=version)
+        self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
+        found = dict(self._read_topics(answer.topics))
+        self._topics.update(found)
+        return found
+
+    def _read_topics(self, topics: Iterable[Any]) -> Iterable[tuple[str, TopicInfo]]:
+        for topic in topics:
+            code = topic.error_code
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise TopicUnknownError(f"{topic.name!r} cannot be the name of a topic")
+            if code:
+                raise BrokerAnsweredError(code, f"asking {self.bootstrap} for topic {topic.name}")
+            partitions = {
+                row.partition_index: PartitionInfo(row.leader_id, row.leader_epoch)
+                for row in sorted(topic.partitions, key=lambda row: int(row.partition_index))
+            }
+            yield topic.name, TopicInfo(topic.name, topic.topic_id, topic.is_internal, partitions)
