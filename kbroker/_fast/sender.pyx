@@ -9,7 +9,7 @@ for the connection to have it read by a thread.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from libc.string cimport memcpy, memset
 from posix.types cimport off_t
 
@@ -224,6 +224,13 @@ cdef class Sender:
         else:
             with nogil:
                 sent = sendfile(out_fd, fd, &position, left)
+        if sent < 0 and errno == EIO:
+            # The disk, not the socket: whoever reads the stretch in its place finds out and tells.
+            self.warm_until = 0
+            self.cold_region = region
+            self.cold_position = region.position + self.offset
+            self.cold_bytes = left
+            return COLD
         if sent == 0:
             raise FileShrunkError(f"{left} bytes at {position} are no longer in the file")
         return sent

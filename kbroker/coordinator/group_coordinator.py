@@ -55,7 +55,7 @@ from kbroker.periodic import PeriodicTask
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import ClusterImage, MetadataDelta
+    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
 
 logger = logging.getLogger("kbroker.groups")
 
@@ -134,7 +134,7 @@ class GroupCoordinator:
     def _open_partitions(self) -> None:
         topic = self._metadata_cache.topic(GROUP_METADATA_TOPIC)
         if topic is not None:
-            self._registry.open(len(topic.partitions))
+            self._registry.open(len(topic.partitions), _offline(topic))
 
     def _on_metadata(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
         if not self._running:
@@ -147,6 +147,9 @@ class GroupCoordinator:
             self._commits.forget_topics(deleted)
         if GROUP_METADATA_TOPIC in (topic.name for topic in delta.created):
             self._open_partitions()
+        for change in delta.changed:
+            if change.new.name == GROUP_METADATA_TOPIC:
+                self._registry.resign(_offline(change.new))
 
     def _on_group_loaded(self, group: Group) -> None:
         for member in group.members.values():
@@ -256,6 +259,10 @@ class GroupCoordinator:
 
     # Administration
 
+    def is_offline(self, group_id: str) -> bool:
+        """Whether the group's state lies on a disk that has failed."""
+        return self._registry.is_offline(group_id)
+
     def _existing(self, group_id: str) -> Group:
         group = self._registry.find(group_id)
         if group is None:
@@ -307,3 +314,8 @@ class GroupCoordinator:
     def rebalance_count(self) -> int:
         """Rebalances since the start."""
         return self._rebalances.rebalance_count
+
+
+def _offline(topic: TopicImage) -> frozenset[int]:
+    """The partitions whose log directory has failed."""
+    return frozenset(each.partition for each in topic.partitions if each.offline_replicas)

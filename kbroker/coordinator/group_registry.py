@@ -8,7 +8,8 @@ request needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from kbroker.clock import Clock
 from kbroker.coordinator import state_records
@@ -16,7 +17,7 @@ from kbroker.coordinator.group import Group
 from kbroker.coordinator.group_state import GroupState
 from kbroker.coordinator.messages import JoinResult, SyncResult
 from kbroker.coordinator.partitioner import partition_for
-from kbroker.coordinator.shard import KeyValue, Shard, StateLog
+from kbroker.coordinator.shard import KeyValue, Shard, ShardState, StateLog
 from kbroker.coordinator.state_records import OffsetRecord, UnknownRecordError
 from kbroker.coordinator.timers import CallLater
 from kbroker.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
@@ -69,8 +70,8 @@ class GroupRegistry:
 
     # Partitions
 
-    def open(self, partition_count: int) -> None:
-        """Load the partitions of the state topic, those that are not open yet."""
+    def open(self, partition_count: int, offline: Collection[int] = ()) -> None:
+        """Load the partitions of the state topic, those that are not open yet; not those that have no log."""
         for index in range(len(self._shards), partition_count):
             shard = Shard(
                 index,
@@ -82,7 +83,28 @@ class GroupRegistry:
                 self._compression,
             )
             self._shards.append(shard)
-            shard.load()
+            if index in offline:
+                shard.close(ShardState.OFFLINE)
+            else:
+                shard.load()
+
+    def resign(self, offline: Collection[int]) -> None:
+        """Serve the groups of partitions that have lost their log no more; their members look elsewhere."""
+        lost = [shard for shard in self._shards if shard.index in offline and shard.state is not ShardState.OFFLINE]
+        for shard in lost:
+            shard.close(ShardState.OFFLINE)
+            self._loading.pop(shard.index, None)
+            groups = [group for group in self.groups.values() if group.partition_index == shard.index]
+            logger.error("partition %d of the group state is offline, with %d groups", shard.index, len(groups))
+            for group in groups:
+                group.stop_timers()
+                del self.groups[group.group_id]
+            if groups:
+                self._call_later(0, partial(_send_away, groups))
+
+    def is_offline(self, group_id: str) -> bool:
+        """Whether the group's partition has no log because of a disk."""
+        return bool(self._shards) and self._shard_of(group_id).state is ShardState.OFFLINE
 
     def close(self) -> None:
         """Serve nothing any more.  Members that wait are sent to look for another coordinator."""
@@ -99,9 +121,10 @@ class GroupRegistry:
         self.groups.clear()
 
     def check_complete(self) -> None:
-        """Raise unless every group is known."""
+        """Raise unless every group is known, but for those on disks that have failed."""
         for shard in self._shards:
-            shard.check_active()
+            if shard.state is not ShardState.OFFLINE:
+                shard.check_active()
 
     def _shard_of(self, group_id: str) -> Shard:
         if not self._shards:

@@ -3,6 +3,7 @@
     Loading -> Active            the partition was read to its end and handed to the replayer
     Loading -> Failed -> Loading reading failed; it is tried again later
     any     -> Closed            the partition is no longer ours
+    any     -> Offline           its log directory has failed
 
 What the records mean is the replayer's business, so groups and transactions share this class.
 
@@ -21,7 +22,7 @@ from typing import Protocol
 from kbroker._fast.record_batch import BatchError, iterate_batches
 from kbroker.clock import Clock
 from kbroker.coordinator.timers import CallLater, TimerHandle
-from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError
+from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
@@ -73,6 +74,7 @@ class ShardState(Enum):
     ACTIVE = "Active"
     FAILED = "Failed"
     CLOSED = "Closed"
+    OFFLINE = "Offline"
 
 
 class Shard:
@@ -120,6 +122,8 @@ class Shard:
         """Raise what a client is told while the shard cannot serve."""
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgressError()
+        if self.state is ShardState.OFFLINE:
+            raise NotCoordinatorError()
         if self.state is not ShardState.ACTIVE:
             raise CoordinatorNotAvailableError()
 
@@ -133,9 +137,9 @@ class Shard:
         self._steps = self._replay_all()
         self._run_slice()
 
-    def close(self) -> None:
+    def close(self, state: ShardState = ShardState.CLOSED) -> None:
         """Stop loading and serving."""
-        self.state = ShardState.CLOSED
+        self.state = state
         self._steps = iter(())
         if self._timer is not None:
             self._timer.cancel()

@@ -194,6 +194,9 @@ class FetchRead:
                 answer = _failed(target.index, error.code, [] if unknown else None)
                 size = 0
                 urgent = urgent or not unknown
+            except OSError as error:
+                refusal = self._partition(target).log.storage_error("reading records", error)
+                answer, size, urgent = _failed(target.index, refusal.code, None), 0, True
             answers.append((target, answer))
             found += size
             left = max(0, left - size)

@@ -107,7 +107,7 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     image = ctx.services.metadata_cache.image
     broker = image.brokers.get(ctx.services.node_id)
     endpoint = None if broker is None else endpoint_for(ctx, broker)
-    if endpoint is None:
+    if endpoint is None or ctx.services.group_coordinator.is_offline(key):
         return coordinator(
             key=key,
             error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,

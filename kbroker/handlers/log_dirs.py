@@ -3,7 +3,7 @@
 What lies where: each log directory with its partitions and their sizes.  Null topics mean all partitions; otherwise
 those named that exist, the others being left out without a word.
 
-- A directory that cannot be read has KAFKA_STORAGE_ERROR and no partitions.
+- A directory that is offline or cannot be read has KAFKA_STORAGE_ERROR and no partitions.
 - `offset_lag` and `is_future_key` speak of replicas that move between directories (KIP-113); there are none.
 - v4+ says how large the directory's file system is and how much of it this process may use (KIP-827).
 - v5+ says whether the directory is cordoned (KIP-1066); none is, as `cordoned.log.dirs` is not acted on.
@@ -48,6 +48,9 @@ def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
 
 def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[str, list[UnifiedLog]]) -> Any:
     result = response.DescribeLogDirsResult(log_dir=path, total_bytes=UNKNOWN_SIZE, usable_bytes=UNKNOWN_SIZE)
+    if log_manager.failures.is_offline(path):
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
     try:
         result.total_bytes, result.usable_bytes = log_manager.environment.files.space(path)
     except OSError as error:

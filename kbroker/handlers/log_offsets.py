@@ -93,7 +93,10 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any) -> A
         return answer
     if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
         return answer
-    found = log.offset_for_timestamp(timestamp)
+    try:
+        found = log.offset_for_timestamp(timestamp)
+    except OSError as error:
+        raise log.storage_error("looking an offset up", error) from error
     if found is not None and (found.offset < bound or timestamp < 0):
         answer.timestamp, answer.offset = found.timestamp, found.offset
         if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:

@@ -34,7 +34,10 @@ def view(partition: PartitionImage, alive: frozenset[int], version: int) -> Part
     v0 knows no offline replicas: it leaves them out, with REPLICA_NOT_AVAILABLE.
     """
     replicas, isr, leader = partition.replicas, partition.isr, partition.leader
-    offline = () if alive.issuperset(replicas) else tuple(node_id for node_id in replicas if node_id not in alive)
+    failed = partition.offline_replicas
+    offline: Sequence[int] = ()
+    if failed or not alive.issuperset(replicas):
+        offline = tuple(node_id for node_id in replicas if node_id not in alive or node_id in failed)
     error = ErrorCode.NONE
     if leader not in alive:
         known_elsewhere = leader >= 0 and version >= LISTENER_NOT_FOUND_FROM

@@ -90,16 +90,18 @@ def _topic(response: Any, topic: TopicImage, partitions: tuple[PartitionImage, .
     structs = []
     for partition in partitions:
         seen = view(partition, alive, NEWEST_METADATA_VERSION)
+        # The replica on a failed log directory leads again when that is repaired; Kafka gives no error for it here.
+        eligible = [] if seen.isr else list(partition.offline_replicas)
         structs.append(
             response.DescribeTopicPartitionsResponsePartition(
-                error_code=seen.error,
+                error_code=ErrorCode.NONE if eligible else seen.error,
                 partition_index=partition.partition,
                 leader_id=seen.leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(seen.replicas),
                 isr_nodes=list(seen.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=eligible,
+                last_known_elr=eligible,
                 offline_replicas=list(seen.offline),
             )
         )

@@ -42,7 +42,10 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition.  `partition_epoch` counts changes of replicas or ISR, `leader_epoch` changes of leader."""
+    """One partition.  `partition_epoch` counts changes of replicas or ISR, `leader_epoch` changes of leader.
+
+    `offline_replicas` are those whose log directory has failed; never stored.
+    """
 
     partition: int
     leader: int
@@ -50,6 +53,7 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int = 0
+    offline_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

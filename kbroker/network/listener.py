@@ -69,6 +69,7 @@ class Listener:
         max_idle_ms: int,
         loop: asyncio.AbstractEventLoop,
         cold_reads: Executor | None = None,
+        read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
     ) -> None:
         self.name = name
         self.host = host
@@ -77,6 +78,7 @@ class Listener:
         self._limits = limits
         self._loop = loop
         self._cold_reads = cold_reads
+        self._read_failed = read_failed
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -195,13 +197,15 @@ class Listener:
         """
         self.cold_reads_count += 1
         future = self._loop.run_in_executor(self._cold_reads, _read_through, region, position, size)
-        future.add_done_callback(lambda done: self._finish_cold(connection, done))
+        future.add_done_callback(lambda done: self._finish_cold(connection, region, done))
 
-    def _finish_cold(self, connection: Connection, done: asyncio.Future[None]) -> None:
+    def _finish_cold(self, connection: Connection, region: FileRegion, done: asyncio.Future[None]) -> None:
         if done.cancelled():
             return
         error = done.exception()
         if error is not None:
+            if isinstance(error, OSError):
+                self._read_failed(region.fd, error)
             self._complaints.error("cold read", "a segment could not be read: %s", error)
             connection.close("a segment could not be read")
             return

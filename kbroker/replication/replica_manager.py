@@ -84,6 +84,8 @@ class ReplicaManager:
         self._names[topic.topic_id] = topic.name
         for image in topic.partitions:
             if image.leader != self._node_id:
+                if self._node_id in image.offline_replicas:
+                    self._failed.add(TopicPartition(topic.name, image.partition))
                 self._stop_leading(topic.name, known, image.partition)
                 continue
             partition = known.get(image.partition)
@@ -104,8 +106,8 @@ class ReplicaManager:
         self._unborn.pop(topic_partition, None)
         try:
             log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
-        except (OSError, KafkaStorageError):
-            logger.exception("the log of %s could not be opened; it answers KAFKA_STORAGE_ERROR", topic_partition)
+        except (OSError, KafkaStorageError) as error:
+            logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
             self._failed.add(topic_partition)
             return
         log.assign_leader_epoch(image.leader_epoch)
@@ -159,6 +161,11 @@ class ReplicaManager:
                 return partition
         return self._explain_absence(topic, index)
 
+    @property
+    def offline_count(self) -> int:
+        """Partitions that have no log because of a disk."""
+        return len(self._failed)
+
     def is_unborn(self, topic: str, index: int) -> bool:
         """Whether the partition's log is still to be made, and so is empty."""
         return TopicPartition(topic, index) in self._unborn
@@ -204,7 +211,10 @@ class ReplicaManager:
         answers asks the log's committer whether to wait.
         """
         log = partition.log
-        result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
+        try:
+            result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
+        except OSError as error:
+            raise log.storage_error("appending records", error) from error
         if not result.duplicate:
             if log.committer is not None and log.committer.holds(result.last_offset):
                 return result

@@ -57,7 +57,11 @@ class PartitionStateLog:
 
     def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one and about `max_bytes`; empty at the end."""
-        return self._manager.partition(self.topic, partition_index).log.read_bytes(offset, max_bytes)
+        log = self._manager.partition(self.topic, partition_index).log
+        try:
+            return log.read_bytes(offset, max_bytes)
+        except OSError as error:
+            raise log.storage_error("reading records", error) from error
 
     def bounds(self, partition_index: int) -> tuple[int, int]:
         """First offset and end offset."""

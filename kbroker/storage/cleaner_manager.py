@@ -32,6 +32,7 @@ from kbroker.storage.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
 from kbroker.storage.cleaner_snapshot import plan_clean, shape_of
 from kbroker.storage.cleaner_state import CleaningStates, Event, Phase
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.segment_swap import SegmentsChangedError, finish_swap
 from kbroker.storage.throttle import Throttle
 from kbroker.storage.unified_log import UnifiedLog
@@ -136,7 +137,9 @@ class CleanerManager:
         logs: Mapping[TopicPartition, UnifiedLog],
         clock: Clock,
         files: FileSystem,
+        failures: LogDirFailureChannel | None = None,
     ) -> None:
+        self._failures = failures or LogDirFailureChannel(files)
         self.settings = CleanerSettings.of(config)
         self.states = CleaningStates()
         self.uncleanable: dict[TopicPartition, CleaningFailure] = {}
@@ -190,6 +193,12 @@ class CleanerManager:
         if offset is not None:
             self._offsets_in(new_parent)[topic_partition] = offset
         self._unwritten.update((old_parent, new_parent))
+
+    def handle_log_dir_failure(self, path: str) -> None:
+        """A directory is offline: its checkpoint is not written any more, its logs have been forgotten."""
+        self._offsets.pop(path, None)
+        self._checkpoints.pop(path, None)
+        self._unwritten.discard(path)
 
     def truncated(self, log: UnifiedLog) -> None:
         """After a truncation: nothing past the active segment's base counts as clean."""
@@ -249,11 +258,15 @@ class CleanerManager:
         async with self._writing:
             for parent in list(self._unwritten):
                 self._unwritten.discard(parent)
+                if parent not in self._offsets:
+                    continue
                 offsets = {tp: at for tp, at in self._offsets[parent].items() if tp in self._logs}
                 self._offsets[parent] = offsets
                 try:
                     await self._in_thread(partial(self._checkpoints[parent].write, dict(offsets)))
                 except OSError as error:
+                    if self._failures.report(parent, "writing a checkpoint", error):
+                        continue
                     self._unwritten.add(parent)
                     logger.error("Cannot write the cleaner's checkpoint in %s: %s", parent, error)
 
@@ -436,6 +449,9 @@ class CleanerManager:
             logger.warning("%s: dropped %d records without a key", tp, summary.keyless_count)
 
     def _failed(self, tp: TopicPartition, error: BaseException) -> None:
+        log = self._logs.get(tp)
+        if log is None or self._failures.report(log.directory, f"compacting {tp}", error):
+            return
         known = self.uncleanable.get(tp)
         attempts = known.attempts + 1 if known else 1
         wait_ms = min(max(self.settings.backoff_ms, 1) * 2 ** min(attempts - 1, 30), LONGEST_BACKOFF_MS)

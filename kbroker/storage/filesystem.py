@@ -146,6 +146,13 @@ class FileSystem:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def is_same(self, fd: int, path: str) -> bool:
+        """Whether an open file is the one that `path` names; False also where there is none."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(path))
+        except FileNotFoundError:
+            return False
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 

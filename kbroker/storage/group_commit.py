@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker.errors import KafkaError, NotLeaderOrFollowerError
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.local_log import storage_error
 from kbroker.storage.open_files import SegmentFile
 from kbroker.storage.write_gate import FailedGate
 
@@ -215,13 +214,14 @@ class LogCommitter:
         if self.requested_offset > self.durable_offset:
             self._schedule()
 
-    def close(self) -> None:
-        """The log is going away: whoever waits is told to look elsewhere."""
+    def close(self, reason: KafkaError | None = None) -> None:
+        """The log is going away: whoever waits is told to look elsewhere, or the reason."""
         self._closed = True
+        refusal = reason or NotLeaderOrFollowerError()
         loop = self._commits.loop
         if loop is not None and self._waiting:
             # Not in the midst of the change that takes the log away: an answer lets its connection's next request in.
-            loop.call_soon(lambda: self._refuse(NotLeaderOrFollowerError()))
+            loop.call_soon(lambda: self._refuse(refusal))
 
     def _refuse(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, []
@@ -281,7 +281,10 @@ class LogCommitter:
 
     def _fail(self, error: OSError) -> None:
         log = self._log
-        refusal = storage_error("flushing", log.topic_partition, log.directory, error)
+        refusal = log.storage_error("flushing", error)
+        failures = log.local.environment.failures
+        if failures is not None:
+            failures.report(log.directory, "an fsync", error, fsync=True)
         if not self._cut():
             logger.error("%s refuses appends until the broker is started again", log.topic_partition)
             log.local.flush_failed = True

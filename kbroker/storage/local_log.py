@@ -22,6 +22,7 @@ from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.flush_totals import FlushTotals
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfig, SyncJob
@@ -56,6 +57,7 @@ class LogEnvironment:
         "executor",
         "failures",
         "files",
+        "flushes",
         "gates",
         "later",
         "open_files",
@@ -80,6 +82,7 @@ class LogEnvironment:
         self.files = files
         self.producers = producers or ProducerBudget()
         self.verifies = verifies
+        self.flushes = FlushTotals()
         self.commits = commits
         self.gates: dict[str, WriteGate] = {}
         self.failures: LogDirFailureChannel | None = None
@@ -241,9 +244,10 @@ class LocalLog:
         files = self.environment.files
         jobs = (*self.sync_jobs(end_offset), *extra)
         try:
-            for job in jobs:
-                job.run(files)
-            self.sync_directory()
+            with self.environment.flushes.timed():
+                for job in jobs:
+                    job.run(files)
+                self.sync_directory()
         except OSError as error:
             self.flush_failed = True
             self._report("an fsync", error, fsync=True)
@@ -263,9 +267,10 @@ class LocalLog:
 
         def run() -> None:
             try:
-                for job in jobs:
-                    job.run(files)
-                self.sync_directory()
+                with self.environment.flushes.timed():
+                    for job in jobs:
+                        job.run(files)
+                    self.sync_directory()
             except OSError as error:
                 self._report("an fsync", error, fsync=True)
                 raise

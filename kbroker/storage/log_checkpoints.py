@@ -19,6 +19,7 @@ from kbroker.storage.checkpoints import (
     OffsetCheckpoint,
 )
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 
@@ -57,9 +58,16 @@ def _high_watermarks(logs: Iterable[UnifiedLog]) -> Offsets:
 class LogCheckpoints:
     """The checkpoints of one broker."""
 
-    __slots__ = ("_directories", "_executor", "_files", "_logs", "_writing")
+    __slots__ = ("_directories", "_executor", "_failures", "_files", "_logs", "_writing")
 
-    def __init__(self, files: FileSystem, logs: Mapping[TopicPartition, UnifiedLog], executor: Executor) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        logs: Mapping[TopicPartition, UnifiedLog],
+        executor: Executor,
+        failures: LogDirFailureChannel,
+    ) -> None:
+        self._failures = failures
         self._files = files
         self._logs = logs
         self._executor = executor
@@ -76,6 +84,10 @@ class LogCheckpoints:
             OffsetCheckpoint(self._files, f"{path}/{LOG_START_OFFSET_CHECKPOINT}"),
             OffsetCheckpoint(self._files, f"{path}/{REPLICATION_OFFSET_CHECKPOINT}"),
         )
+
+    def drop(self, path: str) -> None:
+        """A log directory has failed: nothing is written there any more."""
+        self._directories.pop(path, None)
 
     def by_directory(self) -> dict[str, list[UnifiedLog]]:
         """The logs, by the directory that they lie in."""
@@ -108,7 +120,7 @@ class LogCheckpoints:
         under_way = self._writing.get(checkpoint)
         if under_way is not None and not under_way.done():
             return
-        self._writing[checkpoint] = self._executor.submit(_write, checkpoint, offsets(logs))
+        self._writing[checkpoint] = self._executor.submit(self._write, checkpoint, offsets(logs))
 
     # On demand
 
@@ -117,7 +129,7 @@ class LogCheckpoints:
         futures = []
         for checkpoints, logs in self._pairs():
             checkpoint = checkpoints.log_starts
-            job = self._executor.submit(_write_after, self._writing.get(checkpoint), checkpoint, _log_starts(logs))
+            job = self._executor.submit(self._write_after, self._writing.get(checkpoint), checkpoint, _log_starts(logs))
             self._writing[checkpoint] = job
             futures.append(job)
         return futures
@@ -133,20 +145,21 @@ class LogCheckpoints:
             checkpoints.log_starts.write(_log_starts(logs))
             checkpoints.high_watermarks.write(_high_watermarks(logs))
 
+    # On threads
 
-def _write(checkpoint: OffsetCheckpoint, offsets: Offsets) -> OSError | None:
-    try:
-        checkpoint.write(offsets)
-    except OSError as error:
-        logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
-        return error
-    return None
+    def _write(self, checkpoint: OffsetCheckpoint, offsets: Offsets) -> OSError | None:
+        try:
+            checkpoint.write(offsets)
+        except OSError as error:
+            if not self._failures.report(checkpoint.path, "writing a checkpoint", error):
+                logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
+            return error
+        return None
 
-
-def _write_after(
-    under_way: Future[OSError | None] | None, checkpoint: OffsetCheckpoint, offsets: Offsets
-) -> OSError | None:
-    # What is under way was submitted before, so a thread has it already: this wait cannot hold it up.
-    if under_way is not None:
-        wait((under_way,))
-    return _write(checkpoint, offsets)
+    def _write_after(
+        self, under_way: Future[OSError | None] | None, checkpoint: OffsetCheckpoint, offsets: Offsets
+    ) -> OSError | None:
+        # What is under way was submitted before, so a thread has it already: this wait cannot hold it up.
+        if under_way is not None:
+            wait((under_way,))
+        return self._write(checkpoint, offsets)

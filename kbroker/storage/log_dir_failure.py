@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from kbroker.storage.filesystem import FileSystem
 
@@ -34,14 +36,15 @@ class LogDirFailureChannel:
     def __init__(self, files: FileSystem) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._paths: frozenset[str] = frozenset()
+        self._paths: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
         self._queue: list[str] = []
         self._wake: Callable[[], object] | None = None
 
     def watch(self, paths: Iterable[str]) -> None:
         """The directories that can fail; errors elsewhere are nobody's business here."""
-        self._paths = frozenset(paths)
+        for path in paths:
+            self._paths[path] = self._paths[os.path.realpath(path)] = path
 
     def listen(self, wake: Callable[[], object] | None) -> None:
         """Call `wake`, from whatever thread, when a directory has entered the queue; at once if one has already."""
@@ -59,7 +62,9 @@ class LogDirFailureChannel:
 
     def parent_of(self, path: str) -> str | None:
         """The log directory that a file or directory lies in."""
-        return next((each for each in self._paths if path == each or path.startswith(f"{each}/")), None)
+        return next(
+            (named for each, named in self._paths.items() if path == each or path.startswith(f"{each}/")), None
+        )
 
     def report(self, path: str, what: str, error: BaseException | None, *, fsync: bool = False) -> bool:
         """An operation on a file or directory at `path` failed: takes its log directory out where that is the reason.
@@ -78,6 +83,10 @@ class LogDirFailureChannel:
         self.maybe_add_offline_log_dir(parent, f"{what}: {error.strerror or error}")
         return True
 
+    def report_read(self, fd: int, error: OSError) -> bool:
+        """The same for an open file that could not be read."""
+        return self.report(str(Path(f"/proc/self/fd/{fd}").readlink()), "reading records", error)
+
     def maybe_add_offline_log_dir(self, path: str, reason: str) -> bool:
         """Puts a directory into the queue unless it was there before; whether it did."""
         with self._lock:
@@ -85,7 +94,9 @@ class LogDirFailureChannel:
                 return False
             self._reasons[path] = reason
             self._queue.append(path)
-        logger.error("Log directory %s has failed (%s): it is taken offline until the broker is restarted", path, reason)
+        logger.error(
+            "Log directory %s has failed (%s): it is taken offline until the broker is restarted", path, reason
+        )
         wake = self._wake
         if wake is not None:
             wake()

@@ -38,6 +38,10 @@ class LogDirError(Exception):
     """A log directory cannot be used; the text says why and what to do."""
 
 
+class LogDirUnusableError(LogDirError):
+    """The directory gives I/O errors; others may serve without it."""
+
+
 class LogDirLockedError(LogDirError):
     """Another process uses the directory."""
 
@@ -116,7 +120,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
 class LogDir:
     """One directory of `log.dirs`, locked by this process."""
 
-    __slots__ = ("_files", "_lock_fd", "clean", "meta", "path")
+    __slots__ = ("_files", "_lock_fd", "clean", "failure", "meta", "path")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -124,6 +128,7 @@ class LogDir:
         self.path = os.path.abspath(path)  # noqa: PTH100  (symbolic links stay as they were named)
         self.meta: MetaProperties | None = None
         self.clean = False
+        self.failure = ""
 
     def open(self) -> None:
         """Makes, locks and reads the directory.  LogDirError with a text for people when that cannot be."""
@@ -132,7 +137,7 @@ class LogDir:
             files.makedirs(self.path)
             self._lock_fd = files.open(f"{self.path}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise LogDirError(f"cannot use log directory {self.path}: {error.strerror or error}") from error
+            raise self._unusable(error) from error
         if not files.lock(self._lock_fd):
             self.release()
             raise LogDirLockedError(
@@ -144,7 +149,19 @@ class LogDir:
             self.meta = decode_meta_properties(files.read_file(path), path)
         except FileNotFoundError:
             self.meta = None
+        except OSError as error:
+            self.release()
+            raise self._unusable(error) from error
         self.clean = files.exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+
+    def _unusable(self, error: OSError) -> LogDirError:
+        # What is no directory is a mistake in log.dirs, not a disk that fails.
+        kind = LogDirError if isinstance(error, (FileExistsError, NotADirectoryError)) else LogDirUnusableError
+        return kind(f"cannot use log directory {self.path}: {error.strerror or error}")
+
+    def is_present(self) -> bool:
+        """Whether the path still leads to the directory that was opened.  OSError when nobody can tell."""
+        return self._lock_fd >= 0 and self._files.is_same(self._lock_fd, f"{self.path}/{LOCK_FILE}")
 
     def bind(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties into a new directory; refuses one of another cluster or node."""
@@ -190,8 +207,12 @@ class OpenedDirs:
     hold_partitions: bool
 
 
-def open_directories(files: FileSystem, paths: list[str]) -> list[LogDir]:
-    """Opens all; on a failure gives those already locked back."""
+def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = False) -> list[LogDir]:
+    """Opens all; on a failure gives those already locked back.
+
+    `tolerate`: a directory that gives I/O errors has the reason in `failure`, and the others are opened; not the
+    first, which has the metadata.
+    """
     opened: list[LogDir] = []
     seen: set[str] = set()
     try:
@@ -201,7 +222,14 @@ def open_directories(files: FileSystem, paths: list[str]) -> list[LogDir]:
             if real in seen:
                 raise LogDirError(f"log.dirs names {path} twice")
             seen.add(real)
-            directory.open()
+            try:
+                directory.open()
+            except LogDirUnusableError as error:
+                if not tolerate:
+                    raise
+                if not opened:
+                    raise LogDirError(f"{error}; the first of log.dirs has the metadata, so it must work") from error
+                directory.failure = str(error)
             opened.append(directory)
         ids = {directory.meta.cluster_id for directory in opened if directory.meta and directory.meta.cluster_id}
         if len(ids) > 1:

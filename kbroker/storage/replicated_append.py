@@ -54,7 +54,7 @@ def _append(log: UnifiedLog, info: BatchInfo, batch: memoryview) -> None:
     try:
         segment.append(base, last, info.max_timestamp, batch, size)
     except OSError as error:
-        raise log.write_error("appending records", error) from error
+        raise log.storage_error("appending records", error) from error
     log.local.log_end_offset = last + 1
     if info.producer_id >= 0:
         markers.update_producer(log, info, base, last, marker, segment)

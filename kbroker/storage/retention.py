@@ -226,6 +226,8 @@ class Retention:
             try:
                 self.apply(log)
             except (OSError, KafkaError) as error:
+                if isinstance(error, OSError):
+                    log.storage_error("retention", error)
                 logger.error("Retention of %s failed and is tried again at its next turn: %s", tp, error)
         for tp in self._remembered.keys() - self._logs.keys():
             del self._remembered[tp]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import threading
 from collections.abc import Callable
@@ -181,7 +182,7 @@ class FailingReads(FileSystem):
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         if self.failing and TP.topic in path and path.endswith(".log") and not flags:
-            raise OSError(5, "the disk fails")
+            raise OSError(errno.EMFILE, "the disk fails")
         return super().open(path, flags, mode)
 
 

@@ -270,10 +270,10 @@ def test_a_disk_that_gets_short_has_retention_look_at_once(tmp_path: Path) -> No
     for _ in range(20):
         append(log, batch([b"x" * 50], timestamp=clock.now_ms() - 5000))
     assert log.segment_count > 3
-    asyncio.run(manager.watch_space())
+    asyncio.run(manager.watch.run())
     assert log.segment_count > 3
     files.free = 999_999
-    asyncio.run(manager.watch_space())
+    asyncio.run(manager.watch.run())
     assert log.segment_count == 1
     # A thread takes them off the disk.
     wait_for(lambda: len(list((tmp_path / "data" / "a-0").glob("*.log*"))) == 1, "the files to go")

@@ -1,0 +1,92 @@
+"""Taking a log directory out of service, and watching those that serve.
+
+Offline, in Kafka's order: it is no directory to place partitions in any more, its checkpoints are not written, the
+cleaner leaves it alone, its logs are closed and forgotten, its lock is given back.  Nothing is written to it, so what
+lies there is what a restart finds; the partitions' names are returned, for the metadata to tell of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from kbroker.errors import KafkaStorageError
+from kbroker.storage.write_gate import FailedGate
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.log_manager import LogManager
+
+logger = logging.getLogger("kbroker.storage")
+
+SHORT_SPACE_INTERVAL_SECONDS = 0.01
+
+
+def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
+    """Closes everything below a directory that has failed.  The partitions that lay there."""
+    refusal = KafkaStorageError(f"Log directory {path} is offline")
+    gone = [log for log in manager.logs.values() if log.parent == path]
+    for log in gone:
+        del manager.logs[log.topic_partition]
+        log.gate = FailedGate(refusal)
+        manager.cleaner.forget(log.topic_partition)
+        if log.committer is not None:
+            log.committer.close(refusal)
+        with contextlib.suppress(OSError):
+            log.close(clean=False)
+    manager.cleaner.handle_log_dir_failure(path)
+    manager.checkpoints.drop(path)
+    manager.gates[:] = [gate for gate in manager.gates if gate.path != path]
+    manager.environment.gates.pop(path, None)
+    for directory in manager.directories:
+        if directory.path == path:
+            with contextlib.suppress(OSError):
+                directory.release()
+    logger.error("Log directory %s is offline with %d partitions; the others serve on", path, len(gone))
+    return [log.topic_partition for log in gone]
+
+
+class DirectoryWatch:
+    """Looks at every directory in short intervals: whether it is still there, and its free space (`write_gate`).
+
+    A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
+    `make_room` is called when a gate has closed: there may be something to delete.
+    """
+
+    __slots__ = ("_closed", "_make_room", "_manager")
+
+    def __init__(self, manager: LogManager, make_room: Callable[[], Awaitable[None]]) -> None:
+        self._manager = manager
+        self._make_room = make_room
+        self._closed: set[str] = set()
+
+    async def run(self) -> None:
+        """One look, and more of them close together while space gets short."""
+        manager = self._manager
+        while True:
+            self.look_for_lost()
+            for gate in manager.gates:
+                gate.measure()
+            closed = {gate.path for gate in manager.gates if gate.closed}
+            newly, self._closed = closed - self._closed, closed
+            if newly:
+                await self._make_room()
+            if not any(gate.is_short for gate in manager.gates):
+                return
+            await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)
+
+    def look_for_lost(self) -> None:
+        """Reports directories that are not the ones that were opened any more."""
+        for directory in self._manager.online_directories():
+            try:
+                present = directory.is_present()
+            except OSError as error:
+                self._manager.failures.report(directory.path, "looking at the directory", error)
+                continue
+            if not present:
+                lost = OSError(errno.ENOENT, "the directory was removed or replaced")
+                self._manager.failures.maybe_add_offline_log_dir(directory.path, str(lost.strerror))
