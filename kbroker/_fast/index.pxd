@@ -35,11 +35,11 @@ cdef class IndexTable:
 
 
 cdef class OffsetTable(IndexTable):
-    pass
+    cdef Py_ssize_t add(self, int64_t offset, int64_t position) except -1
 
 
 cdef class TimeTable(IndexTable):
-    pass
+    cdef Py_ssize_t add(self, int64_t timestamp, int64_t offset) except -1
 
 
 cdef struct TailBatch:
@@ -58,3 +58,4 @@ cdef class AppendTail:
     cdef TailBatch ring[32]
     cdef unsigned int next_batch
     cdef unsigned int batches
+    cdef bint take(self, int64_t base_offset, int64_t last_offset, int64_t size, int64_t max_timestamp) noexcept nogil

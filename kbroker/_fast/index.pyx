@@ -242,6 +242,9 @@ cdef class OffsetTable(IndexTable):
 
     def append(self, int64_t offset, int64_t position):
         """Adds an entry; offsets must ascend.  Returns the number of entries that wait to be written."""
+        return self.add(offset, position)
+
+    cdef Py_ssize_t add(self, int64_t offset, int64_t position) except -1:
         cdef uint8_t* at
         cdef int64_t relative = offset - self.base_offset
         if relative < 0 or relative > MAX_INT32 or position < 0 or position > MAX_INT32:
@@ -282,6 +285,9 @@ cdef class TimeTable(IndexTable):
 
         Returns the number of entries that wait to be written.
         """
+        return self.add(timestamp, offset)
+
+    cdef Py_ssize_t add(self, int64_t timestamp, int64_t offset) except -1:
         cdef uint8_t* at
         cdef int64_t relative = offset - self.base_offset
         if relative < 0 or relative > MAX_INT32:
@@ -316,6 +322,9 @@ cdef class AppendTail:
 
     def append(self, int64_t base_offset, int64_t last_offset, int64_t size, int64_t max_timestamp):
         """Accounts for a batch just written at the end.  True when an index entry is due, judged before counting it."""
+        return self.take(base_offset, last_offset, size, max_timestamp)
+
+    cdef bint take(self, int64_t base_offset, int64_t last_offset, int64_t size, int64_t max_timestamp) noexcept nogil:
         cdef bint due = self.bytes_since_index > self.index_interval_bytes
         cdef TailBatch* batch = &self.ring[self.next_batch]
         batch.base_offset = base_offset

@@ -3,17 +3,22 @@
 `scan_segment` reads the file through one buffer of its own (a batch larger than it makes it grow, up to the size that
 the file really has left), and stops at the first byte that is no valid batch: what lies behind it is not trusted, as
 in Kafka.  It reads by `pread`, so the descriptor's position stays.
+
+What it found stays in C until somebody asks: `segment_replay` counts and indexes batches from there, `batches` makes
+an object of each.
 """
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memmove
 
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
     HEADER_OK,
     HEADER_TRUNCATED,
+    BatchInfo,
     Header,
     LOG_OVERHEAD_BYTES,
     RECORDS_POSITION,
@@ -38,11 +43,6 @@ cdef enum Stop:
     STOP_IO = 4
     STOP_MEMORY = 5
     STOP_ORDER = 6        # a base offset not past the last one
-
-
-cdef struct Found:
-    Header header
-    int64_t position
 
 
 cdef struct Scan:
@@ -78,8 +78,13 @@ cdef bint fill(Scan* self, int64_t size) noexcept nogil:
             return False
         self.buffer = larger
         self.capacity = size
+    # What is there of the next batch is kept.
+    if self.start < self.position < self.start + self.filled:
+        self.filled -= self.position - self.start
+        memmove(self.buffer, self.buffer + (self.position - self.start), <size_t>self.filled)
+    elif self.position != self.start:
+        self.filled = 0
     self.start = self.position
-    self.filled = 0
     while self.filled < self.capacity and self.start + self.filled < self.end:
         got = pread(
             self.fd,
@@ -156,13 +161,31 @@ cdef class SegmentScan:
 
     `batches`: BatchInfo, each with its position in the file; `valid_end`: the position behind the last good batch;
     `complete`: nothing is left to scan (the end was reached, or something bad); `reason`: what is bad at `valid_end`,
-    None when nothing is.
+    None when nothing is.  `len()` is the number of batches, and an index gives one of them.
     """
 
-    cdef readonly list batches
-    cdef readonly int64_t valid_end
-    cdef readonly bint complete
-    cdef readonly object reason
+    def __cinit__(self):
+        self.found = NULL
+        self.count = 0
+
+    def __dealloc__(self):
+        free(self.found)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, Py_ssize_t at):
+        if at < 0 or at >= self.count:
+            raise IndexError(f"batch {at} of {self.count}")
+        return self.info(at)
+
+    cdef BatchInfo info(self, Py_ssize_t at):
+        return make_info(&self.found[at].header, self.found[at].position)
+
+    @property
+    def batches(self):
+        cdef Py_ssize_t at
+        return [self.info(at) for at in range(self.count)]
 
 
 cdef object reason_of(const Scan* self):
@@ -184,8 +207,7 @@ def scan_segment(int fd, int64_t start_pos, int64_t end_pos, *, bint check_crc=T
     Call again from `valid_end` until `complete`.  OSError when the file cannot be read.
     """
     cdef Scan scan
-    cdef SegmentScan result
-    cdef int64_t at
+    cdef SegmentScan result = SegmentScan.__new__(SegmentScan)
     if start_pos < 0 or end_pos < start_pos or max_batches < 1:
         raise ValueError(f"cannot scan positions {start_pos} to {end_pos} for {max_batches} batches")
     scan.fd = fd
@@ -210,8 +232,12 @@ def scan_segment(int fd, int64_t start_pos, int64_t end_pos, *, bint check_crc=T
             raise OSError(scan.system_error, f"reading at position {scan.position}")
         if scan.stop == STOP_MEMORY:
             raise MemoryError
-        result = SegmentScan.__new__(SegmentScan)
-        result.batches = [make_info(&scan.found[at].header, scan.found[at].position) for at in range(scan.count)]
+        # The object keeps the batches and frees them; usually far fewer were found than there was room for.
+        result.found = <Found*>realloc(scan.found, <size_t>max(scan.count, 1) * sizeof(Found))
+        if result.found == NULL:
+            raise MemoryError
+        scan.found = NULL
+        result.count = scan.count
         result.valid_end = scan.position
         result.complete = scan.stop != STOP_FULL
         result.reason = reason_of(&scan)

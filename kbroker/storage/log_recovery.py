@@ -14,7 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from kbroker._fast.index import TAIL_ENTRIES
 from kbroker._fast.record_batch import BatchInfo
+from kbroker._fast.segment_replay import account, last_of_each
+from kbroker._fast.segment_scan import SegmentScan
 from kbroker.errors import InvalidRecordError
 from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
@@ -50,6 +53,24 @@ class TooWideSegmentError(Exception):
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(repr(segment))
         self.segment = segment
+
+
+def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, leader_epoch: int) -> tuple[int, int]:
+    """Counts and indexes batches from `at` on, up to one that needs a look: (its number, next offset)."""
+    tail = segment.prepare_append()
+    indexes = segment.offset_index, segment.time_index
+    offsets, times = indexes
+    while True:
+        # The last slot of a time index is kept for the final entry.
+        room = min(offsets.max_entries - offsets.table.entries, times.max_entries - 1 - times.table.entries)
+        room = min(room, TAIL_ENTRIES)
+        done, next_offset = account(scan, at, tail, offsets.table, times.table, room, next_offset, leader_epoch)
+        for index in indexes:
+            if index.table.entries - index.table.stored >= TAIL_ENTRIES:
+                index.write_tail()
+        if done == at or done == len(scan):
+            return done, next_offset
+        at = done
 
 
 class LogRecovery:
@@ -181,7 +202,7 @@ class LogRecovery:
         while not complete and not reason:
             scan = files.scan_segment(file.fd, position, size, check_crc=True, max_batches=BATCHES_AT_ONCE)
             complete = scan.complete
-            next_offset, position, reason = self._take(segment, scan.batches, position, next_offset)
+            next_offset, position, reason = self._take(segment, scan, position, next_offset)
             reason = reason or scan.reason or ""
         if position < size and not reason:
             reason = "the last batch is not whole"
@@ -199,14 +220,21 @@ class LogRecovery:
             )
         return next_offset, reason
 
-    def _take(
-        self, segment: LogSegment, batches: Sequence[BatchInfo], position: int, next_offset: int
-    ) -> tuple[int, int, str]:
+    def _take(self, segment: LogSegment, scan: SegmentScan, position: int, next_offset: int) -> tuple[int, int, str]:
         """Accounts for good batches: (next offset, next position, why the rest does not count or "")."""
         epochs = self._epochs
         started = position
         reason = ""
-        for info in batches:
+        at, count = 0, len(scan)
+        while at < count:
+            done, next_offset = _account(segment, scan, at, next_offset, epochs.latest_epoch)
+            for info in last_of_each(scan, at, done, self._producers_from):
+                self._note_producer(info, segment, index_aborted=True)
+            at = done
+            if at == count:
+                break
+            # One that has to be looked at.
+            info = scan[at]
             base, last = info.base_offset, info.last_offset
             if last - segment.base_offset > MAX_RELATIVE_OFFSET and not self._is_misplaced(segment, info, next_offset):
                 raise TooWideSegmentError(segment)
@@ -217,10 +245,10 @@ class LogRecovery:
                 epochs.assign(info.partition_leader_epoch, base)
             if info.producer_id >= 0 and base >= self._producers_from:
                 self._note_producer(info, segment, index_aborted=True)
-            size = info.size_in_bytes
-            segment.account(base, last, size, info.max_timestamp)
+            segment.account(base, last, info.size_in_bytes, info.max_timestamp)
             next_offset = last + 1
-            position = info.position + size
+            at += 1
+        position = segment.size
         self._progress.bytes_done += position - started
         return next_offset, position, reason
 
