@@ -44,17 +44,19 @@ from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
+from kbroker.metrics.maintenance import Values
 from kbroker.metrics.readiness import Readiness, ReadyState
 from kbroker.metrics.sources import CommitTotals, ConnectionTotals, DirectorySpace, GroupSummary, Sources, StorageTotals
 from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
-from kbroker.periodic import PeriodicTasks
+from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.maintenance_figures import maintenance_figures
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
@@ -195,6 +197,11 @@ class Broker:
             directories=self._directory_spaces,
             commits=self._commit_totals,
             storage=self._storage_totals,
+            offline=self._offline_totals,
+            rebalances=lambda: self.services.group_coordinator.rebalance_count if self.readiness.ready else 0,
+            expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self.readiness.ready else 0,
+            maintenance=self._maintenance,
+            max_partitions=self.config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
@@ -289,6 +296,12 @@ class Broker:
             DirectorySpace(gate.path, gate.free_bytes, gate.closed, gate.refused_count)
             for gate in self.log_manager.gates
         ]
+
+    async def _maintenance(self, pieces: Pieces) -> Values:
+        if not self._logs_loaded:
+            return {}
+        most = self.config.get("kbroker.metrics.max.partitions")
+        return await maintenance_figures(self.log_manager, self.clock, most, pieces)
 
     def _commit_totals(self) -> CommitTotals:
         commits = self.log_manager.commits

@@ -315,6 +315,11 @@ class GroupCoordinator:
         """Rebalances since the start."""
         return self._rebalances.rebalance_count
 
+    @property
+    def expired_offset_count(self) -> int:
+        """Committed offsets that were forgotten for their age, since the start."""
+        return self._commits.expired_count
+
 
 def _offline(topic: TopicImage) -> frozenset[int]:
     """The partitions whose log directory has failed."""

@@ -49,7 +49,7 @@ class Committer:
 class OffsetCommits:
     """The offsets of all groups."""
 
-    __slots__ = ("_clock", "_max_metadata_bytes", "_rebalances", "_registry", "_retention_ms")
+    __slots__ = ("_clock", "_max_metadata_bytes", "_rebalances", "_registry", "_retention_ms", "expired_count")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class OffsetCommits:
         self._clock = clock
         self._max_metadata_bytes = max_metadata_bytes
         self._retention_ms = retention_ms
+        self.expired_count = 0
 
     # Committing
 
@@ -181,8 +182,8 @@ class OffsetCommits:
             outcome = expiration.expired(group, now_ms, self._retention_ms)
             if outcome.delete_group:
                 deleted[group.partition_index].append(group)
-            elif outcome.offsets:
-                self._forget(group, outcome.offsets, "expired")
+            elif outcome.offsets and self._forget(group, outcome.offsets, "expired"):
+                self.expired_count += len(outcome.offsets)
         for partition_index, groups in deleted.items():
             self._delete_expired(partition_index, groups)
 
@@ -195,4 +196,5 @@ class OffsetCommits:
             return
         for group in groups:
             logger.info("group %s has expired with %d offsets", group, len(group.offsets))
+            self.expired_count += len(group.offsets)
             self._registry.discard(group)

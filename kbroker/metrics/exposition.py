@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.counters import BUCKET_BOUNDS_NS
+from kbroker.metrics.maintenance import families
 from kbroker.metrics.snapshot import PartitionRow, Snapshot
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class SnapshotCollector:
         yield from _disks(snapshot)
         yield from _storage(snapshot)
         yield from _groups(snapshot)
+        yield from families(snapshot.maintenance)
         yield from _process()
 
 
@@ -159,6 +161,10 @@ def _disks(snapshot: Snapshot) -> Iterator[Metric]:
         "kbroker_log_dir_refusing", "1 while produce is refused for want of space.", "directory", refusing, gauge=True
     )
     yield _counts_by("kbroker_log_dir_refused", "Appends refused for want of space.", "directory", refused)
+    offline = dict.fromkeys(free, 0.0) | dict.fromkeys(snapshot.offline.directories, 1.0)
+    yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
+    yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))
+    yield _gauge("kbroker_partitions_offline", "Partitions without a log.", snapshot.offline.partition_count)
     commits = snapshot.commits
     yield CounterMetricFamily("kbroker_commit_fsyncs", "fsyncs that appends waited for.", value=commits.fsync_count)
     yield CounterMetricFamily("kbroker_commit_fsync_seconds", "Time of these fsyncs.", value=commits.fsync_seconds)
@@ -185,7 +191,7 @@ def _storage(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Metric]:
-    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     states: dict[str, float] = {}
     for group in snapshot.groups:
@@ -204,6 +210,12 @@ def _groups(snapshot: Snapshot) -> Iterator[Metric]:
         committed.add_metric(key, row.committed)
     yield lag
     yield committed
+    yield CounterMetricFamily("kbroker_group_rebalances", "Rebalances of groups.", value=snapshot.rebalance_count)
+    yield CounterMetricFamily(
+        "kbroker_group_expired_offsets",
+        "Committed offsets forgotten after offsets.retention.minutes.",
+        value=snapshot.expired_offset_count,
+    )
 
 
 def _process() -> Iterator[Metric]:

@@ -99,7 +99,8 @@ class MetricsServer:
         """The text of all metrics: read on the loop, rendered off it."""
         from kbroker.metrics.snapshot import take
 
-        return await asyncio.get_running_loop().run_in_executor(self.executor, _render, take(self.sources), accept)
+        snapshot = await take(self.sources)
+        return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
 
 
 def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:

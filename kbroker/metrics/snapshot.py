@@ -1,4 +1,7 @@
-"""A copy of everything that one scrape reports, taken on the event loop in one go.
+"""A copy of everything that one scrape reports, taken on the event loop.
+
+Reading very many partitions or groups is done in pieces, between which the loop goes on; figures of one partition are
+of one moment, those of two may be a few milliseconds apart.
 
 Values only: nothing in a snapshot refers to a live object, so a thread may render it while the loop goes on.
 """
@@ -10,15 +13,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kbroker.metrics.maintenance import Values
 from kbroker.metrics.sources import (
     STARTED_AT,
     CommitTotals,
     ConnectionTotals,
     DirectorySpace,
     LogView,
+    OfflineTotals,
     Sources,
     StorageTotals,
 )
+from kbroker.periodic import Pieces
 
 
 class RequestRow(NamedTuple):
@@ -98,16 +104,20 @@ class Snapshot:
     loop_delay_buckets: tuple[int, ...]
     directories: tuple[DirectorySpace, ...]
     commits: CommitTotals
+    rebalance_count: int
+    expired_offset_count: int
+    maintenance: Values
     storage: StorageTotals
+    offline: OfflineTotals
 
 
-def take(sources: Sources) -> Snapshot:
-    """Read all sources.  Call it on the event loop."""
-    logs = sources.logs()
-    topics = _topic_rows(logs)
-    detailed = len(logs) <= sources.max_partitions
-    ends: dict[tuple[str, int], int] = {log.topic_partition: log.high_watermark for log in logs}
-    groups, lags = _group_rows(sources, ends)
+async def take(sources: Sources) -> Snapshot:
+    """Read all sources.  Run it on the event loop."""
+    pieces = Pieces()
+    logs = list(sources.logs())
+    topics, ends, partitions = await _log_rows(logs, len(logs) <= sources.max_partitions, pieces)
+    groups, lags = await _group_rows(sources, ends, pieces)
+    maintenance = await sources.maintenance(pieces)
     delay = sources.loop_delay
     delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
     totals = sources.connections()
@@ -125,7 +135,7 @@ def take(sources: Sources) -> Snapshot:
         topic_count=len(topics),
         size_bytes=sum(row.size_bytes for row in topics),
         segment_count=sum(row.segment_count for row in topics),
-        partitions=_partition_rows(logs) if detailed else (),
+        partitions=partitions,
         topics=topics if len(topics) <= sources.max_partitions else (),
         groups=groups,
         lags=lags,
@@ -134,44 +144,59 @@ def take(sources: Sources) -> Snapshot:
         loop_delay_buckets=delay_buckets,
         directories=tuple(sources.directories()),
         commits=sources.commits(),
+        rebalance_count=sources.rebalances(),
+        expired_offset_count=sources.expired_offsets(),
+        maintenance=maintenance,
         storage=sources.storage(),
+        offline=sources.offline(),
     )
 
 
-def _partition_rows(logs: Collection[LogView]) -> tuple[PartitionRow, ...]:
-    return tuple(
-        PartitionRow(
-            log.topic_partition.topic,
-            log.topic_partition.partition,
-            log.log_start_offset,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_end_offset,
-            log.size_bytes,
-            log.segment_count,
-        )
-        for log in logs
-    )
-
-
-def _topic_rows(logs: Collection[LogView]) -> tuple[TopicRow, ...]:
+async def _log_rows(
+    logs: Collection[LogView], detailed: bool, pieces: Pieces
+) -> tuple[tuple[TopicRow, ...], dict[tuple[str, int], int], tuple[PartitionRow, ...]]:
+    """Sums by topic, the end of each partition, and, where asked for, a row for each."""
     sums: dict[str, list[int]] = {}
+    ends: dict[tuple[str, int], int] = {}
+    rows: list[PartitionRow] = []
     for log in logs:
-        row = sums.setdefault(log.topic_partition.topic, [0, 0, 0])
+        if pieces.due():
+            await pieces.rest()
+        tp = log.topic_partition
+        size_bytes, segment_count, high_watermark = log.size_bytes, log.segment_count, log.high_watermark
+        row = sums.setdefault(tp.topic, [0, 0, 0])
         row[0] += 1
-        row[1] += log.size_bytes
-        row[2] += log.segment_count
-    return tuple(TopicRow(topic, *row) for topic, row in sums.items())
+        row[1] += size_bytes
+        row[2] += segment_count
+        ends[tp] = high_watermark
+        if detailed:
+            rows.append(
+                PartitionRow(
+                    tp.topic,
+                    tp.partition,
+                    log.log_start_offset,
+                    high_watermark,
+                    log.last_stable_offset,
+                    log.log_end_offset,
+                    size_bytes,
+                    segment_count,
+                )
+            )
+    return tuple(TopicRow(topic, *sum_) for topic, sum_ in sums.items()), ends, tuple(rows)
 
 
-def _group_rows(
-    sources: Sources, ends: Mapping[tuple[str, int], int]
+async def _group_rows(
+    sources: Sources, ends: Mapping[tuple[str, int], int], pieces: Pieces
 ) -> tuple[tuple[GroupRow, ...], tuple[LagRow, ...]]:
     groups: list[GroupRow] = []
     lags: list[LagRow] = []
     for group in sources.groups():
+        if pieces.due():
+            await pieces.rest()
         total = 0
         for topic, partition, committed in group.committed:
+            if pieces.due():
+                await pieces.rest()
             end = ends.get((topic, partition))
             if end is None:  # the topic is gone, its offsets have not expired yet
                 continue

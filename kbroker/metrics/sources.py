@@ -1,15 +1,18 @@
 """What metrics reads, as Protocols and plain values: the broker passes its live parts in, metrics imports none.
 
-Every callable here is called on the event loop at scrape time and must only read, without waiting.
+Every callable here is called on the event loop at scrape time and must only read, without waiting; one that has a lot
+to read is a coroutine function, which gives the loop back in between (`Pieces`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker.metrics.maintenance import Values
+from kbroker.periodic import Pieces
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -102,6 +105,13 @@ class StorageTotals(NamedTuple):
     producer_evictions: int = 0
 
 
+class OfflineTotals(NamedTuple):
+    """Log directories that have failed, and partitions without a log because of that."""
+
+    directories: tuple[str, ...] = ()
+    partition_count: int = 0
+
+
 def _no_connections() -> ConnectionTotals:
     return ConnectionTotals()
 
@@ -118,8 +128,12 @@ def _no_directories() -> Iterable[DirectorySpace]:
     return ()
 
 
-def _no_fetches() -> int:
+def _nothing() -> int:
     return 0
+
+
+async def _no_maintenance(_: Pieces) -> Values:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +142,7 @@ class Sources:
 
     With more than `max_partitions` logs the series per partition are left out and sums by topic take their place;
     with more topics than that, the sums over all remain.  The same limit holds for rows of committed offsets.
+    `kbroker.metrics.max.partitions` sets it.
     """
 
     version: str
@@ -139,8 +154,12 @@ class Sources:
     connections: Callable[[], ConnectionTotals] = _no_connections
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
-    fetches_waiting: Callable[[], int] = _no_fetches
+    fetches_waiting: Callable[[], int] = _nothing
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals
     storage: Callable[[], StorageTotals] = StorageTotals
+    offline: Callable[[], OfflineTotals] = OfflineTotals
+    rebalances: Callable[[], int] = _nothing
+    expired_offsets: Callable[[], int] = _nothing
+    maintenance: Callable[[Pieces], Awaitable[Values]] = _no_maintenance
     max_partitions: int = 2_000

@@ -71,9 +71,9 @@ class CleanerSettings(NamedTuple):
 
 def check_reconfiguration(old: CleanerSettings, new: CleanerSettings) -> None:
     """Kafka's rule for a change at run time: at least one thread, at most twice and at least half as many as now."""
-    if new.threads < 1:
     if new.threads == old.threads:
         return
+    if new.threads < 1:
         raise ValueError("Log cleaner threads should be at least 1")
     if new.threads < old.threads // 2:
         raise ValueError(f"Log cleaner threads cannot be reduced to less than half the current value {old.threads}")
@@ -101,6 +101,7 @@ class CleanerTotals(NamedTuple):
     records_read: int = 0
     records_kept: int = 0
     keyless_count: int = 0
+    seconds: float = 0.0
 
 
 class LastClean(NamedTuple):
@@ -110,22 +111,6 @@ class LastClean(NamedTuple):
     seconds: float
     map_use: float
     summary: CleanSummary
-
-
-class CleanerFigures(NamedTuple):
-    """What metrics tell: counts now, and sums and extremes over the compacted logs as the last turn found them.
-
-    `oldest_dirty_ms` is the age of the oldest record that waits for compaction, 0 without one.
-    """
-
-    in_progress: int
-    uncleanable_partitions: int
-    uncleanable_bytes: int
-    cleanable_bytes: int
-    max_dirty_ratio: float
-    oldest_dirty_ms: int
-    throttled_seconds: float
-    totals: CleanerTotals
 
 
 class CleanerManager:
@@ -149,7 +134,8 @@ class CleanerManager:
         self._logs = logs
         self._clock = clock
         self._files = files
-        self._found: dict[TopicPartition, Candidate] = {}
+        self.found: dict[TopicPartition, Candidate] = {}
+        """How dirty each compacted log was when it was last looked at."""
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._unwritten: set[str] = set()
@@ -181,7 +167,7 @@ class CleanerManager:
             ticket.aborted = True
         self.uncleanable.pop(topic_partition, None)
         self.last_cleans.pop(topic_partition, None)
-        self._found.pop(topic_partition, None)
+        self.found.pop(topic_partition, None)
         for parent, offsets in self._offsets.items():
             if offsets.pop(topic_partition, None) is not None:
                 self._unwritten.add(parent)
@@ -227,21 +213,10 @@ class CleanerManager:
         """How dirty a log is now."""
         return assess(shape_of(log), log.config, self.first_dirty_offset(log), self._clock.now_ms())
 
-    def figures(self) -> CleanerFigures:
-        """For metrics."""
-        found = [candidate for tp, candidate in self._found.items() if tp in self._logs]
-        oldest = min((each.oldest_dirty_timestamp for each in found if each.oldest_dirty_timestamp >= 0), default=None)
-        failed = [self._found[tp] for tp in self.uncleanable if tp in self._found]
-        return CleanerFigures(
-            len(self._tickets),
-            len(self.uncleanable),
-            sum(candidate.cleanable_bytes for candidate in failed),
-            sum(candidate.cleanable_bytes for candidate in found),
-            max((candidate.dirty_ratio for candidate in found), default=0.0),
-            0 if oldest is None else max(0, self._clock.now_ms() - oldest),
-            self.throttle.waited_seconds,
-            self.totals,
-        )
+    @property
+    def busy_count(self) -> int:
+        """Cleans under way."""
+        return len(self._tickets)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -320,7 +295,7 @@ class CleanerManager:
             return None
         try:
             self._roll_overdue(log)
-            candidate = self._found[tp] = self.assess(log)
+            candidate = self.found[tp] = self.assess(log)
         except (OSError, KafkaError, ValueError) as error:
             self._failed(tp, error)
             return None
@@ -434,6 +409,7 @@ class CleanerManager:
             records_read=totals.records_read + summary.records_read,
             records_kept=totals.records_kept + summary.records_kept,
             keyless_count=totals.keyless_count + summary.keyless_count,
+            seconds=totals.seconds + seconds,
         )
         logger.info(
             "Compacted %s up to offset %d: kept %d of %d records, wrote %d bytes in %.3f s, offset map %.0f %% full",

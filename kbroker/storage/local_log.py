@@ -22,8 +22,8 @@ from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
-from kbroker.storage.flush_totals import FlushTotals
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.flush_totals import FlushTotals
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfig, SyncJob
 from kbroker.storage.log_segments import LogSegments

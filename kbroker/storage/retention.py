@@ -25,6 +25,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kbroker.clock import Clock
@@ -177,12 +178,28 @@ def carry_out(log: UnifiedLog, decision: Decision) -> int:
     return freed
 
 
+class Deleted(NamedTuple):
+    """Segments, and their bytes, that went for one reason."""
+
+    segments: int = 0
+    bytes: int = 0
+
+
 class RetentionTotals(NamedTuple):
     """What retention has done since the start."""
 
-    segments_deleted: int = 0
-    bytes_deleted: int = 0
+    by_reason: Mapping[Reason, Deleted] = MappingProxyType(dict.fromkeys(Reason, Deleted()))
+    failures: int = 0
     runs: int = 0
+    last_run_seconds: float = 0.0
+
+    @property
+    def segments_deleted(self) -> int:
+        return sum(deleted.segments for deleted in self.by_reason.values())
+
+    @property
+    def bytes_deleted(self) -> int:
+        return sum(deleted.bytes for deleted in self.by_reason.values())
 
 
 class _Remembered(NamedTuple):
@@ -211,11 +228,14 @@ class Retention:
         self._busy = busy
         self._remembered: dict[TopicPartition, _Remembered] = {}
         self._reported: dict[TopicPartition, int] = {}
+        self.future: set[TopicPartition] = set()
+        """Partitions that a record from the future keeps from being shortened."""
         self.totals = RetentionTotals()
 
     async def run(self) -> None:
         """Looks at every log, giving the loop back every few milliseconds."""
-        slice_end = time.monotonic() + SLICE_SECONDS
+        started = time.monotonic()
+        slice_end = started + SLICE_SECONDS
         for tp in list(self._logs):
             if time.monotonic() >= slice_end:
                 await asyncio.sleep(0)
@@ -228,25 +248,34 @@ class Retention:
             except (OSError, KafkaError) as error:
                 if isinstance(error, OSError):
                     log.storage_error("retention", error)
+                self.totals = self.totals._replace(failures=self.totals.failures + 1)
                 logger.error("Retention of %s failed and is tried again at its next turn: %s", tp, error)
         for tp in self._remembered.keys() - self._logs.keys():
             del self._remembered[tp]
             self._reported.pop(tp, None)
-        self.totals = self.totals._replace(runs=self.totals.runs + 1)
+        self.future &= self._logs.keys()
+        seconds = time.monotonic() - started
+        self.totals = self.totals._replace(runs=self.totals.runs + 1, last_run_seconds=seconds)
 
     def apply(self, log: UnifiedLog) -> int:
         """Retention of one log, now.  Returns how many segments went."""
         tp = log.topic_partition
-        if self._busy(tp) or self._surely_keeps(log):
+        if self._busy(tp):
+            return 0
+        if self._surely_keeps(log):
+            self.future.discard(tp)
             return 0
         now_ms = self._clock.now_ms()
         facts = look_at(log, now_ms)
         decision = decide(facts, log.config, now_ms)
         if decision.future is not None:
+            self.future.add(tp)
             self._report_future(tp, decision.future, now_ms)
+        else:
+            self.future.discard(tp)
         if decision.segment_count:
             freed = carry_out(log, decision)
-            self._count(tp, decision, freed)
+            self._count(tp, facts, decision, freed)
         else:
             self._remember(log, facts, now_ms)
         return decision.segment_count
@@ -296,12 +325,27 @@ class Retention:
             (timestamp - now_ms) // 1000,
         )
 
-    def _count(self, tp: TopicPartition, decision: Decision, freed: int) -> None:
-        totals = self.totals
-        self.totals = totals._replace(
-            segments_deleted=totals.segments_deleted + decision.segment_count,
-            bytes_deleted=totals.bytes_deleted + freed,
-        )
+    # -- what metrics ask ---------------------------------------------------------------------------------------------
+
+    def dated_partitions(self) -> list[TopicPartition]:
+        """The partitions of whose oldest segment the age is known."""
+        return list(self._remembered)
+
+    def overdue_timestamp(self, tp: TopicPartition, now_ms: int) -> int | None:
+        """The largest timestamp of a partition's oldest segment, when `retention.ms` has passed it and it is there."""
+        log, known = self._logs.get(tp), self._remembered.get(tp)
+        if log is None or known is None or now_ms < known.until_ms:
+            return None
+        if log.config is not known.config or log.local.segments.first.base_offset != known.base_offset:
+            return None
+        return known.until_ms - 1 - known.config.retention_ms
+
+    def _count(self, tp: TopicPartition, facts: LogFacts, decision: Decision, freed: int) -> None:
+        by_reason = dict(self.totals.by_reason)
+        for segment, reason in zip(facts.segments, decision.reasons, strict=False):
+            deleted = by_reason[reason]
+            by_reason[reason] = Deleted(deleted.segments + 1, deleted.bytes + segment.size)
+        self.totals = self.totals._replace(by_reason=by_reason)
         for reason in Reason:
             count = decision.reasons.count(reason)
             if count:

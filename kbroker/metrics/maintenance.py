@@ -1,0 +1,92 @@
+"""What is told of the upkeep of logs: compaction, retention, flushes, and each log directory's share.
+
+One row per family, `name|type|labels|meaning`; an indented line continues the row above it.  Values come as a mapping
+from a family's name to its value, or to values by label values.  A family that is missing in it has no samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+Labelled = Mapping[tuple[str, ...], float]
+Values = Mapping[str, float | Labelled]
+
+
+class Family(NamedTuple):
+    """A metric: counters get `_total` when they are written."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+
+
+_ROWS = """
+kbroker_log_dir_partitions|gauge|directory|Partitions in a log directory.
+kbroker_log_dir_size_bytes|gauge|directory|Bytes of segments in a log directory.
+kbroker_cleaner_threads|gauge||Threads that may compact at a time (log.cleaner.threads).
+kbroker_cleaner_busy_threads|gauge||Threads that compact now.
+kbroker_cleaner_compacted_partitions|gauge||Partitions whose cleanup.policy has compact, as last looked at.
+kbroker_cleaner_dirty_bytes|gauge||Bytes that wait for compaction and may be compacted, all partitions.
+kbroker_cleaner_max_dirty_ratio|gauge||The largest dirty share of a compacted partition.
+kbroker_cleaner_oldest_dirty_seconds|gauge||
+    Age of the oldest record that waits for compaction outside active segments; 0 without one.
+kbroker_cleaner_uncleanable_partitions|gauge||Partitions whose last compaction failed.
+kbroker_cleaner_uncleanable_bytes|gauge||Bytes that wait for compaction in them.
+kbroker_cleaner_runs|counter|outcome|Compactions of a partition: done, failed, aborted (something else needed the log).
+kbroker_cleaner_read_bytes|counter||Bytes that compaction has read.
+kbroker_cleaner_written_bytes|counter||Bytes that compaction has written.
+kbroker_cleaner_records|counter|outcome|Records that compaction has kept and dropped.
+kbroker_cleaner_keyless_records|counter||Records without a key that compaction has dropped.
+kbroker_cleaner_seconds|counter||Time of compactions that were done, all threads.
+kbroker_cleaner_throttled_seconds|counter||
+    Time that compaction has waited for log.cleaner.io.max.bytes.per.second.
+kbroker_cleaner_recopy_ratio|gauge||Bytes written for each byte read, over the last compaction of every partition.
+kbroker_cleaner_max_buffer_use_ratio|gauge||
+    How full the offset map was at most, over the last compaction of every partition.
+kbroker_cleaner_max_clean_seconds|gauge||The longest of the last compactions of every partition.
+kbroker_cleaner_last_clean_timestamp_seconds|gauge||When a compaction was last done; 0 when none was.
+kbroker_partition_dirty_ratio|gauge|topic,partition|Dirty share of a compacted partition.
+kbroker_partition_dirty_bytes|gauge|topic,partition|Bytes of a partition that wait for compaction.
+kbroker_partition_oldest_dirty_seconds|gauge|topic,partition|Age of the oldest record that waits for compaction.
+kbroker_partition_clean_failures|gauge|topic,partition|Compactions that failed in a row; only of partitions that fail.
+kbroker_partition_clean_failing_seconds|gauge|topic,partition|Since when compaction fails.
+kbroker_partition_clean_retry_seconds|gauge|topic,partition|Time until compaction is tried again.
+kbroker_retention_runs|counter||Times that retention has looked at all partitions.
+kbroker_retention_last_run_seconds|gauge||How long it took to look at all partitions, other work included.
+kbroker_retention_deleted_segments|counter|reason|
+    Segments deleted: time (retention.ms), size (retention.bytes), log_start (below the log start offset).
+kbroker_retention_deleted_bytes|counter|reason|Bytes of these.
+kbroker_retention_failures|counter||Partitions at which retention failed, each time.
+kbroker_retention_oldest_deletable_seconds|gauge||
+    Age of the newest record in the oldest segment that retention.ms gave up and that is still there; 0 without one.
+kbroker_retention_future_partitions|gauge||Partitions that keep segments because a record is dated in the future.
+kbroker_log_flushes|counter||fsyncs of logs outside group commits: rolled segments, flush.ms, checkpoints.
+kbroker_log_flush_seconds|counter||Time of these.
+kbroker_log_flush_max_seconds|gauge||The longest of these.
+"""
+
+FAMILIES: tuple[Family, ...] = tuple(
+    Family(name, kind, tuple(labels.split(",")) if labels else (), text)
+    for name, kind, labels, text in (line.split("|") for line in _ROWS.strip().replace("\n    ", "").split("\n"))
+)
+
+
+def families(values: Values) -> Iterator[Metric]:
+    """All families, in a fixed order."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for family in FAMILIES:
+        kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+        metric = kind(family.name, family.text, labels=family.labels)
+        value = values.get(family.name, {})
+        if isinstance(value, Mapping):
+            for key, part in value.items():
+                metric.add_metric(key, part)
+        else:
+            metric.add_metric((), value)
+        yield metric
