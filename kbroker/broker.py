@@ -7,7 +7,8 @@ Stop (SIGTERM, SIGINT): stop accepting, answer what waits, let requests under wa
 logs, write the clean-shutdown marker.  A signal that comes half a second later, while it still stops, ends the process
 at once, without the marker.
 
-Exit codes: 0 stopped in order, 1 could not start or failed.
+Exit codes: 0 stopped in order, 1 could not start or failed, as when the last log directory, or the one with the
+metadata, gives I/O errors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -46,12 +48,21 @@ from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.readiness import Readiness, ReadyState
-from kbroker.metrics.sources import CommitTotals, ConnectionTotals, DirectorySpace, GroupSummary, Sources, StorageTotals
+from kbroker.metrics.sources import (
+    CommitTotals,
+    ConnectionTotals,
+    DirectorySpace,
+    GroupSummary,
+    OfflineTotals,
+    Sources,
+    StorageTotals,
+)
 from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchSessionCache
+from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, offline_at_start, reason_to_halt
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
@@ -66,6 +77,7 @@ logger = logging.getLogger("kbroker.broker")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_SECONDS = 1.0
 REPEAT_SECONDS = 0.5
+HALT_SECONDS = 10.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
 COMPLAINTS_INTERVAL_MS = 10_000
@@ -74,11 +86,18 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 
 
 class Broker:
-    """One running broker.  `start` and `stop` are called once each, on the loop."""
+    """One running broker.  `start` and `stop` are called once each, on the loop.
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+    It sets `stopping`, and `failed`, when it cannot go on.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event | None = None
+    ) -> None:
         self.config = config
         self.loop = loop
+        self.stopping = stopping or asyncio.Event()
+        self.failed = False
         self.clock = SYSTEM_CLOCK
         self.readiness = Readiness()
         self.stats = RequestStats()
@@ -106,9 +125,13 @@ class Broker:
         image = ClusterImage.of(
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
-        cache = MetadataCache(image)
         await self._start_metrics(node_id, store.cluster_id)
         await self._load_logs(image)
+        reason = reason_to_halt(self.log_manager)
+        if reason is not None:
+            raise LogDirError(reason)
+        image = offline_at_start(image, node_id, self.log_manager)
+        cache = MetadataCache(image)
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
         self.log_manager.attach(self.loop, replicas.on_durable)
@@ -132,6 +155,9 @@ class Broker:
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self._start_coordinator(services)
+        self.disk_failures = LogDirFailureHandler(self.log_manager, cache, node_id, self.loop, self._halt)
+        self.disk_failures.start()
+        store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
         await self._listen(services)
         self._schedule()
         self.readiness.move(ReadyState.READY)
@@ -179,6 +205,7 @@ class Broker:
                 max_idle_ms=config.get("connections.max.idle.ms"),
                 loop=self.loop,
                 cold_reads=self.cold_reads,
+                read_failed=self.log_manager.failures.report_read,
             )
             await listener.start()
             self.listeners.append(listener)
@@ -197,6 +224,7 @@ class Broker:
             directories=self._directory_spaces,
             commits=self._commit_totals,
             storage=self._storage_totals,
+            offline=self._offline_totals,
             offline=self._offline_totals,
             rebalances=lambda: self.services.group_coordinator.rebalance_count if self.readiness.ready else 0,
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self.readiness.ready else 0,
@@ -239,6 +267,7 @@ class Broker:
         for listener in self.listeners:
             listener.close_connections()
         self.services.replica_manager.close()
+        self.disk_failures.stop()
         self.tasks.stop()
         self.loop_delay.stop()
         if self.metrics is not None:
@@ -262,6 +291,15 @@ class Broker:
             self.log_manager.release()
         if self.store is not None:
             self.store.close()
+
+    def _halt(self, reason: str) -> None:
+        """What is left is stopped in order, as far as that works and does not take long."""
+        logger.critical("the broker cannot go on and halts: %s", reason)
+        self.failed = True
+        last_resort = threading.Timer(HALT_SECONDS, os._exit, (1,))
+        last_resort.daemon = True
+        last_resort.start()
+        self.stopping.set()
 
     # What the parts ask
 
@@ -313,6 +351,10 @@ class Broker:
             len(files), files.budget, len(files.maps), files.evictions, producers.count, producers.evictions
         )
 
+    def _offline_totals(self) -> OfflineTotals:
+        count = self.services.replica_manager.offline_count if self.readiness.ready else 0
+        return OfflineTotals(tuple(self.log_manager.failures.offline), count)
+
     def _connection_totals(self) -> ConnectionTotals:
         refused: dict[str, int] = {}
         closed: dict[str, int] = {}
@@ -362,7 +404,7 @@ async def _serve(config: BrokerConfig, started: float) -> int:
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, _on_signal, loop, stopping)
     try:
-        broker = Broker(config, loop)
+        broker = Broker(config, loop, stopping)
     except ValueError as error:
         logger.error("cannot start: %s", error)
         return 1
@@ -379,13 +421,19 @@ async def _serve(config: BrokerConfig, started: float) -> int:
     logger.info("%s", _ready_line(broker, started))
     await stopping.wait()
     logger.info("stopping")
-    await broker.stop()
+    try:
+        await broker.stop()
+    except Exception:
+        if not broker.failed:
+            raise
+        logger.exception("the broker could not be stopped in order")
+    status = 1 if broker.failed else 0
     logger.info("stopped")
-    if asyncio.all_tasks() - {asyncio.current_task()}:
-        # A thread still runs a codec over a batch that nobody waits for any more; all else is done.
+    if broker.failed or asyncio.all_tasks() - {asyncio.current_task()}:
+        # A thread still runs a codec over a batch that nobody waits for any more, or waits for a disk that failed.
         logging.shutdown()
-        os._exit(0)
-    return 0
+        os._exit(status)
+    return status
 
 
 def _on_signal(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +46,10 @@ SCHEMA_VERSION = 2
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
+# What no later attempt can be expected to survive; a full disk is not among them.
+DISK_FAILURES = frozenset(
+    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+)
 
 _SCHEMA = """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -83,12 +87,13 @@ CREATE TABLE broker_configs (
 class LocalStore:
     """`MetadataStore` over one SQLite file.  Belongs to the thread that opened it."""
 
-    __slots__ = ("_cluster_id", "_connection", "_path")
+    __slots__ = ("_cluster_id", "_connection", "_path", "on_failure")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         self._path = path
         self._connection = connection
         self._cluster_id = cluster_id
+        self.on_failure: Callable[[str], object] = lambda reason: None
 
     @classmethod
     def open(cls, path: str | Path, cluster_id: str | None = None, *, must_exist: bool = False) -> LocalStore:
@@ -193,8 +198,13 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _explained(self._path), _write_transaction(self._connection):
-            yield self._connection
+        try:
+            with _explained(self._path), _write_transaction(self._connection):
+                yield self._connection
+        except MetadataStoreError as error:
+            if _primary_code(error) in DISK_FAILURES:
+                self.on_failure(str(error))
+            raise
 
     def _insert_partitions(self, topic_id: bytes, partitions: Sequence[PartitionImage]) -> None:
         self._connection.executemany(
@@ -275,6 +285,12 @@ def _explained(path: Path) -> Iterator[None]:
         if type(error) is sqlite3.DatabaseError:
             raise CorruptMetadataError(_damaged(path, str(error))) from error
         raise MetadataStoreError(f"cannot use the metadata store {path}: {error}") from error
+
+
+def _primary_code(error: MetadataStoreError) -> int:
+    """SQLite's own code for what went wrong, without its extension; 0 when it was something else."""
+    cause = error.__cause__
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF if isinstance(cause, sqlite3.Error) else 0
 
 
 def _damaged(path: Path, reason: str) -> str:

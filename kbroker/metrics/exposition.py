@@ -165,6 +165,10 @@ def _disks(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
     yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))
     yield _gauge("kbroker_partitions_offline", "Partitions without a log.", snapshot.offline.partition_count)
+    offline = dict.fromkeys(free, 0.0) | dict.fromkeys(snapshot.offline.directories, 1.0)
+    yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
+    yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))
+    yield _gauge("kbroker_partitions_offline", "Partitions without a log.", snapshot.offline.partition_count)
     commits = snapshot.commits
     yield CounterMetricFamily("kbroker_commit_fsyncs", "fsyncs that appends waited for.", value=commits.fsync_count)
     yield CounterMetricFamily("kbroker_commit_fsync_seconds", "Time of these fsyncs.", value=commits.fsync_seconds)

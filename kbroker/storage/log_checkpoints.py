@@ -136,11 +136,12 @@ class LogCheckpoints:
 
     # In place
 
-    def write_all(self) -> None:
-        """Writes every checkpoint, after those under way.  OSError when one cannot be written."""
-        for future in self._writing.values():
-            future.result()
+    def write_all(self, path: str | None = None) -> None:
+        """Writes every checkpoint, of one directory or of all, after those under way.  OSError when one cannot be."""
+        wait(self._writing.values())
         for checkpoints, logs in self._pairs():
+            if path is not None and checkpoints is not self._directories[path]:
+                continue
             checkpoints.recovery_points.write(_recovery_points(logs))
             checkpoints.log_starts.write(_log_starts(logs))
             checkpoints.high_watermarks.write(_high_watermarks(logs))

@@ -479,7 +479,7 @@ class LogManager:
     def _write_final_checkpoints(self, path: str) -> None:
         directory = next(directory for directory in self.online_directories() if directory.path == path)
         try:
-            self.checkpoints.write_all()
+            self.checkpoints.write_all(path)
             directory.write_clean_marker()
         except OSError as error:
             logger.error("No clean-shutdown marker for %s: %s", path, error)
