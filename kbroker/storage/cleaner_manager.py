@@ -172,6 +172,12 @@ class CleanerManager:
             if offsets.pop(topic_partition, None) is not None:
                 self._unwritten.add(parent)
 
+    def handle_log_dir_failure(self, path: str) -> None:
+        """A directory is offline: its checkpoint is not written any more, its logs have been forgotten."""
+        self._offsets.pop(path, None)
+        self._checkpoints.pop(path, None)
+        self._unwritten.discard(path)
+
     def moved(self, topic_partition: TopicPartition, old_parent: str, new_parent: str) -> None:
         """The log lies in another log directory now, and so does its checkpoint."""
         offset = self._offsets_in(old_parent).pop(topic_partition, None)
@@ -180,12 +186,6 @@ class CleanerManager:
             self._offsets_in(new_parent)[topic_partition] = offset
         self._unwritten.update((old_parent, new_parent))
 
-    def handle_log_dir_failure(self, path: str) -> None:
-        """A directory is offline: its checkpoint is not written any more, its logs have been forgotten."""
-        self._offsets.pop(path, None)
-        self._checkpoints.pop(path, None)
-        self._unwritten.discard(path)
-
     def truncated(self, log: UnifiedLog) -> None:
         """After a truncation: nothing past the active segment's base counts as clean."""
         offsets = self._offsets_in(log.parent)
@@ -193,6 +193,10 @@ class CleanerManager:
         if offsets.get(log.topic_partition, -1) > base:
             offsets[log.topic_partition] = base
             self._unwritten.add(log.parent)
+
+    def check(self, config: BrokerConfig) -> None:
+        """ValueError, in Kafka's words, when these settings may not follow the present ones at run time."""
+        check_reconfiguration(self.settings, CleanerSettings.of(config))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Takes new settings over: the throttle's at once, the others when the cleans under way have ended."""
@@ -203,10 +207,6 @@ class CleanerManager:
 
     def first_dirty_offset(self, log: UnifiedLog) -> int | None:
         """The checkpoint of a log."""
-    def check(self, config: BrokerConfig) -> None:
-        """ValueError, in Kafka's words, when these settings may not follow the present ones at run time."""
-        check_reconfiguration(self.settings, CleanerSettings.of(config))
-
         return self._offsets_in(log.parent).get(log.topic_partition)
 
     def assess(self, log: UnifiedLog) -> Candidate:
@@ -331,6 +331,9 @@ class CleanerManager:
             while self._due(tp) is not None:
                 if not await self._clean(tp, worker):
                     break
+                if self.settings is not settings:
+                    queue.append(tp)
+                    break
             worker.release()
 
     async def _clean(self, tp: TopicPartition, worker: Cleaner) -> bool:
@@ -344,9 +347,6 @@ class CleanerManager:
         except (CleaningAbortedError, SegmentsChangedError) as reason:
             self.totals = self.totals._replace(aborts=self.totals.aborts + 1)
             logger.info("Compaction of %s was given up: %s", tp, str(reason) or "the partition was needed")
-                if self.settings is not settings:
-                    queue.append(tp)
-                    break
             return False
         except Exception as error:
             # Whatever it is, it concerns this partition, and the others must go on; a thread that was told to stop may
