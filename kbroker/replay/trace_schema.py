@@ -1,4 +1,4 @@
-"""The one schema of a trace: each row is one operation of one source, and the readers, shaping and replay speak only this.
+"""The one schema of a trace: a row is one operation of one source.  Readers, shaping and replay speak only this.
 
     arrival_time  long, not null    microseconds since the Unix epoch; a trace whose clock starts with it counts from 0.
                                     Only differences matter to a replay.  Finer sources (100 ns) are rounded to the
@@ -17,8 +17,8 @@
     kind          string, not null  produce, consume or commit
     group         string            the consumer group of a consume or a commit
 
-The order of a trace is (arrival_time, source, sequence).  Within a source the sequence decides, whatever the clock says: a
-clock that goes back is reported by `inspect` and settled by `shape.order_time`.
+The order of a trace is (arrival_time, source, sequence).  Within a source the sequence decides, whatever the clock
+says: a clock that goes back is reported by `inspect` and settled by `shape.order_time`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MALFORMED_SCHEMA: Final = StructType(
         StructField("raw", StringType(), True),
     ]
 )
-"""Rows that a reader could not take: the file, the line or byte that they start at where it is known, one of a few fixed
-reasons to count by, what is particular to this row, and the row itself (cut to `RAW_LIMIT` characters)."""
+"""Rows that a reader could not take: the file, the byte or row that they start at where it is known, one of a few
+fixed reasons to count by, what is particular to this row, and the row itself (cut to `RAW_LIMIT` characters)."""
 
 RAW_LIMIT: Final = 4096
