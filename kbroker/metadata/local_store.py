@@ -48,7 +48,13 @@ MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
 # What no later attempt can be expected to survive; a full disk is not among them.
 DISK_FAILURES = frozenset(
-    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    {
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    }
 )
 
 _SCHEMA = """
