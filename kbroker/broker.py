@@ -225,7 +225,6 @@ class Broker:
             commits=self._commit_totals,
             storage=self._storage_totals,
             offline=self._offline_totals,
-            offline=self._offline_totals,
             rebalances=lambda: self.services.group_coordinator.rebalance_count if self.readiness.ready else 0,
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self.readiness.ready else 0,
             maintenance=self._maintenance,

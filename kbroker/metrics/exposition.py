@@ -6,7 +6,7 @@ it costs memory and start-up time that a broker nobody scrapes need not pay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.counters import BUCKET_BOUNDS_NS
@@ -37,16 +37,8 @@ class SnapshotCollector:
 
     def collect(self) -> Iterator[Metric]:
         """All families, in a fixed order."""
-        snapshot = self._snapshot
-        yield from _about(snapshot)
-        yield from _requests(snapshot)
-        yield from _connections(snapshot)
-        yield from _logs(snapshot)
-        yield from _disks(snapshot)
-        yield from _storage(snapshot)
-        yield from _groups(snapshot)
-        yield from families(snapshot.maintenance)
-        yield from _process()
+        for _, section in SECTIONS:
+            yield from section(self._snapshot)
 
 
 def render(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
@@ -165,10 +157,6 @@ def _disks(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
     yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))
     yield _gauge("kbroker_partitions_offline", "Partitions without a log.", snapshot.offline.partition_count)
-    offline = dict.fromkeys(free, 0.0) | dict.fromkeys(snapshot.offline.directories, 1.0)
-    yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
-    yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))
-    yield _gauge("kbroker_partitions_offline", "Partitions without a log.", snapshot.offline.partition_count)
     commits = snapshot.commits
     yield CounterMetricFamily("kbroker_commit_fsyncs", "fsyncs that appends waited for.", value=commits.fsync_count)
     yield CounterMetricFamily("kbroker_commit_fsync_seconds", "Time of these fsyncs.", value=commits.fsync_seconds)
@@ -222,8 +210,26 @@ def _groups(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
-def _process() -> Iterator[Metric]:
+def _maintenance(snapshot: Snapshot) -> Iterator[Metric]:
+    yield from families(snapshot.maintenance)
+
+
+def _process(_: Snapshot) -> Iterator[Metric]:
     """CPU, memory, descriptors and start time under the names that the library's own collector gives them."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 
     yield from ProcessCollector(registry=CollectorRegistry(auto_describe=False)).collect()
+
+
+SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
+    ("The broker", _about),
+    ("Requests", _requests),
+    ("Connections", _connections),
+    ("Topics and partitions", _logs),
+    ("Log directories", _disks),
+    ("Open files and producers", _storage),
+    ("Groups", _groups),
+    ("Compaction, retention, flushes", _maintenance),
+    ("The process", _process),
+)
+"""What a scrape and docs/metrics.md show, in this order."""

@@ -112,13 +112,6 @@ class OfflineTotals(NamedTuple):
     partition_count: int = 0
 
 
-class OfflineTotals(NamedTuple):
-    """Log directories that have failed, and partitions without a log because of that."""
-
-    directories: tuple[str, ...] = ()
-    partition_count: int = 0
-
-
 def _no_connections() -> ConnectionTotals:
     return ConnectionTotals()
 
@@ -165,7 +158,6 @@ class Sources:
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals
     storage: Callable[[], StorageTotals] = StorageTotals
-    offline: Callable[[], OfflineTotals] = OfflineTotals
     offline: Callable[[], OfflineTotals] = OfflineTotals
     rebalances: Callable[[], int] = _nothing
     expired_offsets: Callable[[], int] = _nothing
