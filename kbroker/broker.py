@@ -80,6 +80,7 @@ REPEAT_SECONDS = 0.5
 HALT_SECONDS = 10.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
+SPARE_INTERVAL_MS = 5_000
 COMPLAINTS_INTERVAL_MS = 10_000
 PROGRESS_INTERVAL_SECONDS = 0.25
 GROUP_METADATA_TOPIC = "__consumer_offsets"
@@ -157,6 +158,7 @@ class Broker:
         self._start_coordinator(services)
         self.disk_failures = LogDirFailureHandler(self.log_manager, cache, node_id, self.loop, self._halt)
         self.disk_failures.start()
+        store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
         await self._listen(services)
         self._schedule()
@@ -248,6 +250,7 @@ class Broker:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
         self.tasks.add("tell suppressed complaints", COMPLAINTS_INTERVAL_MS, self._tell_complaints)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
+        self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, self.services.metadata_store.keep_spare)
         for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
 

@@ -230,7 +230,7 @@ def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: 
     if request.acks != NO_ACKNOWLEDGEMENT:
         response = ProduceResponse(responses=responses)
         if unsettled:
-            ProduceCommit(ctx, response, unsettled)
+            ProduceCommit(ctx, response, unsettled, request.timeout_ms)
             return None
         return response
     for topic in responses:

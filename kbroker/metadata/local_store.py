@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
     PRODUCER_ID_BLOCK_LENGTH,
     ClusterIdMismatchError,
@@ -93,12 +94,13 @@ CREATE TABLE broker_configs (
 class LocalStore:
     """`MetadataStore` over one SQLite file.  Belongs to the thread that opened it."""
 
-    __slots__ = ("_cluster_id", "_connection", "_path", "on_failure")
+    __slots__ = ("_cluster_id", "_connection", "_path", "_spare", "on_failure")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         self._path = path
         self._connection = connection
         self._cluster_id = cluster_id
+        self._spare = SpareFile(path)
         self.on_failure: Callable[[str], object] = lambda reason: None
 
     @classmethod
@@ -161,7 +163,20 @@ class LocalStore:
                 self._insert_partitions(topic.topic_id, topic.partitions)
                 self._insert_configs(topic.topic_id, topic.configs)
 
+    def keep_spare(self) -> None:
+        """Keeps the space that deleting topics needs on a full disk; call it from time to time."""
+        self._spare.hold()
+
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
+        try:
+            self._delete_topics(topic_ids)
+        except MetadataStoreError as error:
+            # Deletion is the way out of a full disk, so it must not fail for want of space.
+            if _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
+                raise
+            self._delete_topics(topic_ids)
+
+    def _delete_topics(self, topic_ids: Sequence[bytes]) -> None:
         with self._transaction() as connection:
             connection.executemany("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
 

@@ -51,6 +51,9 @@ class MetadataStore(Protocol):
     def create_topics(self, topics: Sequence[TopicImage]) -> None:
         """Add topics: all or none."""
 
+    def keep_spare(self) -> None:
+        """Keep what deleting topics needs when the disk is full."""
+
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
         """Remove topics with all that belongs to them: all or none.  Unknown ids are ignored."""
 
