@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql.datasource import DataSource
 
-SOURCES: tuple[type[DataSource], ...] = ()
+from kbroker.replay.sources.kbroker_source import KbrokerSource
+
+SOURCES: tuple[type[DataSource], ...] = (KbrokerSource,)

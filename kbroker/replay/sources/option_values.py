@@ -1,0 +1,89 @@
+"""Options as Spark gives them, case-insensitive text, turned into values; errors name the option and what it takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+_TIME = re.compile(r"^\s*(\d+)\s*([a-z]*)\s*$")
+_UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class OptionError(ValueError):
+    """An option that is missing, contradicts another, or has a value that it cannot have."""
+
+
+class OptionValues:
+    """The options by lower-case name."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): str(value) for name, value in options.items()}
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self._values.get(name.lower(), default)
+
+    def required(self, name: str, why: str) -> str:
+        value = (self.text(name) or "").strip()
+        if not value:
+            raise OptionError(f"option {name} must be given: {why}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.strip().lower() not in ("true", "false"):
+            raise OptionError(f"option {name} is true or false, not {value!r}")
+        return value.strip().lower() == "true"
+
+    def number(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            found = int(value)
+        except ValueError:
+            raise OptionError(f"option {name} is a whole number, not {value!r}") from None
+        if found < least:
+            raise OptionError(f"option {name} is at least {least}, not {found}")
+        return found
+
+    def count(self, name: str, default: int, *, least: int = 1) -> int:
+        found = self.number(name, default, least=least)
+        assert found is not None
+        return found
+
+    def time_ms(self, name: str, default_ms: int) -> int:
+        """`500`, `500ms`, `30s`, `15m`, `1h` or `1d`; a number alone is milliseconds."""
+        value = self.text(name)
+        if value is None:
+            return default_ms
+        match = _TIME.match(value.lower())
+        if match is None or match[2] not in _UNIT_MS:
+            raise OptionError(f"option {name} is a time such as 500ms, 30s, 15m or 1h, not {value!r}")
+        return int(match[1]) * _UNIT_MS[match[2]]
+
+    def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        value = (self.text(name) or default).strip().lower()
+        if value not in choices:
+            raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")
+        return value
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Options that exist elsewhere and cannot be had here, each with the reason."""
+        for name, reason in reasons.items():
+            if self.has(name):
+                raise OptionError(f"option {name} is not supported: {reason}")
+
+    def check_known(self, known: Iterable[str], where: str) -> None:
+        """Nothing is ignored in silence: a name that nobody knows is an error, with the nearest one that is known."""
+        by_lower = {name.lower(): name for name in known}
+        for name in self._values:
+            if name not in by_lower:
+                near = difflib.get_close_matches(name, by_lower, 1)
+                hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
+                raise OptionError(f"{where} has no option {name}{hint}  Known: {', '.join(sorted(by_lower.values()))}")

@@ -1,0 +1,232 @@
+"""The options of reading from a broker: names, meanings, defaults and checks of Spark's own Kafka connector.
+
+What differs, and is refused with the reason instead of being ignored: consumer groups (this source joins none), other
+security protocols than PLAINTEXT, deserializers and interceptors, and any option whose name is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kbroker.replay.client.cluster import ClientSettings, parse_bootstrap
+from kbroker.replay.client.connection import DEFAULT_CLIENT_ID
+from kbroker.replay.client.fetcher import FetchSettings
+from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from kbroker.replay.sources.offset_json import Offsets, parse_offsets, parse_partitions
+from kbroker.replay.sources.option_values import OptionError, OptionValues
+
+CHOICES = ("assign", "subscribe", "subscribePattern")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+KNOWN = (
+    *CHOICES,
+    *STREAM_ONLY,
+    *BATCH_ONLY,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+    "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.isolation.level",
+    "kafka.security.protocol",
+    "kafka.fetch.max.bytes",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.fetch.min.bytes",
+    "kafka.receive.buffer.bytes",
+    "kafka.request.timeout.ms",
+    "kafka.default.api.timeout.ms",
+    "kafka.socket.connection.setup.timeout.ms",
+    "kafka.retry.backoff.ms",
+    "kafka.retry.backoff.max.ms",
+)
+_NO_GROUP = "this source keeps its offsets in Spark and joins no consumer group; leave it out"
+REFUSED = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
+    "kafka.key.deserializer": "keys come as binary; convert them with DataFrame operations",
+    "kafka.value.deserializer": "values come as binary; convert them with DataFrame operations",
+    "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, nothing is committed",
+    "kafka.interceptor.classes": "interceptors are Java classes",
+    "kafka.group.id": _NO_GROUP,
+    "groupIdPrefix": _NO_GROUP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where to start or end.
+
+    `place` is EARLIEST or LATEST for all partitions, unless there are offsets, or times, for each (`offsets` may hold
+    EARLIEST and LATEST too), or one time for all.  `latest_if_none`: what a start by a time means where nothing is as
+    late: the end, instead of an error.
+    """
+
+    option: str
+    place: int = EARLIEST
+    offsets: Offsets | None = None
+    times: Offsets | None = None
+    time: int | None = None
+    latest_if_none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """All that a read needs to know; picklable, so that executors get it as it is."""
+
+    bootstrap: str
+    client: ClientSettings
+    fetch: FetchSettings
+    assign: tuple[TopicPartition, ...]
+    subscribe: tuple[str, ...]
+    subscribe_pattern: str
+    starting: Limit
+    ending: Limit
+    fail_on_data_loss: bool
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    offset_retries: int
+    offset_retry_s: float
+
+
+def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """OptionError, which says what to change, for anything that is wrong."""
+    values = OptionValues(options)
+    values.refuse(REFUSED)
+    values.check_known(KNOWN, "reading with format kbroker")
+    bootstrap = values.required("kafka.bootstrap.servers", "the brokers to begin with, as host:port[,host:port…]")
+    try:
+        parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    protocol = (values.text("kafka.security.protocol") or "PLAINTEXT").strip().upper()
+    if protocol != "PLAINTEXT":
+        raise OptionError(
+            f"kafka.security.protocol {protocol} is not supported: only PLAINTEXT listeners are spoken to"
+        )
+    assign, subscribe, pattern = _parse_choice(values)
+    starting, ending = _parse_limits(values, streaming)
+    least = values.number("minOffsetsPerTrigger")
+    most = values.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger {least} is higher than maxOffsetsPerTrigger {most}")
+    return ReadOptions(
+        bootstrap=bootstrap,
+        client=_parse_client(values),
+        fetch=_parse_fetch(values),
+        assign=assign,
+        subscribe=subscribe,
+        subscribe_pattern=pattern,
+        starting=starting,
+        ending=ending,
+        fail_on_data_loss=values.flag("failOnDataLoss", True),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
+        max_trigger_delay_ms=values.time_ms("maxTriggerDelay", 15 * 60_000),
+        min_partitions=values.number("minPartitions"),
+        max_records_per_partition=values.number("maxRecordsPerPartition"),
+        offset_retries=values.count("fetchOffset.numRetries", 3, least=0),
+        offset_retry_s=values.count("fetchOffset.retryIntervalMs", 10, least=0) / 1000,
+    )
+
+
+def _parse_choice(values: OptionValues) -> tuple[tuple[TopicPartition, ...], tuple[str, ...], str]:
+    given = [name for name in CHOICES if values.has(name)]
+    if len(given) != 1:
+        what = "one of the options" if not given else "only one of the options"
+        raise OptionError(f"{what} {', '.join(CHOICES)} must be given, to say what to read")
+    value = values.required(given[0], "it is empty")
+    if given[0] == "assign":
+        try:
+            return tuple(parse_partitions("assign", value)), (), ""
+        except ValueError as error:
+            raise OptionError(str(error)) from None
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in value.split(",")))))
+        if not topics:
+            raise OptionError(f"option subscribe names no topic: {value!r}")
+        return (), topics, ""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise OptionError(f"option subscribePattern is no regular expression: {error}: {value!r}") from None
+    return (), (), value
+
+
+def _parse_limits(values: OptionValues, streaming: bool) -> tuple[Limit, Limit]:
+    strategy = values.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    starting = _parse_limit(values, "starting", LATEST if streaming else EARLIEST, strategy == "latest")
+    if streaming:
+        values.refuse(dict.fromkeys(BATCH_ONLY, "a streaming query has no end"))
+        return starting, Limit("endingOffsets", LATEST)
+    values.refuse(dict.fromkeys(STREAM_ONLY, "it is for streaming queries"))
+    ending = _parse_limit(values, "ending", LATEST, False)
+    if starting.place == LATEST or LATEST in (starting.offsets or {}).values():
+        raise OptionError("startingOffsets: a batch query cannot start at latest (-1), it would read nothing")
+    if ending.place == EARLIEST or EARLIEST in (ending.offsets or {}).values():
+        raise OptionError("endingOffsets: a batch query cannot end at earliest (-2), it would read nothing")
+    return starting, ending
+
+
+def _parse_limit(values: OptionValues, side: str, default: int, latest_if_none: bool) -> Limit:
+    """In order of precedence: one time for all, times for each partition, offsets."""
+    neutral = EARLIEST if side == "starting" else LATEST
+    option = f"{side}Timestamp"
+    if values.has(option):
+        return Limit(option, neutral, time=values.number(option, least=0), latest_if_none=latest_if_none)
+    option = f"{side}OffsetsByTimestamp"
+    text = values.text(option)
+    try:
+        if text is not None:
+            return Limit(option, neutral, times=parse_offsets(option, text), latest_if_none=latest_if_none)
+        option = f"{side}Offsets"
+        text = (values.text(option) or "").strip()
+        if not text:
+            return Limit(option, default)
+        if text.lower() in ("earliest", "latest"):
+            return Limit(option, EARLIEST if text.lower() == "earliest" else LATEST)
+        offsets = parse_offsets(option, text)
+    except ValueError as error:
+        raise OptionError(f"{error}; or earliest, or latest" if option.endswith("Offsets") else str(error)) from None
+    wrong = {at: offset for at, offset in offsets.items() if offset < EARLIEST}
+    if wrong:
+        raise OptionError(f"option {option}: an offset is 0 or more, -1 (latest) or -2 (earliest), not {wrong}")
+    return Limit(option, neutral, offsets=offsets)
+
+
+def _parse_client(values: OptionValues) -> ClientSettings:
+    return ClientSettings(
+        client_id=values.text("kafka.client.id") or DEFAULT_CLIENT_ID,
+        connect_timeout_s=values.count("kafka.socket.connection.setup.timeout.ms", 10_000) / 1000,
+        request_timeout_s=values.count("kafka.request.timeout.ms", 30_000) / 1000,
+        patience_s=values.count("kafka.default.api.timeout.ms", 60_000) / 1000,
+        retry_backoff_s=values.count("kafka.retry.backoff.ms", 100) / 1000,
+        retry_backoff_max_s=values.count("kafka.retry.backoff.max.ms", 1000) / 1000,
+        receive_buffer_bytes=values.count("kafka.receive.buffer.bytes", ClientSettings().receive_buffer_bytes),
+    )
+
+
+def _parse_fetch(values: OptionValues) -> FetchSettings:
+    default = FetchSettings()
+    isolation = values.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted")
+    per_partition = values.count("kafka.max.partition.fetch.bytes", default.max_bytes)
+    return FetchSettings(
+        # A fetch is for one partition, so the smaller of the two decides.
+        max_bytes=min(per_partition, values.count("kafka.fetch.max.bytes", per_partition)),
+        max_wait_ms=values.count("kafka.fetch.max.wait.ms", default.max_wait_ms, least=0),
+        min_bytes=values.count("kafka.fetch.min.bytes", default.min_bytes),
+        isolation=READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED,
+        poll_timeout_s=values.count("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+    )

@@ -1,0 +1,133 @@
+"""The streaming reader of `format("kbroker")`: micro-batches between offsets that Spark keeps in its checkpoint.
+
+Spark 4.0 asks a Python source for its latest offset without saying where the query is, so the reader keeps that
+itself: it is what `partitions` was last planned up to.  After a restart Spark plans an empty range at the last offset
+of the checkpoint first, so the place is known before anything new is asked for.
+
+An offset has, beside the offsets, where the query began (`offset_json`): a query that died within its first batch
+begins there again, even if it said "latest" and that has moved since.  Each batch reads exactly what its two offsets
+say, however often it is planned: so each record comes once for a sink that writes each batch once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kbroker.replay.client.cluster import Cluster
+from kbroker.replay.sources.batch_reader import OffsetRangePartition
+from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, names, to_checkpoint
+from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit, split
+from kbroker.replay.sources.read_options import ReadOptions
+from kbroker.replay.sources.read_range import read_range, report_loss
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class StreamReader(DataSourceStreamReader):
+    """See the module's text."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self._cluster: Cluster | None = None
+        self._begin: Offsets | None = None
+        self._position: Offsets | None = None
+        self._last_batch_at = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For executors: connections and places stay on the driver."""
+        return {**self.__dict__, "_cluster": None, "_begin": None, "_position": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        begin = self._find_begin()
+        if self._position is None:
+            self._position = dict(begin)
+        return to_checkpoint(begin, begin)
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+        begin = self._find_begin()
+        finder = self._finder()
+        latest = finder.latest(finder.partitions())
+        position = dict(begin if self._position is None else self._position)
+        position.update(finder.earliest(latest.keys() - position.keys()))
+        return to_checkpoint(self._next(position, latest), begin)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, first_begin = from_checkpoint(start)
+        last, last_begin = from_checkpoint(end)
+        if self._begin is None:
+            self._begin = last_begin or first_begin
+        self._position = last
+        if first == last:
+            return []
+        return [OffsetRangePartition(piece) for piece in self._plan(first, last)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, OffsetRangePartition):
+            return iter(())
+        return read_range(partition.piece, self.columns, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the offsets are in Spark's checkpoint, and the broker keeps no group."""
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _finder(self) -> OffsetFinder:
+        if self._cluster is None:
+            self._cluster = Cluster(self.options.bootstrap, self.options.client)
+        return OffsetFinder(self._cluster, self.options)
+
+    def _find_begin(self) -> Offsets:
+        if self._begin is None:
+            finder = self._finder()
+            self._begin = finder.resolve(self.options.starting, finder.partitions())
+        return self._begin
+
+    def _next(self, position: Offsets, latest: Offsets) -> Offsets:
+        """Where the next batch ends: the latest offsets, within the limits of a trigger."""
+        options = self.options
+        here = {at: position[at] for at in latest}
+        new = sum(max(latest[at] - here[at], 0) for at in latest)
+        if new == 0:
+            return latest
+        now = time.monotonic()
+        waited_ms = (now - self._last_batch_at) * 1000
+        if (
+            options.min_offsets_per_trigger is not None
+            and new < options.min_offsets_per_trigger
+            and self._last_batch_at
+            and waited_ms < options.max_trigger_delay_ms
+        ):
+            return here
+        self._last_batch_at = now
+        if options.max_offsets_per_trigger is None:
+            return latest
+        return rate_limit(here, latest, options.max_offsets_per_trigger)
+
+    def _plan(self, first: Offsets, last: Offsets) -> list[Range]:
+        options = self.options
+        gone = first.keys() - last.keys()
+        if gone:
+            report_loss(
+                options, f"{names(gone)} is gone, read up to {', '.join(str(first[at]) for at in sorted(gone)[:10])}"
+            )
+        added = self._finder().earliest(last.keys() - first.keys())
+        for at, offset in added.items():
+            if offset > 0:
+                report_loss(options, f"the new partition {at[0]}-{at[1]} starts at {offset} instead of 0")
+        start = {**first, **added}
+        for at, stop in last.items():
+            if stop < start[at]:
+                report_loss(
+                    options, f"{at[0]}-{at[1]} went back from offset {start[at]} to {stop}: was it created anew?"
+                )
+        ranges = [Range(*at, start[at], last[at]) for at in sorted(last)]
+        return split(ranges, options.min_partitions, options.max_records_per_partition)
