@@ -18,6 +18,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOOLS = ROOT / ".tools"
 KAFKA_VERSION = "4.3.1"
+# The last release with ZooKeeper.
+OLD_KAFKA_VERSION = "3.9.1"
 
 LOG4J2 = """status=error
 appender.c.type=Console
@@ -69,6 +71,29 @@ def kafka_jars() -> Path:
             target = str(folder / "classes")
             _install(["javac", "-cp", f"{folder}/*", "-d", target, str(driver)], HERE, "the Java driver")
     return folder
+
+
+def old_kafka_jars() -> Path:
+    """The folder of the jars of Kafka's last release with ZooKeeper, fetched on first use."""
+    require_tool("java")
+    folder = TOOLS / f"kafka-{OLD_KAFKA_VERSION}"
+    with _Locked("old-kafka"):
+        if not (folder / "complete").exists():
+            require_tool("mvn")
+            command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"]
+            version = f"-Dkafka.version={OLD_KAFKA_VERSION}"
+            _install([*command, version, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
+            (folder / "log4j2-INFO.properties").write_text(LOG4J2.format(level="INFO"))
+            (folder / "complete").touch()
+    return folder
+
+
+def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[str]:
+    """The same for Kafka's last release with ZooKeeper; ZooKeeper is among its jars."""
+    folder = old_kafka_jars()
+    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2-INFO.properties'}"
+    return ["java", *options, logging, "-cp", f"{folder}/*", java_class, *args]
 
 
 def java_command(java_class: str, *args: str, heap: str = "192m", level: str = "ERROR") -> list[str]:
