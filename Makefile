@@ -96,6 +96,7 @@ run: install
 
 docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md
+	$(BIN)/python -m kbroker.metrics.documentation > docs/metrics.md
 
 # ---------------------------------------------------------------------------------------------- tests
 
