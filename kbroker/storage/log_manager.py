@@ -130,7 +130,7 @@ class LogManager:
         for directory in self.online_directories():
             path = directory.path
             self.checkpoints.add(path)
-            gate = DirectoryGate(self._files, path, self._config.get("kbroker.disk.reserve.bytes"))
+            gate = DirectoryGate(self._files, path, self._config.get("kbroker.disk.reserve.bytes"), self.failures)
             gate.measure()
             self.gates.append(gate)
             self.environment.gates[path] = gate

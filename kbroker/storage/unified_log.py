@@ -321,19 +321,19 @@ class UnifiedLog:
             return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
         try:
             found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
+            if found is None:
+                return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+            segment, position, length, incomplete = found
+            aborted = None
+            if isolation is FetchIsolation.TXN_COMMITTED:
+                aborted = log_lookup.aborted_transactions(local, segment, start_offset, position, length)
+            if length <= 0:
+                return FetchData(None, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, 0)
+            file = segment.file()
         except OSError as error:
             raise self.storage_error("reading records", error) from error
         except ValueError as error:
             raise CorruptMessageError(f"Record batch is corrupt in {self.topic_partition}: {error}") from error
-        if found is None:
-            return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
-        segment, position, length, incomplete = found
-        aborted = None
-        if isolation is FetchIsolation.TXN_COMMITTED:
-            aborted = log_lookup.aborted_transactions(local, segment, start_offset, position, length)
-        if length <= 0:
-            return FetchData(None, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, 0)
-        file = segment.file()
         records = FileRegion(file.fd, position, length, file)
         return FetchData(records, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, length)
 

@@ -17,6 +17,7 @@ import logging
 
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_validator import AppendOrigin
 
 SHORT_BYTES = 256 << 20
@@ -55,10 +56,13 @@ class FailedGate(WriteGate):
 class DirectoryGate(WriteGate):
     """The gate of one log directory; `measure` opens and closes it."""
 
-    __slots__ = ("_files", "free_bytes", "path", "refused_count", "reserve_bytes")
+    __slots__ = ("_failures", "_files", "free_bytes", "path", "refused_count", "reserve_bytes")
 
-    def __init__(self, files: FileSystem, path: str, reserve_bytes: int) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, reserve_bytes: int, failures: LogDirFailureChannel | None = None
+    ) -> None:
         super().__init__()
+        self._failures = failures
         self._files = files
         self.path = path
         self.reserve_bytes = reserve_bytes
@@ -75,6 +79,8 @@ class DirectoryGate(WriteGate):
         try:
             free = self.free_bytes = self._files.free_bytes(self.path)
         except OSError as error:
+            if self._failures is not None and self._failures.report(self.path, "looking at the free space", error):
+                return
             logger.error("Cannot tell the free space of %s: %s", self.path, error)
             return
         reserve = self.reserve_bytes

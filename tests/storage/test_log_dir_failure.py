@@ -1,0 +1,399 @@
+"""A log directory that gives I/O errors: every kind of operation notices, it alone goes, a restart heals."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbroker.config import BrokerConfig, LogConfig
+from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.log_dirs import LogDirError
+from kbroker.storage.log_manager import LogManager, TopicConfigs
+from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.unified_log import UnifiedLog
+from kbroker.types import TopicPartition, random_uuid
+from tests.compat.waiting import wait_for
+from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, read_all
+from tests.storage.failing_directory import FailingDirectory
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+TOPIC_ID = random_uuid()
+SMALL = LogConfig(internal_segment_bytes=400, index_interval_bytes=50, file_delete_delay_ms=0)
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), internal_segment_bytes=400, index_interval_bytes=50)
+TOPICS: TopicConfigs = {"t": (TOPIC_ID, SMALL)}
+DISK_ERRORS = [errno.EIO, errno.EROFS, errno.ENXIO]
+NOT_THE_DISK = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT]
+PRODUCED = 12
+
+
+class Two:
+    """A manager over a directory that works (`good`) and one that may fail (`bad`), with one partition in each."""
+
+    def __init__(self, root: Path, config: LogConfig = SMALL, **settings: str) -> None:
+        self.root = root
+        self.bad_path, self.good_path = str(root / "bad"), str(root / "good")
+        self.files = FailingDirectory(self.bad_path)
+        self.clock = HandClock()
+        self.settings = settings
+        self.manager = self.make(self.files)
+        self.manager.start(CLUSTER)
+        # The partitions of a topic go to the directories in turn.
+        for index in range(2):
+            log = self.manager.get_or_create_log(TopicPartition("t", index), TOPIC_ID, config)
+            for number in range(PRODUCED):
+                append(log, batch([b"%d" % number * 20], timestamp=START_MS + number))
+            # What rolled segments are flushed by must not be what a fault hits first.
+            log.local.wait_for_flushes()
+        self.good = next(log for log in self.manager.logs.values() if log.parent == self.good_path)
+        self.bad = next(log for log in self.manager.logs.values() if log.parent == self.bad_path)
+
+    def make(self, files: FileSystem) -> LogManager:
+        dirs = f"{self.good_path},{self.bad_path}"
+        return LogManager(BrokerConfig.from_mapping({"log.dirs": dirs, **self.settings}), self.clock, files)
+
+    @property
+    def failed(self) -> bool:
+        return self.manager.failures.is_offline(self.bad_path)
+
+    def check_that_the_rest_serves(self) -> None:
+        """What must hold from the failure on, and after a restart with the disk repaired."""
+        manager, lost = self.manager, self.bad.topic_partition
+        assert list(manager.failures.offline) == [self.bad_path], "each directory once, and that one alone"
+        assert manager.drop_failed() == [lost]
+        assert manager.drop_failed() == []
+        assert set(manager.logs) == {self.good.topic_partition}
+        assert [directory.path for directory in manager.online_directories()] == [self.good_path]
+        with pytest.raises(KafkaStorageError):
+            append(self.bad, batch())
+        append(self.good, batch([b"later"]))
+        for index in range(5, 8):
+            assert manager.get_or_create_log(TopicPartition("t", index), TOPIC_ID, SMALL).parent == self.good_path
+        asyncio.run(manager.retention.run())
+        asyncio.run(manager.cleaner.run())
+        asyncio.run(manager.watch.run())
+        for future in manager.checkpoints.save_log_starts():
+            assert future.result() is None
+        del self.files.failed[:]
+        manager.shutdown()
+        assert self.files.failed == [], "a directory that is offline is left alone"
+        assert (self.root / "good" / ".kafka_cleanshutdown").exists()
+        assert not (self.root / "bad" / ".kafka_cleanshutdown").exists()
+
+    def check_restart(self, *, expected: int = PRODUCED) -> None:
+        again = self.make(UNSYNCED_FILES)
+        again.start(CLUSTER, TOPICS)
+        assert [directory.path for directory in again.online_directories()] == [self.good_path, self.bad_path]
+        log = again.logs[self.bad.topic_partition]
+        assert log.parent == self.bad_path
+        log.check_invariants()
+        found = [offset for offset, _ in read_all(log)]
+        assert found == list(range(log.log_start_offset, expected)), "acknowledged records are missing"
+        append(log, batch())
+        again.shutdown()
+
+
+def fails(action: Callable[[], object]) -> None:
+    with pytest.raises(KafkaError):
+        action()
+
+
+def delete(two: Two) -> None:
+    fails(lambda: two.manager.delete_log(two.bad.topic_partition))
+    # It is no log of this broker any more, and what is on the disk is set aside by the next start.
+    two.manager.logs[two.bad.topic_partition] = two.bad
+
+
+def checkpoint(two: Two) -> None:
+    two.bad.maybe_increment_log_start_offset(1)
+    futures = two.manager.checkpoints.save_log_starts()
+    assert sum(future.result() is not None for future in futures) == 1
+
+
+def periodic_checkpoint(two: Two) -> None:
+    two.manager.checkpoints.start_recovery_points()
+    wait_for(lambda: two.failed, "the checkpoint to fail")
+
+
+def flush_later(two: Two) -> None:
+    two.bad.flush_later()
+    wait_for(lambda: two.failed, "the flush to fail")
+
+
+def retention(two: Two) -> None:
+    two.bad.config = replace(two.bad.config, retention_ms=1)
+    two.clock.now += 10_000_000
+    asyncio.run(two.manager.retention.run())
+
+
+def delete_files(two: Two) -> None:
+    """The files of deleted segments, which a thread takes off the disk."""
+    two.files.heal()
+    two.bad.config = replace(two.bad.config, file_delete_delay_ms=1000)
+    two.bad.maybe_increment_log_start_offset(8)
+    two.clock.now += 2_000
+    two.files.fail(errno.EIO, "unlink")
+    two.manager.run_due()
+    wait_for(lambda: two.failed, "the deletion to fail")
+
+
+def read(log: UnifiedLog) -> object:
+    log.local.segments.first.close_files()
+    return log.read(0, 1 << 20, FetchIsolation.LOG_END, True)
+
+
+OPERATIONS: dict[str, tuple[Callable[[Two], object], tuple[str, ...]]] = {
+    "append": (lambda two: fails(lambda: append(two.bad, batch([b"x"]))), ("pwrite",)),
+    "roll": (lambda two: fails(two.bad.roll), ("open",)),
+    "fetch": (lambda two: fails(lambda: read(two.bad)), ("open", "pread")),
+    "flush": (lambda two: fails(two.bad.flush), ("fsync",)),
+    "flush aside": (flush_later, ("fsync",)),
+    "truncate": (lambda two: fails(lambda: two.bad.truncate_to(PRODUCED - 1)), ("ftruncate",)),
+    "delete records": (lambda two: fails(lambda: two.bad.maybe_increment_log_start_offset(8)), ("rename",)),
+    "retention": (retention, ("rename",)),
+    "delete files": (delete_files, ("unlink",)),
+    "checkpoint": (checkpoint, ("pwrite",)),
+    "checkpoint by rename": (checkpoint, ("rename",)),
+    "periodic checkpoint": (periodic_checkpoint, ("open",)),
+    "look at the space": (lambda two: asyncio.run(two.manager.watch.run()), ("statvfs",)),
+}
+
+
+@pytest.mark.parametrize("number", DISK_ERRORS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_operation_takes_its_directory_offline_and_no_other(tmp_path: Path, operation: str, number: int) -> None:
+    """A broker would answer from a disk that has lost writes, or stop serving the disks that work."""
+    two = Two(tmp_path)
+    act, calls = OPERATIONS[operation]
+    two.files.fail(number, *calls)
+    act(two)
+    assert two.failed, f"nobody told of {two.files.failed}"
+    two.files.fail(number)
+    two.check_that_the_rest_serves()
+    two.check_restart()
+
+
+@pytest.mark.parametrize("number", NOT_THE_DISK, ids=errno.errorcode.get)
+@pytest.mark.parametrize("operation", ["append", "roll", "fetch", "delete records"])
+def test_errors_that_heal_by_themselves_cost_one_request_and_no_directory(
+    tmp_path: Path, operation: str, number: int
+) -> None:
+    """A full disk, or a process out of descriptors, would take every partition of a directory away until a restart."""
+    two = Two(tmp_path)
+    act, calls = OPERATIONS[operation]
+    two.files.fail(number, *calls)
+    act(two)
+    two.files.heal()
+    assert not two.failed
+    append(two.bad, batch([b"and on"]))
+    assert read_all(two.bad)[-1][1] == b"and on"
+    two.manager.shutdown()
+    two.check_restart(expected=PRODUCED + 1)
+
+
+def test_an_fsync_without_space_is_a_failure(tmp_path: Path) -> None:
+    """The system has dropped what it could not write, and would report the next fsync as a success."""
+    two = Two(tmp_path)
+    two.files.fail(errno.ENOSPC, "fsync")
+    fails(two.bad.flush)
+    assert two.failed
+    two.check_that_the_rest_serves()
+    two.check_restart()
+
+
+def test_a_failed_clean_is_the_directory_s_failure(tmp_path: Path) -> None:
+    """The cleaner would try again for ever, on a disk whose files it is about to replace."""
+    two = Two(tmp_path, COMPACTED)
+    two.files.fail(errno.EIO, "pread", "open")
+    asyncio.run(two.manager.cleaner.run())
+    assert two.failed
+    assert not two.manager.cleaner.uncleanable
+    two.check_that_the_rest_serves()
+    two.check_restart()
+
+
+def test_the_cleaner_s_checkpoint_tells_too(tmp_path: Path) -> None:
+    """Every start would compact the whole log again, without anybody knowing why."""
+    two = Two(tmp_path, COMPACTED)
+    two.files.fail(errno.EIO, "rename")
+    asyncio.run(two.manager.cleaner.run())
+    assert two.failed
+    two.check_that_the_rest_serves()
+    two.check_restart()
+
+
+def test_a_deleted_partition_whose_disk_fails_is_gone_all_the_same(tmp_path: Path) -> None:
+    """A topic would come back with its records once its disk is repaired."""
+    two = Two(tmp_path)
+    two.files.fail(errno.EIO, "rename")
+    delete(two)
+    assert two.failed
+    two.check_that_the_rest_serves()
+    again = two.make(UNSYNCED_FILES)
+    again.start(CLUSTER, {"other": (random_uuid(), SMALL)})
+    assert again.logs == {}
+    assert len(list(Path(two.bad_path).glob("t-*-stray"))) == 1
+    again.shutdown()
+
+
+def test_a_topic_made_again_while_a_directory_was_away_has_one_place(tmp_path: Path) -> None:
+    """A repaired disk would bring its old partition back beside the new one, and the broker would refuse to start."""
+    two = Two(tmp_path)
+    lost = two.bad.topic_partition
+    two.files.fail(errno.EIO)
+    fails(lambda: append(two.bad, batch()))
+    two.manager.drop_failed()
+    two.manager.delete_log(two.good.topic_partition)
+    new_id = random_uuid()
+    log = two.manager.get_or_create_log(lost, new_id, SMALL)
+    assert log.parent == two.good_path
+    append(log, batch([b"new"]))
+    two.manager.shutdown()
+    again = two.make(UNSYNCED_FILES)
+    again.start(CLUSTER, {"t": (new_id, SMALL)})
+    assert again.logs[lost].parent == two.good_path
+    assert [value for _, value in read_all(again.logs[lost])] == [b"new"]
+    assert len(list(Path(two.bad_path).glob("t-*-stray"))) == 1
+    again.shutdown()
+
+
+def test_a_new_partition_goes_to_the_next_directory_when_the_best_one_fails(tmp_path: Path) -> None:
+    """A topic would be made with partitions that nobody can write to, although there is a disk that works."""
+    two = Two(tmp_path)
+    for index in range(5, 8):
+        two.manager.get_or_create_log(TopicPartition("t", index), TOPIC_ID, SMALL)
+    two.files.fail(errno.EIO, "mkdir")
+    made = [two.manager.get_or_create_log(TopicPartition("t", index), TOPIC_ID, SMALL) for index in range(8, 12)]
+    assert {log.parent for log in made} == {two.good_path}
+    assert two.failed
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_directory_that_vanishes_is_noticed_although_its_files_are_open(tmp_path: Path, how: str) -> None:
+    """Records would be acknowledged into files that no name leads to, and be gone with the next restart."""
+    two = Two(tmp_path, LogConfig())
+    bad = Path(two.bad_path)
+    bad.rename(tmp_path / "elsewhere")
+    if how == "replaced":
+        bad.mkdir()
+        (bad / ".lock").touch()
+    append(two.bad, batch())
+    asyncio.run(two.manager.watch.run())
+    assert two.failed
+    shutil.rmtree(bad, ignore_errors=True)
+    assert two.manager.drop_failed() == [two.bad.topic_partition]
+    two.manager.shutdown()
+    (tmp_path / "elsewhere").rename(bad)
+    two.check_restart(expected=PRODUCED + 1)
+
+
+def test_all_that_wait_for_an_fsync_are_told_when_it_fails(tmp_path: Path) -> None:
+    """A producer would wait for ever for a disk that is gone."""
+
+    async def scenario() -> None:
+        two = Two(tmp_path, **{"kbroker.fsync": "commit"})
+        loop = asyncio.get_running_loop()
+        two.manager.attach(loop, lambda log: None)
+        two.files.fail(errno.EIO, "fsync")
+        answers: list[KafkaError | None] = []
+        for log in (two.bad, two.good):
+            last = log.append_as_leader(batch(), 0).last_offset
+            assert log.committer is not None and log.committer.holds(last)
+            log.committer.wait(last, answers.append)
+        woken = asyncio.Event()
+        two.manager.failures.listen(lambda: loop.call_soon_threadsafe(woken.set))
+        await asyncio.wait_for(woken.wait(), 20)
+        two.manager.drop_failed()
+        while len(answers) < 2:
+            await asyncio.sleep(0)
+        assert sorted(type(answer) is type(None) for answer in answers) == [False, True]
+        assert any(isinstance(answer, KafkaStorageError) for answer in answers)
+        two.manager.shutdown()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("call", ["open", "list", "pread", "mmap"])
+def test_a_directory_that_fails_while_logs_are_loaded_is_left_out(tmp_path: Path, call: str) -> None:
+    """One bad disk would keep the whole broker from starting."""
+    two = Two(tmp_path)
+    two.manager.shutdown()
+    two.files.fail(errno.EIO, call)
+    again = two.make(two.files)
+    again.start(CLUSTER, TOPICS)
+    if call == "mmap":
+        # Indexes are mapped when they are asked for.
+        for log in [log for log in again.logs.values() if log.parent == two.bad_path]:
+            fails_or_reads(log)
+        again.drop_failed()
+    assert set(again.logs) == {two.good.topic_partition}
+    assert list(again.failures.offline) == [two.bad_path]
+    append(again.logs[two.good.topic_partition], batch())
+    again.shutdown()
+    two.check_restart()
+
+
+def fails_or_reads(log: UnifiedLog) -> None:
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 1 << 20, FetchIsolation.LOG_END, True)
+
+
+def test_the_first_directory_has_the_metadata_and_must_work(tmp_path: Path) -> None:
+    """A broker without its topics would tell its clients that their data is gone."""
+    two = Two(tmp_path)
+    two.manager.shutdown()
+    files = FailingDirectory(two.good_path)
+    files.fail(errno.EIO)
+    manager = two.make(files)
+    with pytest.raises(LogDirError, match=r"the first of log\.dirs has the metadata"):
+        manager.open_dirs()
+    files.heal()
+    two.check_restart()
+
+
+def test_the_channel_takes_each_directory_once_whoever_reports_it(tmp_path: Path) -> None:
+    """A thousand requests a second to a dead disk would fill the memory with reports of it."""
+    channel = LogDirFailureChannel(FileSystem())
+    channel.watch([str(tmp_path / name) for name in "abc"])
+    woken: list[None] = []
+    channel.listen(lambda: woken.append(None))
+    error = OSError(errno.EIO, "I/O error")
+
+    def report(name: str) -> None:
+        for _ in range(500):
+            channel.report(f"{tmp_path}/{name}/t-0/0.log", "reading", error)
+
+    threads = [threading.Thread(target=report, args=(name,)) for name in "ababab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(woken) == 2
+    taken = {channel.take_next_offline_log_dir() for _ in range(2)}
+    assert taken == {str(tmp_path / "a"), str(tmp_path / "b")}
+    assert channel.take_next_offline_log_dir() is None
+    assert not channel.report(f"{tmp_path}/elsewhere/file", "reading", error)
+    assert not channel.report(f"{tmp_path}/ab/file", "reading", error), "a name that only begins like one"
+
+
+def test_a_file_that_is_gone_is_its_partition_s_affair(tmp_path: Path) -> None:
+    """Somebody who removes one file by hand would take every partition of the disk away."""
+    two = Two(tmp_path)
+    bad = two.bad
+    for segment in bad.local.segments:
+        segment.close_files()
+    os.unlink(bad.local.segments.first.path)
+    with pytest.raises(KafkaStorageError):
+        bad.read(0, 1 << 20, FetchIsolation.LOG_END, True)
+    assert not two.failed
+    append(bad, batch())
+    two.manager.release()
