@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +61,14 @@ from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
 from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
+from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, offline_at_start, reason_to_halt
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.log_placement import all_cordoned
 from kbroker.storage.maintenance_figures import maintenance_figures
 
 if TYPE_CHECKING:
@@ -153,6 +155,8 @@ class Broker:
             fetch_max_bytes=config.get("fetch.max.bytes"),
             broker_settings=settings,
         )
+        topics.all_cordoned = partial(all_cordoned, self.log_manager)
+        self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self._start_coordinator(services)
@@ -161,6 +165,7 @@ class Broker:
         store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
         await self._listen(services)
+        self.moves.resume_found()
         self._schedule()
         self.readiness.move(ReadyState.READY)
 
@@ -269,6 +274,7 @@ class Broker:
         for listener in self.listeners:
             listener.close_connections()
         self.services.replica_manager.close()
+        await self.moves.stop()
         self.disk_failures.stop()
         self.tasks.stop()
         self.loop_delay.stop()
@@ -312,6 +318,7 @@ class Broker:
         """A broker setting was changed at run time: let requests see it, and the logs and all other parts follow."""
         self.services.config = config
         self.log_manager.follow(config)
+        self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.limits.change(*_connection_limits(config))
         self.services.replica_manager.apply_image(self.services.metadata_cache.image)

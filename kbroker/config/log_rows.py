@@ -11,7 +11,7 @@ min.insync.replicas|INT|1|cluster|>=1|+|ISR size needed for acks=all writes; als
 num.partitions|INT|1||>=1|+|partitions for auto-created topics and -1 in CreateTopics
 log.dir|LIST|null||distinct nonempty|+|single data dir (fallback of log.dirs)
 log.dirs|LIST|null||distinct nonempty|+|JBOD data dirs
-cordoned.log.dirs|LIST||broker|distinct|-|dirs that receive no new partitions (4.3+)
+cordoned.log.dirs|LIST||broker|distinct|+|dirs that receive no new partitions (4.3+)
 log.segment.bytes|INT|1073741824|cluster|>=1048576|+|broker default of segment.bytes
 log.roll.ms|LONG|null|cluster||+|broker default of segment.ms
 log.roll.hours|INT|168||>=1|+|same in hours (lower priority)

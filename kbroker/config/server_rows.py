@@ -51,7 +51,7 @@ compression.zstd.level|INT|3|cluster|-131072..22|+|level used when broker recomp
 broker.id|INT|-1|||+|legacy id
 message.max.bytes|INT|1048588|cluster|>=0|+|broker default of max.message.bytes
 num.io.threads|INT|8|cluster|>=1|-|request handler threads
-num.replica.alter.log.dirs.threads|INT|null|||-|threads moving replicas between dirs
+num.replica.alter.log.dirs.threads|INT|null|||+|threads moving replicas between dirs
 background.threads|INT|10|cluster|>=1|-|misc background pool
 request.timeout.ms|INT|30000|||-|server-to-server request timeout
 socket.connection.setup.timeout.ms|LONG|10000|||-|outbound connect timeout
@@ -109,7 +109,7 @@ controller.quota.window.size.seconds|INT|1||>=1|-|sample width
 client.quota.callback.class|CLASS|null|||-|quota plugin
 leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled leaders
 follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled followers
-replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|-|bytes/s of dir moves
+replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|+|bytes/s of dir moves
 metrics.num.samples|INT|2||>=1|-|samples per metric
 metrics.sample.window.ms|LONG|30000||>=1|-|sample window
 metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|-|reporter plugins

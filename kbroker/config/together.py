@@ -31,6 +31,16 @@ def contradiction(get: Callable[[str], Any]) -> tuple[str, str] | None:
             "log.cleaner.dedupe.buffer.size",
             "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
         )
+    cordoned = get("cordoned.log.dirs")
+    if "*" in cordoned and len(cordoned) > 1:
+        return "cordoned.log.dirs", "When cordoned.log.dirs is set to *, it must not contain other values"
+    missing = [name for name in cordoned if name != "*" and name not in (get("log.dirs") or get("log.dir") or ())]
+    if missing:
+        return (
+            "cordoned.log.dirs",
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {','.join(missing)}",
+        )
     if get("max.connections.per.ip") == 0 and not get("max.connections.per.ip.overrides").strip():
         return (
             "max.connections.per.ip",

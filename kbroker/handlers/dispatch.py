@@ -28,6 +28,7 @@ from kbroker.handlers import (
     produce,
     producer_ids,
     producers,
+    reassignments,
     topics,
 )
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
@@ -52,6 +53,7 @@ FAMILIES = (
     produce,
     producer_ids,
     producers,
+    reassignments,
     topics,
 )
 FLEXIBLE_REQUEST_HEADER = 2

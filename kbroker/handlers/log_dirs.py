@@ -1,12 +1,25 @@
-"""DescribeLogDirs (API 35): v0-v5.
+"""DescribeLogDirs (API 35): v0-v5, and AlterReplicaLogDirs (API 34): v0-v2.
 
-What lies where: each log directory with its partitions and their sizes.  Null topics mean all partitions; otherwise
-those named that exist, the others being left out without a word.
+DescribeLogDirs says what lies where: each log directory with its partitions and their sizes.  Null topics mean all
+partitions; otherwise those named that exist, the others being left out without a word.
 
 - A directory that is offline or cannot be read has KAFKA_STORAGE_ERROR and no partitions.
-- `offset_lag` and `is_future_key` speak of replicas that move between directories (KIP-113); there are none.
+- A partition that moves to another directory (KIP-113) is in both: where it goes with `is_future_key`, what has been
+  copied and how many offsets that is behind.
 - v4+ says how large the directory's file system is and how much of it this process may use (KIP-827).
-- v5+ says whether the directory is cordoned (KIP-1066); none is, as `cordoned.log.dirs` is not acted on.
+- v5+ says whether the directory is cordoned (KIP-1066).
+
+AlterReplicaLogDirs moves partitions to a directory, which it names as `log.dirs` does.  The answer says whether the
+move was begun; DescribeLogDirs how far it is.
+
+- A partition named for several directories goes to the last of them.  Where it is already, a move under way is called
+  off.
+- A partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION, and it is made in that directory if it comes to be.
+- A directory that is not one of `log.dirs`: LOG_DIR_NOT_FOUND; offline: KAFKA_STORAGE_ERROR; cordoned:
+  INVALID_REPLICA_ASSIGNMENT, also for a partition that is there already.
+- A name too long for `topic-partition.<id>-future`: INVALID_TOPIC_EXCEPTION.
+
+v1 only changed throttling; v2 is the first flexible version of AlterReplicaLogDirs.
 """
 
 from __future__ import annotations
@@ -14,16 +27,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext
+    from kbroker.replication.alter_log_dirs import DirectoryMoves
     from kbroker.storage.log_manager import LogManager
-    from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.handlers")
 
@@ -37,17 +51,33 @@ def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
-    by_directory: dict[str, dict[str, list[UnifiedLog]]] = {each.path: {} for each in log_manager.directories}
+    by_directory: dict[str, dict[str, list[Any]]] = {each.path: {} for each in log_manager.directories}
+    row = response.DescribeLogDirsPartition
     for topic_partition, log in log_manager.logs.items():
         if wanted is None or topic_partition in wanted:
-            by_directory[log.parent].setdefault(topic_partition.topic, []).append(log)
+            found = row(partition_index=topic_partition.partition, partition_size=log.size_bytes)
+            by_directory[log.parent].setdefault(topic_partition.topic, []).append(found)
+    for topic_partition, future in log_manager.plans.futures.items():
+        if wanted is None or topic_partition in wanted:
+            found = row(
+                partition_index=topic_partition.partition,
+                partition_size=future.copied_bytes,
+                offset_lag=future.offset_lag,
+                is_future_key=True,
+            )
+            by_directory[future.parent].setdefault(topic_partition.topic, []).append(found)
     results = [_describe(response, log_manager, path, topics) for path, topics in by_directory.items()]
     answer: Struct = response(results=results)
     return answer
 
 
-def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[str, list[UnifiedLog]]) -> Any:
-    result = response.DescribeLogDirsResult(log_dir=path, total_bytes=UNKNOWN_SIZE, usable_bytes=UNKNOWN_SIZE)
+def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[str, list[Any]]) -> Any:
+    result = response.DescribeLogDirsResult(
+        log_dir=path,
+        total_bytes=UNKNOWN_SIZE,
+        usable_bytes=UNKNOWN_SIZE,
+        is_cordoned=path in log_manager.plans.cordoned,
+    )
     if log_manager.failures.is_offline(path):
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
@@ -57,19 +87,37 @@ def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[st
         logger.error("cannot describe log directory %s: %s", path, error)
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
-    result.topics = [
-        response.DescribeLogDirsTopic(
-            name=name,
-            partitions=[
-                response.DescribeLogDirsPartition(
-                    partition_index=log.topic_partition.partition, partition_size=log.size_bytes
-                )
-                for log in logs
-            ],
-        )
-        for name, logs in topics.items()
-    ]
+    result.topics = [response.DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
     return result
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs),)
+def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> Struct:
+    """AlterReplicaLogDirs v0-v2; see the module's docstring."""
+    response = message("AlterReplicaLogDirsResponse")
+    moves: DirectoryMoves = ctx.services.directory_moves
+    wanted: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for partition in topic.partitions:
+                wanted[TopicPartition(topic.name, partition)] = directory.path
+    topics: dict[str, list[Any]] = {}
+    for topic_partition, path in wanted.items():
+        row = response.AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition)
+        topics.setdefault(topic_partition.topic, []).append(row)
+        try:
+            moves.alter(topic_partition, path)
+        except KafkaError as error:
+            logger.warning("not moving %s to %s: %s", topic_partition, path, error)
+            row.error_code = error.code
+    answer: Struct = response(
+        results=[
+            response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows) for name, rows in topics.items()
+        ]
+    )
+    return answer
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, handle_alter_replica_log_dirs),
+    Handler(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs),
+)

@@ -50,6 +50,7 @@ class Services:
     fetch_sessions: Any = None
     fetch_max_bytes: int = 57_671_680
     broker_settings: Any = None
+    directory_moves: Any = None
 
 
 class ClientConnection(Protocol):

@@ -170,6 +170,7 @@ def _listed(names: list[str]) -> str:
 _ROWS: Mapping[str, ConfigRow] = {row.name: row for row in broker_config_rows()}
 FOLLOWED: frozenset[str] = frozenset(
     {
+        "cordoned.log.dirs",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
@@ -181,6 +182,7 @@ FOLLOWED: frozenset[str] = frozenset(
         "max.connections.per.ip.overrides",
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
 """Settings that no topic takes over, and that parts of the broker follow while it runs."""

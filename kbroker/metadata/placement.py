@@ -30,6 +30,11 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replicas for each of `partition_count` partitions; the first is the preferred leader."""
     order = rack_alternated(brokers)
+    if not order:
+        raise InvalidReplicationFactorError(
+            f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced, or "
+            "have all their log directories cordoned."
+        )
     if replication_factor > len(order):
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "

@@ -30,7 +30,7 @@ from kbroker.errors import (
 )
 from kbroker.metadata import topic_names
 from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.metadata.internal_topics import internal_topic
 from kbroker.metadata.placement import check_assignment, new_partition, place
 from kbroker.metadata.store import MetadataStore
@@ -51,7 +51,7 @@ TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 class TopicManager:
     """The only writer of topics on this node."""
 
-    __slots__ = ("_cache", "_collisions", "_config", "_store")
+    __slots__ = ("_cache", "_collisions", "_config", "_store", "all_cordoned")
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache, store: MetadataStore) -> None:
         self._config = config
@@ -59,7 +59,12 @@ class TopicManager:
         self._store = store
         self._collisions: dict[str, set[str]] = {}
         self._index_names(cache.image.topics, ())
+        self.all_cordoned: Callable[[], bool] = lambda: False
         cache.subscribe(self._on_change)
+
+    def _takers(self) -> Sequence[BrokerImage]:
+        """The brokers that take new partitions: a single node, unless all its log directories are cordoned."""
+        return [] if self.all_cordoned() else self._cache.image.alive_brokers()
 
     # Creating
 
@@ -173,7 +178,7 @@ class TopicManager:
             # Kafka fails here when the default is more than there are brokers; a single node should just work.
             replication_factor = max(1, min(self._config.get("default.replication.factor"), len(brokers)))
         count = self._config.get("num.partitions") if request.num_partitions == DEFAULT else request.num_partitions
-        placed = place(brokers, count, replication_factor, start=len(self._cache.image.topics))
+        placed = place(self._takers(), count, replication_factor, start=len(self._cache.image.topics))
         _, alive = _broker_ids(self._cache.image)
         return tuple(new_partition(number, replicas, alive) for number, replicas in enumerate(placed))
 
@@ -218,7 +223,7 @@ class TopicManager:
         image = self._cache.image
         registered, alive = _broker_ids(image)
         if request.assignments is None:
-            placed = place(image.alive_brokers(), added, topic.replication_factor, start=current)
+            placed = place(self._takers(), added, topic.replication_factor, start=current)
             new = [new_partition(current + i, replicas, alive) for i, replicas in enumerate(placed)]
         else:
             if len(request.assignments) != added:

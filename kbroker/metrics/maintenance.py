@@ -1,4 +1,4 @@
-"""What is told of the upkeep of logs: compaction, retention, flushes, and each log directory's share.
+"""What is told of the upkeep of logs: compaction, retention and flushes.
 
 One row per family, `name|type|labels|meaning`; an indented line continues the row above it.  Values come as a mapping
 from a family's name to its value, or to values by label values.  A family that is missing in it has no samples.
@@ -26,8 +26,11 @@ class Family(NamedTuple):
 
 
 _ROWS = """
-kbroker_log_dir_partitions|gauge|directory|Partitions in a log directory.
-kbroker_log_dir_size_bytes|gauge|directory|Bytes of segments in a log directory.
+kbroker_log_dir_cordoned|gauge|directory|Whether a log directory takes no new partitions (cordoned.log.dirs).
+kbroker_log_dir_moves_in_progress|gauge|directory|Partitions that are being moved into a log directory.
+kbroker_log_dir_moves_left_bytes|gauge|directory|Bytes that these moves have still to copy.
+kbroker_log_dir_moves|counter|outcome|Moves of partitions between log directories: done, failed, called_off.
+kbroker_log_dir_moves_copied_bytes|counter||Bytes that moves have copied.
 kbroker_cleaner_threads|gauge||Threads that may compact at a time (log.cleaner.threads).
 kbroker_cleaner_busy_threads|gauge||Threads that compact now.
 kbroker_cleaner_compacted_partitions|gauge||Partitions whose cleanup.policy has compact, as last looked at.

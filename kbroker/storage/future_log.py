@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 COPY_SUFFIX = ".copy"
 CHUNK_BYTES = 1 << 20
+CHUNK_BYTES_MIN = 4 << 10
 STEP_BYTES = 16 << 20
 SCAN_BATCHES = 8192
 LOG_OVERHEAD_BYTES = 12
@@ -98,7 +99,10 @@ class SegmentCopy:
 
 
 class Step(NamedTuple):
-    """Work for a thread.  `source` is kept open by this; `indexes` are lengths, None for those of a whole segment."""
+    """Work for a thread: a segment as it was when the loop looked.
+
+    `source` is kept open by this.  `indexes` has the lengths of an active segment's indexes, None for a whole segment.
+    """
 
     copy: SegmentCopy
     source: SegmentFile
@@ -119,6 +123,7 @@ class FutureLog:
         "_leftovers",
         "_seen",
         "cancelled",
+        "cleaning_paused",
         "copied_bytes",
         "directory",
         "discarded_bytes",
@@ -138,6 +143,7 @@ class FutureLog:
         self.directory = found or f"{parent}/{marked_directory(*log.topic_partition, FUTURE_SUFFIX)}"
         self.resumed = found is not None
         self.cancelled = False
+        self.cleaning_paused = False
         self.copied_bytes = 0
         self.discarded_bytes = 0
         self.end_offset = log.log_start_offset
@@ -285,8 +291,9 @@ class FutureLog:
         target = copy.file
         if target is None:
             raise RuntimeError("a copy without a file")
-        start, end = copy.written, min(step.size, copy.written + STEP_BYTES)
-        copy_bytes(self.files, step.source.fd, target.fd, start, end, lambda size: throttle.spend(size, self.check))
+        rate = throttle.bytes_per_second
+        start, end = copy.written, min(step.size, copy.written + int(min(STEP_BYTES, max(rate, CHUNK_BYTES_MIN))))
+        copy_bytes(self.files, step.source.fd, target.fd, start, end, self._spender(throttle), chunk_bytes(rate))
         copy.written = end
         self._verify(copy, target.fd, end)
         if end < step.size:
@@ -296,6 +303,9 @@ class FutureLog:
         else:
             self._copy_active_indexes(step, target)
         return end
+
+    def _spender(self, throttle: Throttle) -> Callable[[int], None]:
+        return lambda size: throttle.spend(size, self.check)
 
     def _open(self, step: Step, throttle: Throttle) -> None:
         copy = step.copy
@@ -307,9 +317,7 @@ class FutureLog:
         file = SegmentFile(self.files, path, flags)
         if leftover is not None:
             end = min(step.size, self.files.size(file.fd))
-            same = equal_bytes(
-                self.files, step.source.fd, file.fd, end, lambda size: throttle.spend(size, self.check)
-            )
+            same = equal_bytes(self.files, step.source.fd, file.fd, end, self._spender(throttle))
             self.files.ftruncate(file.fd, same)
             copy.written = same
         copy.file = file
@@ -414,11 +422,22 @@ def write_index_tails(segment: LogSegment) -> dict[str, int]:
     return lengths
 
 
+def chunk_bytes(rate: float) -> int:
+    """How much to copy at once at a rate in bytes/s: a tenth of a second's worth, so that a change is soon heeded."""
+    return int(min(CHUNK_BYTES, max(rate / 10, CHUNK_BYTES_MIN)))
+
+
 def copy_bytes(
-    files: FileSystem, source: int, target: int, start: int, end: int, spend: Callable[[int], None]
+    files: FileSystem,
+    source: int,
+    target: int,
+    start: int,
+    end: int,
+    spend: Callable[[int], None],
+    chunk: int = CHUNK_BYTES,
 ) -> None:
     """Copies a stretch of a file to the same place of another; `spend` is told before each piece how large it is."""
-    buffer = memoryview(bytearray(min(CHUNK_BYTES, max(end - start, 0))))
+    buffer = memoryview(bytearray(min(chunk, max(end - start, 0))))
     while start < end:
         want = min(len(buffer), end - start)
         spend(want)

@@ -19,6 +19,7 @@ from kbroker.storage.checkpoints import (
     OffsetCheckpoint,
 )
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.future_log import FutureLog
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
@@ -58,7 +59,7 @@ def _high_watermarks(logs: Iterable[UnifiedLog]) -> Offsets:
 class LogCheckpoints:
     """The checkpoints of one broker."""
 
-    __slots__ = ("_directories", "_executor", "_failures", "_files", "_logs", "_writing")
+    __slots__ = ("_directories", "_executor", "_failures", "_files", "_futures", "_logs", "_writing")
 
     def __init__(
         self,
@@ -66,10 +67,12 @@ class LogCheckpoints:
         logs: Mapping[TopicPartition, UnifiedLog],
         executor: Executor,
         failures: LogDirFailureChannel,
+        futures: Mapping[TopicPartition, FutureLog] | None = None,
     ) -> None:
         self._failures = failures
         self._files = files
         self._logs = logs
+        self._futures: Mapping[TopicPartition, FutureLog] = {} if futures is None else futures
         self._executor = executor
         self._directories: dict[str, DirectoryCheckpoints] = {}
         self._writing: dict[OffsetCheckpoint, Future[OSError | None]] = {}
@@ -103,7 +106,7 @@ class LogCheckpoints:
             self._start(checkpoints.recovery_points, _recovery_points, logs)
 
     def start_log_starts(self) -> None:
-        for checkpoints, logs in self._pairs():
+        for checkpoints, logs in self._pairs_of_starts():
             self._start(checkpoints.log_starts, _log_starts, logs)
 
     def start_high_watermarks(self) -> None:
@@ -113,6 +116,12 @@ class LogCheckpoints:
     def _pairs(self) -> Iterator[tuple[DirectoryCheckpoints, list[UnifiedLog]]]:
         for path, logs in self.by_directory().items():
             yield self._directories[path], logs
+
+    def _pairs_of_starts(self) -> Iterator[tuple[DirectoryCheckpoints, list[UnifiedLog]]]:
+        """With the logs that move into a directory: their start must be known there before they are."""
+        for path, logs in self.by_directory().items():
+            arriving = [future.log for future in self._futures.values() if future.parent == path]
+            yield self._directories[path], [*logs, *arriving]
 
     def _start(
         self, checkpoint: OffsetCheckpoint, offsets: Callable[[list[UnifiedLog]], Offsets], logs: list[UnifiedLog]
@@ -127,7 +136,7 @@ class LogCheckpoints:
     def save_log_starts(self) -> list[Future[OSError | None]]:
         """Starts writing the log starts as they are now, each after the write under way.  What went wrong, if so."""
         futures = []
-        for checkpoints, logs in self._pairs():
+        for checkpoints, logs in self._pairs_of_starts():
             checkpoint = checkpoints.log_starts
             job = self._executor.submit(self._write_after, self._writing.get(checkpoint), checkpoint, _log_starts(logs))
             self._writing[checkpoint] = job

@@ -38,6 +38,9 @@ def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
             log.committer.close(refusal)
         with contextlib.suppress(OSError):
             log.close(clean=False)
+    for tp, future in list(manager.plans.futures.items()):
+        if path in (future.parent, future.log.parent):
+            manager.plans.cancel(tp)
     manager.cleaner.handle_log_dir_failure(path)
     manager.checkpoints.drop(path)
     manager.gates[:] = [gate for gate in manager.gates if gate.path != path]

@@ -27,6 +27,7 @@ from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner_manager import CleanerManager
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
+from kbroker.storage.future_dirs import settle_futures
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment, storage_error
 from kbroker.storage.log_checkpoints import LogCheckpoints
@@ -45,7 +46,7 @@ from kbroker.storage.log_dirs import (
 )
 from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
-from kbroker.storage.log_placement import make_partition_directory, stray_of_two
+from kbroker.storage.log_placement import DirectoryPlans, make_partition_directory, stray_of_two
 from kbroker.storage.log_recovery import RecoveryProgress
 from kbroker.storage.open_files import OpenFiles, process_limits, segment_budget
 from kbroker.storage.retention import Retention
@@ -108,12 +109,13 @@ class LogManager:
         self.environment.failures = self.failures
         self.gates: list[DirectoryGate] = []
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.plans = DirectoryPlans(config)
         self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures)
         self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
         self.directories: list[LogDir] = []
         self.watch = DirectoryWatch(self, self._make_room)
         self.progress = RecoveryProgress()
-        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures)
+        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures, self.plans.futures)
         self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
@@ -162,6 +164,7 @@ class LogManager:
         started = time.monotonic()
         default = log_config(self._config, {})
         requests: list[LoadRequest] = []
+        settle_futures(self, self._files, topics)
         clean = True
         for directory in self.online_directories():
             try:
@@ -281,7 +284,7 @@ class LogManager:
         if known is not None:
             topic = topics.get(tp.topic) if topics is not None else None
             stray = self.logs[tp] = stray_of_two(known, log, topic[0] if topic is not None else None)
-            logger.warning("%s belongs to a topic that was deleted: setting it aside", stray.directory)
+            logger.warning("%s is not the partition's log any more: setting it aside", stray.directory)
             self._move_away(tp, STRAY_SUFFIX)
             log = known if stray is log else log
         self.logs[log.topic_partition] = log
@@ -306,6 +309,7 @@ class LogManager:
     def follow(self, config: BrokerConfig) -> None:
         """Takes over settings that were changed at run time; `BrokerSettings` has checked them."""
         self._config = config
+        self.plans.follow(config)
         self.cleaner.reconfigure(config)
         expiration_ms = config.get("producer.id.expiration.ms")
         if expiration_ms != self.environment.producer_expiration_ms:
@@ -345,6 +349,7 @@ class LogManager:
         if log is None:
             return
         delay_ms = log.config.file_delete_delay_ms
+        self.plans.cancel(topic_partition)
         path = self._move_away(topic_partition, DELETE_SUFFIX)
         self.later(delay_ms, lambda: self._files.remove_tree(path))
 

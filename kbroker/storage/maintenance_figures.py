@@ -28,7 +28,7 @@ def _label(tp: TopicPartition) -> Label:
 async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
     """Values by family."""
     return {
-        **await _directories(manager, pieces),
+        **_moves(manager),
         **await _dirt(manager, clock, max_partitions, pieces),
         **await _last_cleans(manager.cleaner, pieces),
         **_failing(manager.cleaner, clock, max_partitions),
@@ -36,18 +36,6 @@ async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions:
         **await _retention(manager, clock, pieces),
         **_flushes(manager),
     }
-
-
-async def _directories(manager: LogManager, pieces: Pieces) -> Values:
-    counts: dict[Label, float] = {(directory.path,): 0 for directory in manager.directories}
-    sizes = dict(counts)
-    for log in list(manager.logs.values()):
-        if pieces.due():
-            await pieces.rest()
-        key = (log.parent,)
-        counts[key] = counts.get(key, 0) + 1
-        sizes[key] = sizes.get(key, 0) + log.size_bytes
-    return {"kbroker_log_dir_partitions": counts, "kbroker_log_dir_size_bytes": sizes}
 
 
 async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
@@ -155,7 +143,7 @@ async def _retention(manager: LogManager, clock: Clock, pieces: Pieces) -> Value
     retention = manager.retention
     totals = retention.totals
     oldest = now_ms = clock.now_ms()
-    for tp in retention.dated_partitions():
+    for tp in retention.overdue_partitions(now_ms):
         if pieces.due():
             await pieces.rest()
         timestamp = retention.overdue_timestamp(tp, now_ms)

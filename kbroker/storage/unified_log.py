@@ -56,7 +56,6 @@ class UnifiedLog:
         "_commits",
         "_config",
         "_environment",
-        "_partition_metadata",
         "committer",
         "directory",
         "gate",
@@ -64,6 +63,7 @@ class UnifiedLog:
         "leader_epoch_cache",
         "local",
         "log_start_offset",
+        "partition_metadata",
         "producer_state",
         "topic_partition",
     )
@@ -89,7 +89,7 @@ class UnifiedLog:
         self._environment = environment
         self._clock = environment.clock
         self._config = local.config
-        self._partition_metadata = partition_metadata
+        self.partition_metadata = partition_metadata
         self.gate = environment.gates.get(self.parent) or WriteGate()
         self._commits = environment.commits or GroupCommit(environment.files)
         self.committer = self._commits.committer(self)
@@ -112,11 +112,11 @@ class UnifiedLog:
     @property
     def topic_id(self) -> bytes:
         """The topic's 16-byte id; zeros while the directory has none."""
-        return self._partition_metadata.topic_id
+        return self.partition_metadata.topic_id
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Binds the directory to a topic.  InconsistentTopicIdError when it belongs to another."""
-        self._partition_metadata.assign(topic_id, self.topic_partition)
+        self.partition_metadata.assign(topic_id, self.topic_partition)
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """Notes that `epoch` begins at the log end."""
@@ -437,7 +437,7 @@ class UnifiedLog:
         """Writes what changed of the small files; what has to be durable before the recovery point moves."""
         snapshot = self.producer_state.take_snapshot() if with_snapshot else None
         epochs = self.leader_epoch_cache.write()
-        paths = [self._partition_metadata.path] if self.local.recovery_point == 0 else []
+        paths = [self.partition_metadata.path] if self.local.recovery_point == 0 else []
         if snapshot is not None:
             paths.append(snapshot)
         if epochs:
