@@ -23,7 +23,7 @@ from kbroker.storage import log_lookup
 from kbroker.storage.filesystem import DirectoryEntry
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
-from kbroker.storage.log_recovery import LogRecovery, RecoveryProgress, TooWideSegmentError
+from kbroker.storage.log_recovery import LogRecovery, TooWideSegmentError
 from kbroker.storage.log_segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -40,6 +40,8 @@ from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.partition_metadata import PARTITION_METADATA, PartitionMetadata
 from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.recovery_progress import LogProgress, RecoveryProgress
+from kbroker.storage.recovery_saver import RecoverySaver
 from kbroker.storage.segment_split import split_segment
 from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.storage.unified_log import UnifiedLog
@@ -61,6 +63,7 @@ class LoadRequest(NamedTuple):
     log_start_offset: int = 0
     high_watermark: int = 0
     progress: RecoveryProgress | None = None
+    saver: RecoverySaver | None = None
 
 
 class _Listing:
@@ -91,17 +94,29 @@ class _Listing:
                 self.epochs = True
 
 
+class PreparedLog(NamedTuple):
+    """A directory in order (passes 1 to 3), with what the passes after those share.
+
+    `unindexed` segments are read whole whatever the stop was; `progress` is of a log that has to be recovered.
+    """
+
+    request: LoadRequest
+    environment: LogEnvironment
+    epochs: LeaderEpochCache
+    state: ProducerState
+    unindexed: frozenset[int]
+    segments: list[LogSegment]
+    metadata: PartitionMetadata
+    progress: LogProgress
+
+
 def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     """Opens a partition's directory, bringing it into order first.  OSError when the disk fails."""
-    while True:
-        try:
-            return _load(request, environment)
-        except TooWideSegmentError as error:
-            logger.warning("%s: splitting %s", request.topic_partition, error)
-            split_segment(error.segment, request.directory, environment)
+    return finish_log(prepare_log(request, environment))
 
 
-def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
+def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: LogProgress | None = None) -> PreparedLog:
+    """Brings a directory into order and says what recovery will read; `finish_log` comes next."""
     entries = _own_files(request.directory, environment)
     if any(entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for entry in entries):
         _resolve_leftovers(request.directory, entries, environment)
@@ -122,10 +137,46 @@ def _load(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
     epochs_known = epochs.load() if listing.epochs else True
     segments = _open_segments(request, listing, environment)
     unindexed = frozenset(base for base, size in listing.logs.items() if size and base not in listing.indexes)
-    opening = _Opening(request, environment, epochs, state, unindexed if epochs_known else frozenset(listing.logs))
-    local = _open_local_log(opening, segments)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
-    return _assemble(opening, local, metadata)
+    if progress is None:
+        total = None if request.clean else request.progress
+        progress = total.log(request.directory.rpartition("/")[0]) if total is not None else LogProgress()
+    prepared = PreparedLog(
+        request,
+        environment,
+        epochs,
+        state,
+        unindexed if epochs_known else frozenset(listing.logs),
+        segments,
+        metadata,
+        progress,
+    )
+    if not request.clean and segments:
+        _expect(prepared)
+    return prepared
+
+
+def finish_log(prepared: PreparedLog) -> UnifiedLog:
+    """Passes 4 and 5.  OSError when the disk fails."""
+    while True:
+        try:
+            log = _assemble(prepared, _open_local_log(prepared))
+        except TooWideSegmentError as error:
+            request, environment = prepared.request, prepared.environment
+            logger.warning("%s: splitting %s", request.topic_partition, error)
+            split_segment(error.segment, request.directory, environment)
+            prepared = prepare_log(request, environment, prepared.progress)
+        else:
+            prepared.progress.finish()
+            return log
+
+
+def _expect(prepared: PreparedLog) -> None:
+    """Tells what recovery will read at most: where in its first segment it begins is seen when it does."""
+    start = _recovery_start(prepared)
+    sizes = [segment.size for segment in prepared.segments[1:] if segment.base_offset > start]
+    sizes.append(prepared.segments[-1 - len(sizes)].size)
+    prepared.progress.expect(len(sizes), sum(sizes))
 
 
 def _is_named_by_offset(name: str) -> bool:
@@ -258,23 +309,13 @@ def _open_segments(request: LoadRequest, listing: _Listing, environment: LogEnvi
     ]
 
 
-class _Opening(NamedTuple):
-    """What the passes after the listing share.  `unindexed` segments are read whole whatever the stop was."""
-
-    request: LoadRequest
-    environment: LogEnvironment
-    epochs: LeaderEpochCache
-    state: ProducerState
-    unindexed: frozenset[int]
-
-
-def _open_local_log(opening: _Opening, segments: list[LogSegment]) -> LocalLog:
+def _open_local_log(opening: PreparedLog) -> LocalLog:
     """Pass 4: the segments that are good, and where the log ends."""
-    request, environment = opening.request, opening.environment
+    request, environment, segments = opening.request, opening.environment, opening.segments
     tp, start = request.topic_partition, request.log_start_offset
     end = _clean_end(opening, segments)
     if end is None:
-        segments, end = _recover(opening, segments)
+        segments, end = _recover(opening)
     if segments and end < start:
         logger.warning("%s: the log ends at %d, below its log start offset %d: starting empty there", tp, end, start)
         for segment in segments:
@@ -288,7 +329,7 @@ def _open_local_log(opening: _Opening, segments: list[LogSegment]) -> LocalLog:
     return LocalLog(request.directory, tp, request.config, environment, LogSegments(segments), recovery_point, end)
 
 
-def _clean_end(opening: _Opening, segments: list[LogSegment]) -> int | None:
+def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
     """The log end by the active segment's last bytes; None when segments have to be recovered."""
     if not segments:
         return opening.request.log_start_offset
@@ -309,25 +350,33 @@ def _clean_end(opening: _Opening, segments: list[LogSegment]) -> int | None:
         return None
 
 
-def _recovery_start(opening: _Opening) -> int:
+def _recovery_start(opening: PreparedLog) -> int:
     """The offset from which the log must be read: the recovery point, or less where an index is missing."""
     request = opening.request
     point = 0 if request.clean and not opening.unindexed else request.recovery_point
     return min((point, *opening.unindexed))
 
 
-def _recover(opening: _Opening, segments: list[LogSegment]) -> tuple[list[LogSegment], int]:
+def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
     """Reads what may not be durable and keeps the valid prefix: (segments, log end)."""
     request = opening.request
-    scan = LogRecovery(opening.environment, request.topic_partition, opening.epochs, opening.state, request.progress)
-    kept, end = scan.run(segments, _recovery_start(opening), request.log_start_offset)
+    scan = LogRecovery(
+        opening.environment,
+        request.topic_partition,
+        opening.epochs,
+        opening.state,
+        opening.progress,
+        request.saver,
+        is_compacted=request.config.compact,
+    )
+    kept, end = scan.run(opening.segments, _recovery_start(opening), request.log_start_offset)
     opening.state.remove_snapshots_after(end)
     return kept, end
 
 
-def _assemble(opening: _Opening, local: LocalLog, metadata: PartitionMetadata) -> UnifiedLog:
+def _assemble(opening: PreparedLog, local: LocalLog) -> UnifiedLog:
     """Pass 5."""
-    request, epochs, state = opening.request, opening.epochs, opening.state
+    request, epochs, state, metadata = opening.request, opening.epochs, opening.state, opening.metadata
     start = max(request.log_start_offset, local.segments.first.base_offset)
     end = local.log_end_offset
     epochs.truncate_from_end(end)

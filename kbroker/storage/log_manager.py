@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from itertools import count
 
 from kbroker._fast.producer_table import ProducerBudget
@@ -47,8 +48,10 @@ from kbroker.storage.log_dirs import (
 from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
 from kbroker.storage.log_placement import DirectoryPlans, make_partition_directory, stray_of_two
-from kbroker.storage.log_recovery import RecoveryProgress
+from kbroker.storage.log_recoveries import Opener, recover_logs, take_saved_points
 from kbroker.storage.open_files import OpenFiles, process_limits, segment_budget
+from kbroker.storage.recovery_progress import RecoveryProgress
+from kbroker.storage.recovery_saver import RecoverySaver
 from kbroker.storage.retention import Retention
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.storage.write_gate import DirectoryGate
@@ -66,7 +69,6 @@ MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
 CLOSE_WORKERS = 16
-PROGRESS_INTERVAL_SECONDS = 5.0
 
 
 def compaction_interval_ms(config: BrokerConfig) -> int:
@@ -199,6 +201,9 @@ class LogManager:
         recovery_points = checkpoints.recovery_points.read()
         log_starts = checkpoints.log_starts.read()
         high_watermarks = checkpoints.high_watermarks.read()
+        saver = None
+        if not directory.clean:
+            saver = RecoverySaver(self._files, checkpoints.recovery_points, recovery_points, self.failures)
         for entry in self._files.list_directory(directory.path):
             if not entry.is_directory or entry.name == CLUSTER_METADATA_DIRECTORY:
                 continue
@@ -221,40 +226,31 @@ class LogManager:
                 log_starts.get(tp, 0),
                 high_watermarks.get(tp, 0),
                 self.progress,
+                saver,
             )
 
     def _load(self, requests: list[LoadRequest], topics: TopicConfigs | None) -> None:
         """Clean ones here, one after the other; the others on threads, as checking bytes needs no GIL."""
         unclean = [request for request in requests if not request.clean]
-        reported = time.monotonic()
         for request in requests:
             if request.clean:
-                self._register(self._open(request), topics)
-        if not unclean:
-            return
-        workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
-        with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery") as pool:
-            for log in pool.map(self._recover, unclean):
+                self._register(self._open(request, partial(load_log, request, self.environment)), topics)
+        if unclean:
+            workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
+            for log in recover_logs(unclean, self.environment, workers, self.progress, self._recover):
                 self._register(log, topics)
-                if time.monotonic() - reported > PROGRESS_INTERVAL_SECONDS:
-                    reported = time.monotonic()
-                    logger.info(
-                        "Recovering: %d of %d logs, %d bytes checked",
-                        self.progress.logs_done,
-                        self.progress.logs_total,
-                        self.progress.bytes_done,
-                    )
+            take_saved_points(self.logs.values(), unclean)
 
-    def _open(self, request: LoadRequest) -> UnifiedLog | None:
+    def _open(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
         """The log; None where its directory has failed."""
         try:
-            return load_log(request, self.environment)
+            return opener()
         except OSError as error:
             self._survive(request.directory, f"loading {request.topic_partition}", error)
             return None
 
-    def _recover(self, request: LoadRequest) -> UnifiedLog | None:
-        log = self._open(request)
+    def _recover(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
+        log = self._open(request, opener)
         if log is not None and self.commits.mode is FsyncMode.COMMIT:
             # What a killed process left in memory is about to be shown to consumers.
             try:

@@ -4,9 +4,12 @@ Everything below the recovery point is durable with its index entries.  The scan
 it, after checking that the entry is what it says; without one it begins at the segment's start.  Each batch is
 checked (header, CRC, ascending offsets); indexes, leader epochs, transaction index and producer state are built
 again on the way.  At the first bytes that are not a valid batch the segment ends: they are the torn tail of a write
-that was never flushed.
+that was never flushed.  What follows the cut goes first, the last segment before the others, so that a second crash
+never leaves segments behind a gap that they do not belong to.
 
-Producer state starts from the newest snapshot at or below the scan's start and the batches in between.
+Producer state starts from the newest snapshot at or below the scan's start and the batches in between.  A snapshot is
+taken at each segment's end, as at a roll; with the segment's files it is what a recovery that is killed keeps
+(`recovery_saver`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LogEnvironment
 from kbroker.storage.log_segment import HEADER_BYTES, MAX_RELATIVE_OFFSET, LogSegment
 from kbroker.storage.producer_state import ProducerState
+from kbroker.storage.recovery_progress import LogProgress
+from kbroker.storage.recovery_saver import Finished, RecoverySaver
 from kbroker.storage.segment_batches import BATCHES_AT_ONCE, iterate_headers, read_batch
 from kbroker.storage.txn_index import AbortedTransaction, CorruptIndexError
 from kbroker.types import TopicPartition
@@ -34,25 +39,16 @@ logger = logging.getLogger("kbroker.storage")
 OFFSET_BYTES = 8
 
 
-class RecoveryProgress:
-    """How far the recovery of a directory is; read by the log manager's reports and metrics."""
-
-    __slots__ = ("bytes_done", "bytes_total", "logs_done", "logs_total", "segments_done")
-
-    def __init__(self) -> None:
-        self.bytes_total = 0
-        self.bytes_done = 0
-        self.segments_done = 0
-        self.logs_total = 0
-        self.logs_done = 0
-
-
 class TooWideSegmentError(Exception):
     """A segment holds good batches whose offsets do not fit its indexes: it has to be split first."""
 
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(repr(segment))
         self.segment = segment
+
+
+def _directory_of(segment: LogSegment) -> str:
+    return segment.path.rpartition("/")[0]
 
 
 def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, leader_epoch: int) -> tuple[int, int]:
@@ -74,9 +70,18 @@ def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, 
 
 
 class LogRecovery:
-    """One log's recovery."""
+    """One log's recovery.  In a compacted log gaps between offsets are nothing to warn of."""
 
-    __slots__ = ("_environment", "_epochs", "_producers_from", "_progress", "_state", "_topic_partition")
+    __slots__ = (
+        "_environment",
+        "_epochs",
+        "_is_compacted",
+        "_producers_from",
+        "_progress",
+        "_saver",
+        "_state",
+        "_topic_partition",
+    )
 
     def __init__(
         self,
@@ -84,13 +89,18 @@ class LogRecovery:
         topic_partition: TopicPartition,
         epochs: LeaderEpochCache,
         state: ProducerState,
-        progress: RecoveryProgress | None,
+        progress: LogProgress,
+        saver: RecoverySaver | None = None,
+        *,
+        is_compacted: bool = False,
     ) -> None:
         self._environment = environment
         self._topic_partition = topic_partition
         self._epochs = epochs
         self._state = state
-        self._progress = progress or RecoveryProgress()
+        self._progress = progress
+        self._saver = saver
+        self._is_compacted = is_compacted
         self._producers_from = 0
 
     def run(
@@ -104,21 +114,44 @@ class LogRecovery:
         kept = list(segments[: first + 1])
         end = scan_offset
         for at in range(first, len(segments)):
-            segment = segments[at]
+            segment, later = segments[at], segments[at + 1 :]
             if at > first:
                 if segment.base_offset < end:
                     self._drop(segments[at:], f"segment {segment.base_offset} begins before offset {end}")
                     break
-                if segment.base_offset > end:
-                    logger.warning("%s: offsets %d to %d are missing", self._topic_partition, end, segment.base_offset)
+                self._tell_gap(end, segment.base_offset)
                 kept.append(segment)
                 position, end = 0, segment.base_offset
-            end, reason = self._scan(segment, position, end, active=at == len(segments) - 1)
+            left = sum(each.size for each in later)
+            self._progress.expect(1 + len(later), segment.size - position + left)
+            end, reason = self._scan(segment, position, end, later)
+            self._progress.expect(len(later), left)
+            self._keep(segment, end, None if reason or not later else later[0])
             if reason:
-                self._drop(segments[at + 1 :], "it follows a cut")
                 break
         self._state.map_end_offset = end
         return kept, end
+
+    def _tell_gap(self, end: int, following: int) -> None:
+        if following > end:
+            level = logging.DEBUG if self._is_compacted else logging.WARNING
+            logger.log(level, "%s: offsets %d to %d are missing", self._topic_partition, end, following - 1)
+
+    def _keep(self, segment: LogSegment, end: int, following: LogSegment | None) -> None:
+        """Takes a snapshot where a segment follows, and has what was read saved when the recovery is a long one."""
+        state, saver = self._state, self._saver
+        saves = saver is not None and saver.is_due
+        if following is None and not saves:
+            return
+        state.map_end_offset = end if following is None else following.base_offset
+        snapshot = state.take_snapshot()
+        if saver is None:
+            return
+        paths = [snapshot] if snapshot is not None else []
+        if self._epochs.write():
+            paths.append(self._epochs.path)
+        job = segment.sync_job()
+        saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, job, paths))
 
     def _first_to_read(self, segments: Sequence[LogSegment], from_offset: int) -> int:
         at = len(segments) - 1
@@ -127,7 +160,7 @@ class LogRecovery:
         return at
 
     def _drop(self, segments: Sequence[LogSegment], why: str) -> None:
-        for segment in segments:
+        for segment in reversed(segments):
             logger.warning("%s: dropping segment %d: %s", self._topic_partition, segment.base_offset, why)
             segment.delete_files()
 
@@ -190,8 +223,10 @@ class LogRecovery:
             )
         state.complete(completed)
 
-    def _scan(self, segment: LogSegment, position: int, next_offset: int, *, active: bool) -> tuple[int, str]:
-        """Checks a segment from `position`; (next offset, why it was cut or "")."""
+    def _scan(
+        self, segment: LogSegment, position: int, next_offset: int, later: Sequence[LogSegment]
+    ) -> tuple[int, str]:
+        """Checks a segment from `position`; (next offset, why it was cut or "").  `later` ones go before a cut."""
         size = segment.size
         self._check_txn_index(segment)
         segment.begin_rebuild(position, next_offset, max(next_offset, self._producers_from))
@@ -206,8 +241,10 @@ class LogRecovery:
             reason = reason or scan.reason or ""
         if position < size and not reason:
             reason = "the last batch is not whole"
-        segment.end_rebuild(size, active=active or bool(reason))
-        self._progress.segments_done += 1
+        if reason and later:
+            self._drop(later, "it follows a cut")
+            files.fsync_directory(_directory_of(segment))
+        segment.end_rebuild(size, active=bool(reason) or not later)
         if reason:
             logger.warning(
                 "%s: cut segment %d from %d to %d bytes, after offset %d: %s",
@@ -249,7 +286,7 @@ class LogRecovery:
             next_offset = last + 1
             at += 1
         position = segment.size
-        self._progress.bytes_done += position - started
+        self._progress.read(position - started)
         return next_offset, position, reason
 
     def _is_misplaced(self, segment: LogSegment, info: BatchInfo, next_offset: int) -> bool:
