@@ -52,6 +52,10 @@ class Admin:
                     raise AdminError(f"{topic}-{partition} has no leader after 30 s")
                 time.sleep(0.01)
 
+    def apis(self) -> dict[int, int]:
+        """The API keys that it serves, with their newest versions."""
+        return frames.served_apis(self.ask(frames.api_versions()))
+
     def delete_topic(self, topic: str) -> None:
         """Delete; a topic that is not there is no fault."""
         self.ask(frames.delete_topic(topic))

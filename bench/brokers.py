@@ -50,18 +50,62 @@ class Broker:
     ready_seconds: float = 0.0
     folder: pathlib.Path | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    argv: tuple[str, ...] = field(default=(), repr=False)
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
 
     def stop(self) -> None:
         """End it, if it was started here, and remove its data."""
+        self.end()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def end(self, patience_seconds: float = 60.0) -> float:
+        """End it in order and keep its data; returns the seconds that it took."""
+        begin = time.monotonic()
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(patience_seconds)
             except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+                self.kill()
+        return time.monotonic() - begin
+
+    def kill(self) -> None:
+        """SIGKILL; its data stay."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def begin_again(self) -> float:
+        """Start it on the data that it left; returns when the process was started (monotonic seconds)."""
+        assert self.folder is not None
+        begin = time.monotonic()
+        self.process = _process(list(self.argv), self.folder, self.environment)
+        self.pid = self.process.pid
+        return begin
+
+    def command_line(self) -> str:
+        """How it was started, with names in place of this machine's folders and ports."""
+        text = " ".join(self.argv).replace(str(self.folder), "$DATA").replace(f":{self.port}", ":$PORT")
+        text = text.replace(
+            f"{kafka_jars()}/" if self.name == "kafka" else sys.executable,
+            "$JARS/" if self.name == "kafka" else "python",
+        )
+        return text.replace(str(HERE.parent), ".")
+
+    def log_directory(self) -> pathlib.Path:
+        """Where its partitions lie.  BrokerError for a broker that was not started here."""
+        if self.folder is None:
+            raise BrokerError("only for a broker that was started here")
+        return self.folder / "data"
+
+    def written_bytes(self) -> int:
+        """Bytes that it made dirty in the page cache, those of files deleted since then not taken off."""
+        try:
+            text = pathlib.Path(f"/proc/{self.pid}/io").read_text()
+        except OSError:
+            return 0
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("write_bytes:"))
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads."""
@@ -81,23 +125,22 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start(name: str, congestion: str, base: pathlib.Path | None = None) -> Broker:
-    """Start `kafka` or `kbroker` on an empty directory."""
+def start(
+    name: str, congestion: str, base: pathlib.Path | None = None, settings: dict[str, str] | None = None
+) -> Broker:
+    """Start `kafka` or `kbroker` on an empty directory; `settings` go above EQUAL_SETTINGS, on either."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=base))
     try:
-        return {"kafka": _start_kafka, "kbroker": _start_kbroker}[name](folder, congestion)
+        return {"kafka": _start_kafka, "kbroker": _start_kbroker}[name](folder, congestion, settings or {})
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _start_kbroker(folder: pathlib.Path, congestion: str) -> Broker:
+def _start_kbroker(folder: pathlib.Path, congestion: str, extra: dict[str, str]) -> Broker:
     port = free_port()
-    settings = EQUAL_SETTINGS | {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "log.dirs": str(folder / "data"),
-        "metrics.listener": "none",
-    }
+    settings = {"metrics.listener": "none"} | EQUAL_SETTINGS | extra
+    settings |= {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(folder / "data")}
     if congestion:
         settings["socket.tcp.congestion"] = congestion
     overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
@@ -133,18 +176,22 @@ def kafka_jars() -> pathlib.Path:
     return folder
 
 
-def _start_kafka(folder: pathlib.Path, congestion: str) -> Broker:
+def _start_kafka(folder: pathlib.Path, congestion: str, extra: dict[str, str]) -> Broker:
     port, controller = free_port(), free_port()
-    settings = EQUAL_SETTINGS | {
-        "node.id": "1",
-        "process.roles": "broker,controller",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "log.dirs": str(folder / "data"),
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
+    settings = (
+        EQUAL_SETTINGS
+        | extra
+        | {
+            "node.id": "1",
+            "process.roles": "broker,controller",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "log.dirs": str(folder / "data"),
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+    )
     properties = folder / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     logging = folder / "log4j2.properties"
@@ -169,14 +216,19 @@ def _launch(
     name: str, argv: list[str], folder: pathlib.Path, port: int, environment: dict[str, str], version: str
 ) -> Broker:
     begin = time.monotonic()
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(
-            argv, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=HERE.parent, start_new_session=True
-        )
+    process = _process(argv, folder, environment)
     while not answers("127.0.0.1", port):
         if process.poll() is not None or time.monotonic() - begin > 60:
             text = (folder / "output").read_text(errors="replace")[-2000:]
             process.kill()
             raise BrokerError(f"{name} did not start:\n{text}")
         time.sleep(0.005)
-    return Broker(name, "127.0.0.1", port, process.pid, version, time.monotonic() - begin, folder, process)
+    ready = time.monotonic() - begin
+    return Broker(name, "127.0.0.1", port, process.pid, version, ready, folder, process, tuple(argv), environment)
+
+
+def _process(argv: list[str], folder: pathlib.Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    with (folder / "output").open("ab") as output:
+        return subprocess.Popen(
+            argv, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=HERE.parent, start_new_session=True
+        )

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench import brokers, cells
+from bench import brokers, runners
 from bench.brokers import Broker
-from bench.cells import Cell, Result
+from bench.cell import SMALL_BATCH_RECORDS, Cell, Load, Result
 
 CONGESTION = "cubic"
 MODES: dict[str, dict[str, str]] = {
@@ -32,7 +32,7 @@ CELLS = (
     Cell("one-1", "one record, 1 connection", "produce", 1, acks=-1),
     Cell("one-50", "one record, 50 connections, 16 partitions", "produce", 50, acks=-1),
     Cell("one-400", "one record, 400 connections, 16 partitions", "produce", 400, acks=-1),
-    Cell("batch-16", "150 x 100 B, 16 connections, 16 partitions", "produce", 16, cells.SMALL, acks=-1),
+    Cell("batch-16", "150 x 100 B, 16 connections, 16 partitions", "produce", 16, SMALL_BATCH_RECORDS, acks=-1),
 )
 
 
@@ -95,7 +95,9 @@ def main() -> None:
             for cell in CELLS:
                 os.sync()
                 for mode, broker in running.items():
-                    result = cells.run(cell, broker, arguments.seconds if number else 1.0, CONGESTION)
+                    result = runners.run(
+                        cell, broker, Load(arguments.seconds if number else 1.0, congestion=CONGESTION)
+                    )
                     if result.get("errors"):
                         raise SystemExit(f"{cell.name} with {mode}: {result['errors']} answers were errors")
                     if number:

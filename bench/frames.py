@@ -6,15 +6,15 @@ Produce 9 and Fetch 12 are the newest versions that name topics by name and that
 
 from __future__ import annotations
 
+import random
 import struct
 import time
 from dataclasses import dataclass
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
+ADD_PARTITIONS_TO_TXN = 24
 
-#: Records of a batch as the cells use them: 150 of 100 bytes make a batch of about 16 KB.
-SMALL_RECORD_BYTES = 100
-SMALL_BATCH_RECORDS = 150
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,40 @@ def request(api_key: int, version: int, body: bytes, *, flexible: bool, client_i
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def batch(records: int, value_bytes: int) -> bytes:
-    """A version 2 batch without compression; values differ, as real ones do."""
+def batch(records: int, value_bytes: int, codec: str = "none", key_space: int = 0, seed: int = 0) -> bytes:
+    """A version 2 batch of `records`.  Values are alike without a codec and differ, about as log lines do, with one.
+    With a `key_space`, keys are drawn from that many."""
     from crc32c import crc32c
 
-    value = bytes(32 + (index * 7) % 95 for index in range(value_bytes))
+    draw = random.Random(seed)
+    plain = bytes(32 + (index * 7) % 95 for index in range(value_bytes))
+    words = [b"%08x" % draw.getrandbits(32) for _ in range(512)]
     parts = bytearray()
     for delta in range(records):
-        body = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)
+        value = plain
+        if codec != "none":
+            value = b" ".join(draw.choice(words) for _ in range(value_bytes // 9 + 1))[:value_bytes]
+        key = b"key-%012d" % draw.randrange(key_space) if key_space else b""
+        keyed = varint(len(key)) + key if key_space else varint(-1)
+        body = b"\0" + varint(0) + varint(delta) + keyed + varint(len(value)) + value + varint(0)
         parts += varint(len(body)) + body
     now = int(time.time() * 1000)
-    tail = struct.pack(">hiqqqhii", 0, records - 1, now, now, -1, -1, -1, records) + bytes(parts)
+    payload = _compress(codec, bytes(parts))
+    tail = struct.pack(">hiqqqhii", CODECS[codec], records - 1, now, now, -1, -1, -1, records) + payload
     return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c(tail)) + tail
+
+
+def _compress(codec: str, data: bytes) -> bytes:
+    if codec == "lz4":
+        from lz4 import frame
+
+        compressed: bytes = frame.compress(data, block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False)
+        return compressed
+    if codec == "zstd":
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3, write_content_size=False).compress(data)
+    return data
 
 
 def produce(topic: str, partition: int, records: bytes, acks: int) -> bytes:
@@ -115,6 +137,14 @@ def metadata(topic: str) -> bytes:
     """Metadata 9 of one topic."""
     body = b"\x02" + compact_string(topic) + b"\0" + b"\0\0\0" + b"\0"
     return request(METADATA, 9, body, flexible=True)
+
+
+def served_apis(answer: bytes) -> dict[int, int]:
+    """API keys with their newest versions out of the answer to `api_versions` (without its length prefix)."""
+    count, at = answer[6] - 1, 7
+    if answer[6] & 0x80:
+        count, at = (answer[6] & 0x7F | answer[7] << 7) - 1, 8
+    return {key: newest for key, _, newest in (struct.unpack_from(">hhh", answer, at + 7 * i) for i in range(count))}
 
 
 def api_versions() -> bytes:

@@ -19,12 +19,21 @@ def load_generator() -> pathlib.Path:
     return _build(BUILD / "loadgen", [SOURCES / f"{name}.c" for name in names], ())
 
 
+def librdkafka_client() -> pathlib.Path:
+    """The program that produces and consumes by librdkafka."""
+    names = ("librdkafka_client", "wire")
+    sources = [SOURCES / f"{name}.c" for name in names]
+    return _build(BUILD / "librdkafka_client", sources, ("-pthread",), ("-ldl",))
+
+
 def congestion_preload() -> pathlib.Path:
     """The library that sets TCP congestion control in a broker that can't do it itself."""
     return _build(BUILD / "congestion.so", [SOURCES / "congestion.c"], ("-shared", "-fPIC"))
 
 
-def _build(target: pathlib.Path, sources: list[pathlib.Path], flags: tuple[str, ...]) -> pathlib.Path:
+def _build(
+    target: pathlib.Path, sources: list[pathlib.Path], flags: tuple[str, ...], libraries: tuple[str, ...] = ()
+) -> pathlib.Path:
     newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
     if target.exists() and target.stat().st_mtime >= newest:
         return target
@@ -32,5 +41,8 @@ def _build(target: pathlib.Path, sources: list[pathlib.Path], flags: tuple[str, 
     if compiler is None:
         raise SystemExit("the load generator needs a C compiler (cc or gcc)")
     BUILD.mkdir(exist_ok=True)
-    subprocess.run([compiler, *FLAGS, *flags, "-o", str(target), *map(str, sources)], check=True)
+    # Another run may use or build the same program now.
+    fresh = target.with_name(f"{target.name}.{os.getpid()}")
+    subprocess.run([compiler, *FLAGS, *flags, "-o", str(fresh), *map(str, sources), *libraries], check=True)
+    fresh.rename(target)
     return target

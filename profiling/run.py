@@ -23,9 +23,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench import brokers, cells  # noqa: E402
+from bench import brokers, cells, raw, runners  # noqa: E402
 from bench.brokers import Broker  # noqa: E402
-from bench.cells import Cell, Result  # noqa: E402
+from bench.cell import Cell, Load, Result  # noqa: E402
 from profiling import flame_graph, stacks  # noqa: E402
 from profiling.stacks import Stacks  # noqa: E402
 
@@ -80,15 +80,16 @@ def profile(cell: Cell, broker: Broker, arguments: argparse.Namespace, tool: str
     results: list[Result] = []
     faults: list[BaseException] = []
 
-    def load() -> None:
+    def work() -> None:
         try:
-            results.append(cells.run(cell, broker, arguments.seconds + 2 * LEAD_SECONDS, arguments.congestion))
+            load = Load(arguments.seconds + 2 * LEAD_SECONDS, congestion=arguments.congestion)
+            results.append(runners.run(cell, broker, load))
         except BaseException as error:
             faults.append(error)
 
     if cell.kind == "fetch":
-        cells.prepare_reading(broker)
-    thread = threading.Thread(target=load)
+        raw.prepare_reading(broker)
+    thread = threading.Thread(target=work)
     thread.start()
     time.sleep(LEAD_SECONDS)
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:

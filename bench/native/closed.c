@@ -21,6 +21,7 @@ typedef struct {
     size_t sent;        /* bytes of the present request that the kernel took; 0: none begun */
     uint32_t next_id, awaited_id;
     uint64_t started[MAX_DEPTH];
+    int next_frame;     /* with --rotate: the frame of the next request */
     uint8_t head[HEAD]; /* begin of the answer */
     size_t answer_size, got; /* size with its prefix, once known */
     uint64_t offset;
@@ -28,7 +29,8 @@ typedef struct {
 
 typedef struct {
     const options *o;
-    int epoll;
+    const frame *frames;
+    int epoll, frames_count;
     uint64_t requests, bytes_out, bytes_in, errors, now;
     histogram latency;
     uint8_t scratch[SCRATCH];
@@ -41,9 +43,18 @@ static void want_write(state *s, connection *c, int wanted) {
     c->writable_wanted = wanted;
 }
 
+/* The connections together go round all frames, each with a stride of their number. */
+static void take_next_frame(state *s, connection *c) {
+    const frame *from = &s->frames[c->next_frame];
+    memcpy(c->request.bytes, from->bytes, from->size);
+    c->request.size = from->size;
+    c->next_frame = (c->next_frame + s->o->connections) % s->frames_count;
+}
+
 static void send_more(state *s, connection *c) {
     while (c->sent || c->next_id - c->awaited_id < (uint32_t)s->o->depth) {
         if (!c->sent) {
+            if (s->o->rotate) take_next_frame(s, c);
             put32(c->request.bytes + 8, c->next_id);
             if (s->o->offset_at >= 0) put64(c->request.bytes + s->o->offset_at, c->offset);
             c->started[c->next_id % MAX_DEPTH] = now_ns();
@@ -122,14 +133,18 @@ int run_closed(const options *o) {
     state *s = calloc(1, sizeof *s);
     connection *all = calloc((size_t)o->connections, sizeof *all);
     int frames_count;
+    size_t largest = 0;
     frame *frames = read_frames(o->frames_path, &frames_count);
+    for (int i = 0; i < frames_count; i++)
+        if (frames[i].size > largest) largest = frames[i].size;
     if (o->depth < 1 || o->depth > MAX_DEPTH) die("depth must be 1 to %d", MAX_DEPTH);
-    s->o = o;
+    s->o = o, s->frames = frames, s->frames_count = frames_count;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < o->connections; i++) {
         connection *c = &all[i];
         frame *from = &frames[i % frames_count];
-        c->request = (frame){malloc(from->size), from->size};
+        c->request = (frame){malloc(largest), from->size};
+        c->next_frame = i % frames_count;
         memcpy(c->request.bytes, from->bytes, from->size);
         c->fd = connect_now(o);
         if (o->offset_at >= 0) /* connections read from different places, like independent consumers */

@@ -2,7 +2,8 @@
  *
  *     loadgen closed|e2e|storm --host H --port P --frames FILE [--name value ...]
  *
- * FILE holds requests one after the other with their length prefixes; connection i sends frame i modulo their number.
+ * FILE holds requests one after the other with their length prefixes; connection i sends frame i modulo their number,
+ * or with --rotate 1 frame i, i + connections, i + 2 * connections, ...
  * The generator patches correlation ids, and fetch offsets where told their place.  It prints one JSON object. */
 #include "wire.h"
 
@@ -23,6 +24,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "--congestion")) o.congestion = value;
         else if (!strcmp(name, "--connections")) o.connections = atoi(value);
         else if (!strcmp(name, "--depth")) o.depth = atoi(value);
+        else if (!strcmp(name, "--rotate")) o.rotate = atoi(value);
         else if (!strcmp(name, "--pid")) o.pid = atoi(value);
         else if (!strcmp(name, "--warm")) o.warm = atof(value);
         else if (!strcmp(name, "--seconds")) o.seconds = atof(value);
@@ -37,6 +39,7 @@ int main(int argc, char **argv) {
         else die("unknown option %s", name);
     }
     if (!o.frames_path) die("--frames is missing");
+    need_files(o.connections);
     if (!strcmp(argv[1], "closed")) return run_closed(&o);
     if (!strcmp(argv[1], "e2e")) return run_end_to_end(&o);
     if (!strcmp(argv[1], "storm")) return run_storm(&o);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,11 +45,6 @@ int run_storm(const options *o) {
     connection *all = calloc((size_t)o->connections, sizeof *all);
     histogram *latency = calloc(1, sizeof *latency);
     int epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct rlimit files;
-    getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-    if ((rlim_t)o->connections + 50 > files.rlim_max) die("the limit of open files, %lu, is too low", (unsigned long)files.rlim_max);
     double cpu = cpu_seconds_of(o->pid);
     uint64_t begin = now_ns(), limit = begin + (uint64_t)(o->seconds * 1e9);
     for (int i = 0; i < o->connections; i++) {

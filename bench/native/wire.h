@@ -12,7 +12,7 @@ typedef struct {
 
 typedef struct {
     const char *host, *congestion, *frames_path;
-    int port, connections, depth, pid;
+    int port, connections, depth, pid, rotate;
     double warm, seconds, rate;
     long max_requests;
     long check_at;                                        /* place of an error code in the answer, or -1 */
@@ -24,6 +24,7 @@ _Noreturn void die(const char *format, ...);
 uint64_t now_ns(void);
 double cpu_seconds_of(int pid); /* user + system of the process with all its threads; 0 when pid is 0 */
 double own_cpu_seconds(void);
+void need_files(int count); /* raises the limit of open files; ends the program when that is not enough */
 frame *read_frames(const char *path, int *count);
 int start_connect(const options *o); /* non-blocking */
 int connect_now(const options *o);   /* connected, then non-blocking */

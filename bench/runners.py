@@ -1,0 +1,61 @@
+"""How each kind of cell is run against one broker, and the rates that follow from what a client counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench import java_clients, librdkafka, raw
+from bench.brokers import Broker
+from bench.cell import Cell, Load, Result
+from bench.limits import DiskWatch, client_note, settle
+
+Runner = Callable[[Cell, Broker, Load], Result]
+
+#: Cells against a broker that is up.  The kinds of `bench.operations` start and stop brokers themselves.
+RUNNERS: dict[str, Runner] = {
+    "produce": raw.produce,
+    "fetch": raw.fetch,
+    "metadata": raw.metadata,
+    "api_versions": raw.api_versions,
+    "e2e": raw.end_to_end,
+    "librdkafka_produce": librdkafka.produce,
+    "librdkafka_consume": librdkafka.consume,
+    "java_produce": java_clients.produce,
+    "java_consume": java_clients.consume,
+    "java_e2e": java_clients.end_to_end,
+}
+WRITING = ("produce", "librdkafka_produce", "java_produce")
+#: Several threads of the client do its work.
+THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_consume")
+
+
+def run(cell: Cell, broker: Broker, load: Load) -> Result:
+    """Run one cell; the result has rates, times, CPU and what was the limit if it was not the broker."""
+    if cell.kind in WRITING:
+        settle()
+    watch = DiskWatch(broker)
+    result = with_rates(RUNNERS[cell.kind](cell, broker, load))
+    notes = [client_note(result, threads=2 if cell.kind in THREADED else 1), watch.note()]
+    if any(notes) and cell.kind not in ("storm", "e2e", "java_e2e"):
+        result["note"] = "; ".join(note for note in notes if note)
+    return result
+
+
+def with_rates(result: Result) -> Result:
+    """Rates and CPU per unit, next to the counts that they come from."""
+    seconds, requests, records = result["seconds"], result.get("requests", 0), result.get("records", 0)
+    moved = max(result.get("bytes_in", 0), result.get("bytes_out", 0), result.get("bytes", 0))
+    if seconds and requests:
+        result["requests_per_s"] = round(requests / seconds, 1)
+    if seconds and records:
+        result["records_per_s"] = round(records / seconds)
+    if seconds and moved:
+        result["mb_per_s"] = round(moved / seconds / 1e6, 1)
+    cpu = result.get("broker_cpu_s", 0.0)
+    if cpu and requests:
+        result["cpu_us_per_request"] = round(cpu / requests * 1e6, 2)
+    if cpu and records:
+        result["cpu_us_per_record"] = round(cpu / records * 1e6, 4)
+    if cpu and moved:
+        result["cpu_s_per_gb"] = round(cpu / moved * 1e9, 3)
+    return result
