@@ -145,6 +145,12 @@ def _logs(snapshot: Snapshot) -> Iterator[Metric]:
 def _disks(snapshot: Snapshot) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
+    partitions = {row.path: float(row.partition_count) for row in snapshot.used}
+    sizes = {row.path: float(row.size_bytes) for row in snapshot.used}
+    yield _counts_by(
+        "kbroker_log_dir_partitions", "Partitions in a log directory.", "directory", partitions, gauge=True
+    )
+    yield _counts_by("kbroker_log_dir_size_bytes", "Bytes of segments in it.", "directory", sizes, gauge=True)
     free = {row.path: float(row.free_bytes) for row in snapshot.directories}
     refusing = {row.path: float(row.is_refusing) for row in snapshot.directories}
     refused = {row.path: float(row.refused_count) for row in snapshot.directories}

@@ -52,6 +52,14 @@ class PartitionRow(NamedTuple):
     segment_count: int
 
 
+class DirectoryRow(NamedTuple):
+    """Sums over the partitions in one log directory."""
+
+    path: str
+    partition_count: int
+    size_bytes: int
+
+
 class TopicRow(NamedTuple):
     """Sums over the partitions of one topic."""
 
@@ -96,6 +104,7 @@ class Snapshot:
     size_bytes: int
     segment_count: int
     partitions: tuple[PartitionRow, ...]
+    used: tuple[DirectoryRow, ...]
     topics: tuple[TopicRow, ...]
     groups: tuple[GroupRow, ...]
     lags: tuple[LagRow, ...]
@@ -115,8 +124,9 @@ async def take(sources: Sources) -> Snapshot:
     """Read all sources.  Run it on the event loop."""
     pieces = Pieces()
     logs = list(sources.logs())
-    topics, ends, partitions = await _log_rows(logs, len(logs) <= sources.max_partitions, pieces)
-    groups, lags = await _group_rows(sources, ends, pieces)
+    rows = await _log_rows(logs, len(logs) <= sources.max_partitions, pieces)
+    topics = rows.topics
+    groups, lags = await _group_rows(sources, rows.ends, pieces)
     maintenance = await sources.maintenance(pieces)
     delay = sources.loop_delay
     delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
@@ -135,7 +145,8 @@ async def take(sources: Sources) -> Snapshot:
         topic_count=len(topics),
         size_bytes=sum(row.size_bytes for row in topics),
         segment_count=sum(row.segment_count for row in topics),
-        partitions=partitions,
+        partitions=rows.partitions,
+        used=rows.directories,
         topics=topics if len(topics) <= sources.max_partitions else (),
         groups=groups,
         lags=lags,
@@ -152,11 +163,17 @@ async def take(sources: Sources) -> Snapshot:
     )
 
 
-async def _log_rows(
-    logs: Collection[LogView], detailed: bool, pieces: Pieces
-) -> tuple[tuple[TopicRow, ...], dict[tuple[str, int], int], tuple[PartitionRow, ...]]:
-    """Sums by topic, the end of each partition, and, where asked for, a row for each."""
+class _LogRows(NamedTuple):
+    topics: tuple[TopicRow, ...]
+    directories: tuple[DirectoryRow, ...]
+    ends: Mapping[tuple[str, int], int]
+    partitions: tuple[PartitionRow, ...]
+
+
+async def _log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -> _LogRows:
+    """Sums by topic and by directory, the end of each partition, and, where asked for, a row for each."""
     sums: dict[str, list[int]] = {}
+    used: dict[str, list[int]] = {}
     ends: dict[tuple[str, int], int] = {}
     rows: list[PartitionRow] = []
     for log in logs:
@@ -164,10 +181,13 @@ async def _log_rows(
             await pieces.rest()
         tp = log.topic_partition
         size_bytes, segment_count, high_watermark = log.size_bytes, log.segment_count, log.high_watermark
-        row = sums.setdefault(tp.topic, [0, 0, 0])
+        row = sums.get(tp.topic) or sums.setdefault(tp.topic, [0, 0, 0])
         row[0] += 1
         row[1] += size_bytes
         row[2] += segment_count
+        share = used.get(log.parent) or used.setdefault(log.parent, [0, 0])
+        share[0] += 1
+        share[1] += size_bytes
         ends[tp] = high_watermark
         if detailed:
             rows.append(
@@ -182,7 +202,12 @@ async def _log_rows(
                     segment_count,
                 )
             )
-    return tuple(TopicRow(topic, *sum_) for topic, sum_ in sums.items()), ends, tuple(rows)
+    return _LogRows(
+        tuple(TopicRow(topic, *row) for topic, row in sums.items()),
+        tuple(DirectoryRow(path, *share) for path, share in used.items()),
+        ends,
+        tuple(rows),
+    )
 
 
 async def _group_rows(

@@ -31,6 +31,10 @@ class LogView(Protocol):
         """Whose log it is."""
 
     @property
+    def parent(self) -> str:
+        """The log directory that it lies in."""
+
+    @property
     def log_start_offset(self) -> int:
         """The first offset that can be read."""
 

@@ -38,6 +38,30 @@ async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions:
     }
 
 
+def _moves(manager: LogManager) -> Values:
+    """Partitions on their way into each directory, and what moves have come to."""
+    counts: dict[Label, float] = {(directory.path,): 0 for directory in manager.directories}
+    left = dict(counts)
+    for future in list(manager.plans.futures.values()):
+        key = (future.parent,)
+        counts[key] = counts.get(key, 0) + 1
+        left[key] = left.get(key, 0) + future.bytes_left
+    totals = manager.plans.totals
+    return {
+        "kbroker_log_dir_cordoned": {
+            (directory.path,): float(directory.path in manager.plans.cordoned) for directory in manager.directories
+        },
+        "kbroker_log_dir_moves_in_progress": counts,
+        "kbroker_log_dir_moves_left_bytes": left,
+        "kbroker_log_dir_moves": {
+            ("done",): totals.done,
+            ("failed",): totals.failed,
+            ("called_off",): totals.called_off,
+        },
+        "kbroker_log_dir_moves_copied_bytes": totals.bytes_copied,
+    }
+
+
 async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
     """How dirty the compacted logs are, as they were last looked at."""
     cleaner = manager.cleaner

@@ -327,9 +327,9 @@ class Retention:
 
     # -- what metrics ask ---------------------------------------------------------------------------------------------
 
-    def dated_partitions(self) -> list[TopicPartition]:
-        """The partitions of whose oldest segment the age is known."""
-        return list(self._remembered)
+    def overdue_partitions(self, now_ms: int) -> list[TopicPartition]:
+        """The partitions whose oldest segment `retention.ms` has passed since it was last looked at."""
+        return [tp for tp, known in self._remembered.items() if known.until_ms <= now_ms]
 
     def overdue_timestamp(self, tp: TopicPartition, now_ms: int) -> int | None:
         """The largest timestamp of a partition's oldest segment, when `retention.ms` has passed it and it is there."""

@@ -39,6 +39,7 @@ class Log:
     log_end_offset: int = 100
     size_bytes: int = 1000
     segment_count: int = 2
+    parent: str = "/data"
 
 
 def sources(logs: list[Log] | None = None, max_partitions: int = 100) -> Sources:
