@@ -69,7 +69,7 @@ from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.log_placement import all_cordoned
-from kbroker.storage.maintenance_figures import maintenance_figures
+from kbroker.storage.maintenance_figures import maintenance_figures, recovery_figures
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
@@ -246,8 +246,7 @@ class Broker:
         topics = {topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()}
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
-            progress = self.log_manager.progress
-            self.readiness.detail = f"recovering logs, {progress.logs_done} of {progress.logs_total}"
+            self.readiness.detail = self.log_manager.progress.text
         await loading
         self._logs_loaded = True
 
@@ -346,7 +345,7 @@ class Broker:
 
     async def _maintenance(self, pieces: Pieces) -> Values:
         if not self._logs_loaded:
-            return {}
+            return recovery_figures(self.log_manager)
         most = self.config.get("kbroker.metrics.max.partitions")
         return await maintenance_figures(self.log_manager, self.clock, most, pieces)
 

@@ -1,4 +1,4 @@
-"""What is told of the upkeep of logs: compaction, retention and flushes.
+"""What is told of the upkeep of logs: recovery, compaction, retention and flushes.
 
 One row per family, `name|type|labels|meaning`; an indented line continues the row above it.  Values come as a mapping
 from a family's name to its value, or to values by label values.  A family that is missing in it has no samples.
@@ -26,6 +26,10 @@ class Family(NamedTuple):
 
 
 _ROWS = """
+kbroker_recovery_logs_left|gauge|directory|Partitions that this start has still to recover; only after an unclean stop.
+kbroker_recovery_segments_left|gauge|directory|Segments that this recovery has still to read.
+kbroker_recovery_left_bytes|gauge|directory|Bytes that this recovery has still to read, at most.
+kbroker_recovery_left_seconds|gauge|directory|Time that this recovery will still take at its speed so far.
 kbroker_log_dir_cordoned|gauge|directory|Whether a log directory takes no new partitions (cordoned.log.dirs).
 kbroker_log_dir_moves_in_progress|gauge|directory|Partitions that are being moved into a log directory.
 kbroker_log_dir_moves_left_bytes|gauge|directory|Bytes that these moves have still to copy.

@@ -28,6 +28,7 @@ def _label(tp: TopicPartition) -> Label:
 async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
     """Values by family."""
     return {
+        **recovery_figures(manager),
         **_moves(manager),
         **await _dirt(manager, clock, max_partitions, pieces),
         **await _last_cleans(manager.cleaner, pieces),
@@ -59,6 +60,19 @@ def _moves(manager: LogManager) -> Values:
             ("called_off",): totals.called_off,
         },
         "kbroker_log_dir_moves_copied_bytes": totals.bytes_copied,
+    }
+
+
+def recovery_figures(manager: LogManager) -> Values:
+    """What a start after an unclean stop has still to read; all that can be told before the logs are loaded."""
+    directories = manager.progress.directories()
+    return {
+        "kbroker_recovery_logs_left": {(each.path,): each.logs_left for each in directories},
+        "kbroker_recovery_segments_left": {(each.path,): each.segments_left for each in directories},
+        "kbroker_recovery_left_bytes": {(each.path,): each.bytes_left for each in directories},
+        "kbroker_recovery_left_seconds": {
+            (each.path,): each.seconds_left for each in directories if each.seconds_left is not None
+        },
     }
 
 

@@ -3,8 +3,8 @@
     segment recovered -> its files and what belongs to them fsynced -> recovery point moved -> checkpoint written
 
 fsyncs run on a thread of their own, in the order of the segments, while recovery goes on reading.  They begin when a
-recovery has lasted `after_seconds`: what takes less is read again sooner than it is flushed.  A checkpoint is written
-at most once in `interval_seconds`.
+recovery has lasted AFTER_SECONDS: what takes less is read again sooner than it is flushed.  A checkpoint is written
+at most once in INTERVAL_SECONDS, and after the last fsync that waits.
 
 `close` comes when the logs of the directory are loaded: nothing is written after it, because from then on the
 checkpoint belongs to those logs.  An fsync that is under way then ends by itself.
@@ -61,16 +61,12 @@ class RecoverySaver:
         checkpoint: OffsetCheckpoint,
         points: dict[TopicPartition, int],
         failures: LogDirFailureChannel | None = None,
-        *,
-        after_seconds: float = AFTER_SECONDS,
-        interval_seconds: float = INTERVAL_SECONDS,
     ) -> None:
         self._files = files
         self._checkpoint = checkpoint
         self._points = dict(points)
         self._failures = failures
-        self._begin = time.monotonic() + after_seconds
-        self._interval = interval_seconds
+        self._begin = time.monotonic() + AFTER_SECONDS
         self._next_write = 0.0
         self._lock = threading.Lock()
         self._waiting: list[Finished] = []
@@ -93,15 +89,6 @@ class RecoverySaver:
             if self.is_due and (self._saving is None or self._saving.done()):
                 self._executor = self._executor or ThreadPoolExecutor(1, thread_name_prefix="recovery-save")
                 self._saving = self._executor.submit(self._save)
-
-    def wait(self) -> None:
-        """Until what was added is saved, for a start that ends here; raises what went wrong."""
-        while (saving := self._saving) is not None:
-            saving.result()
-            with self._lock:
-                if not self._waiting or self._saving is not saving:
-                    return
-                self._saving = None
 
     def close(self) -> None:
         """Ends saving.  Returns at once."""
@@ -140,4 +127,4 @@ class RecoverySaver:
                 self._checkpoint.write(self._points)
             except OSError as error:
                 logger.error("Cannot write %s: %s", self._checkpoint.path, error)
-            self._next_write = time.monotonic() + self._interval
+            self._next_write = time.monotonic() + INTERVAL_SECONDS
