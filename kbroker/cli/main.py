@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
+    "trace": ("kbroker.cli.trace", "Inspect traces of production traffic and convert them for a replay."),
     "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
 }
 
