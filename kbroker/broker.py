@@ -70,6 +70,7 @@ from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.log_placement import all_cordoned
 from kbroker.storage.maintenance_figures import maintenance_figures, recovery_figures
+from kbroker.storage.strays import KnownTopic
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
@@ -243,7 +244,10 @@ class Broker:
 
     async def _load_logs(self, image: ClusterImage) -> None:
         """Open the logs in a thread, so that `/readyz` can tell how far it is."""
-        topics = {topic.name: (topic.topic_id, self._log_config(topic.configs)) for topic in image.topics.values()}
+        topics = {
+            topic.name: KnownTopic(topic.topic_id, self._log_config(topic.configs), len(topic.partitions))
+            for topic in image.topics.values()
+        }
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
             self.readiness.detail = self.log_manager.progress.text

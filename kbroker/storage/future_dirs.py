@@ -21,6 +21,7 @@ from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.future_log import COPY_SUFFIX
 from kbroker.storage.log_dirs import DELETE_SUFFIX, LogDir, marked_directory, parse_partition_directory
 from kbroker.storage.partition_metadata import PartitionMetadata
+from kbroker.storage.strays import KnownTopic
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 
-def settle_futures(manager: LogManager, files: FileSystem, topics: Mapping[str, tuple[bytes, object]] | None) -> None:
+def settle_futures(manager: LogManager, files: FileSystem, topics: Mapping[str, KnownTopic] | None) -> None:
     """Before the logs are loaded: puts copies in their place or away, and notes those that a move goes on with."""
     online = manager.online_directories()
-    ids = None if topics is None else {name: topic[0] for name, topic in topics.items()}
+    ids = None if topics is None else {name: topic.topic_id for name, topic in topics.items()}
     try:
         found = settle(files, online, ids, all_serve=len(online) == len(manager.directories))
     except OSError as error:

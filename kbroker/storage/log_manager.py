@@ -53,6 +53,7 @@ from kbroker.storage.open_files import OpenFiles, process_limits, segment_budget
 from kbroker.storage.recovery_progress import RecoveryProgress
 from kbroker.storage.recovery_saver import RecoverySaver
 from kbroker.storage.retention import Retention
+from kbroker.storage.strays import KnownTopic, stray_logs
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.storage.write_gate import DirectoryGate
 from kbroker.types import ZERO_UUID, TopicPartition
@@ -60,7 +61,7 @@ from kbroker.types import ZERO_UUID, TopicPartition
 logger = logging.getLogger("kbroker.storage")
 complaints = RateLimitedLog(logger)
 
-TopicConfigs = Mapping[str, tuple[bytes, LogConfig]]
+TopicConfigs = Mapping[str, KnownTopic]
 DELETION_INTERVAL_MS = 1_000
 MIN_COMPACTION_INTERVAL_MS = 100
 COMPACTION_TASK = "compaction"
@@ -287,15 +288,12 @@ class LogManager:
         self.progress.logs_done += 1
 
     def _set_strays_aside(self, topics: TopicConfigs) -> None:
-        for tp, log in list(self.logs.items()):
-            known = topics.get(tp.topic)
-            if known is not None and log.topic_id in (known[0], ZERO_UUID):
-                continue
-            logger.warning("%s in %s belongs to no topic that exists: setting it aside", tp, log.directory)
+        for log, why in list(stray_logs(self.logs.values(), topics)):
+            tp, directory = log.topic_partition, log.directory
             try:
-                self._move_away(tp, STRAY_SUFFIX)
+                logger.warning("Set %s aside as %s: %s", directory, self._move_away(tp, STRAY_SUFFIX), why)
             except KafkaStorageError as error:
-                self._survive(log.directory, f"setting {tp} aside", error)
+                self._survive(directory, f"setting {tp} aside", error)
 
     def attach(self, loop: Loop, on_durable: Callable[[UnifiedLog], None]) -> None:
         """The logs are loaded and belong to `loop` now: no append fsyncs in place any more (`GroupCommit.attach`)."""

@@ -20,6 +20,7 @@ from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import LogManager, TopicConfigs
 from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.strays import KnownTopic
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
@@ -30,7 +31,7 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = random_uuid()
 SMALL = LogConfig(internal_segment_bytes=400, index_interval_bytes=50, file_delete_delay_ms=0)
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), internal_segment_bytes=400, index_interval_bytes=50)
-TOPICS: TopicConfigs = {"t": (TOPIC_ID, SMALL)}
+TOPICS: TopicConfigs = {"t": KnownTopic(TOPIC_ID, SMALL)}
 DISK_ERRORS = [errno.EIO, errno.EROFS, errno.ENXIO]
 NOT_THE_DISK = [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOENT]
 PRODUCED = 12
@@ -239,7 +240,7 @@ def test_a_deleted_partition_whose_disk_fails_is_gone_all_the_same(tmp_path: Pat
     assert two.failed
     two.check_that_the_rest_serves()
     again = two.make(UNSYNCED_FILES)
-    again.start(CLUSTER, {"other": (random_uuid(), SMALL)})
+    again.start(CLUSTER, {"other": KnownTopic(random_uuid(), SMALL)})
     assert again.logs == {}
     assert len(list(Path(two.bad_path).glob("t-*-stray"))) == 1
     again.shutdown()
@@ -259,7 +260,7 @@ def test_a_topic_made_again_while_a_directory_was_away_has_one_place(tmp_path: P
     append(log, batch([b"new"]))
     two.manager.shutdown()
     again = two.make(UNSYNCED_FILES)
-    again.start(CLUSTER, {"t": (new_id, SMALL)})
+    again.start(CLUSTER, {"t": KnownTopic(new_id, SMALL)})
     assert again.logs[lost].parent == two.good_path
     assert [value for _, value in read_all(again.logs[lost])] == [b"new"]
     assert len(list(Path(two.bad_path).glob("t-*-stray"))) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from kbroker.storage.log_dirs import (
     parse_partition_directory,
 )
 from kbroker.storage.log_manager import LogManager
+from kbroker.storage.strays import KnownTopic
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import UNSYNCED_FILES, VECTORS, HandClock, append, batch, read_all
 from tests.storage.faulty_files import Fault, FaultyFiles
@@ -179,9 +181,31 @@ def test_log_of_another_topic_id_is_not_served(managers: Managers) -> None:
     manager.shutdown()
     second = managers.make()
     second.open_dirs()
-    second.load_all({"a": (random_uuid(), LogConfig())})
+    second.load_all({"a": KnownTopic(random_uuid(), LogConfig())})
     assert second.logs == {}
     assert second.get_or_create_log(A0, random_uuid(), LogConfig()).log_end_offset == 0
+
+
+def test_partition_that_its_topic_does_not_have_is_set_aside(managers: Managers, tmp_path: Path) -> None:
+    """A directory that a restored backup left would be loaded for ever, unseen, or its records would be gone."""
+    manager = managers.start()
+    for tp in (A0, A1):
+        append(manager.get_or_create_log(tp, TOPIC_ID, LogConfig()), batch())
+    manager.shutdown()
+    left = {path.name: path.read_bytes() for path in (tmp_path / "data" / str(A1)).iterdir()}
+    second = managers.make()
+    second.open_dirs()
+    second.load_all({"a": KnownTopic(TOPIC_ID, LogConfig(), 1)})
+    assert list(second.logs) == [A0]
+    (stray,) = (tmp_path / "data").glob("*-stray")
+    assert re.fullmatch(r"a-1\.[0-9a-f]{32}-stray", stray.name)
+    assert {path.name: path.read_bytes() for path in stray.iterdir()} == left
+    second.shutdown()
+    third = managers.make()
+    third.open_dirs()
+    third.load_all({"a": KnownTopic(TOPIC_ID, LogConfig(), 2)})
+    assert list(third.logs) == [A0]
+    assert stray.exists()
 
 
 def test_flush_ms_flushes_what_has_waited(managers: Managers) -> None:

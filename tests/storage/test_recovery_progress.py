@@ -18,6 +18,7 @@ from kbroker.storage import recovery_progress, recovery_saver
 from kbroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.maintenance_figures import recovery_figures
+from kbroker.storage.strays import KnownTopic
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch, read_all
@@ -75,7 +76,7 @@ def test_recovery_tells_what_is_left(
     manager.claim(CLUSTER)
     total = sum(path.stat().st_size for path in unclean.glob("t-*/*.log"))
     segments = len(list(unclean.glob("t-*/*.log")))
-    thread = threading.Thread(target=manager.load_all, args=({"t": (TOPIC_ID, CONFIG)},))
+    thread = threading.Thread(target=manager.load_all, args=({"t": KnownTopic(TOPIC_ID, CONFIG)},))
     with caplog.at_level(logging.INFO, "kbroker.storage"):
         thread.start()
         assert files.held.wait(30)
@@ -138,7 +139,7 @@ def recover_and_hold(directory: str, hold_at: str) -> None:
     """What the process does that is killed: it never gets past the segment number `hold_at`."""
     recovery_saver.AFTER_SECONDS = recovery_saver.INTERVAL_SECONDS = 0.0
     manager = manager_of(Path(directory), HeldFiles(int(hold_at)))
-    manager.start(CLUSTER, {"t": (TOPIC_ID, CONFIG)})
+    manager.start(CLUSTER, {"t": KnownTopic(TOPIC_ID, CONFIG)})
 
 
 def test_a_recovery_that_is_killed_goes_on_from_where_it_was(unclean: Path) -> None:
@@ -157,7 +158,7 @@ def test_a_recovery_that_is_killed_goes_on_from_where_it_was(unclean: Path) -> N
         process.wait()
     files = ReadFiles()
     manager = manager_of(unclean, files)
-    manager.start(CLUSTER, {"t": (TOPIC_ID, CONFIG)})
+    manager.start(CLUSTER, {"t": KnownTopic(TOPIC_ID, CONFIG)})
     read = files.read
     files.read = {}
     # Of the segments that are done only the batch at the end of the last one is looked at, if any.
@@ -208,7 +209,7 @@ def test_only_what_was_not_flushed_is_read_again(tmp_path: Path) -> None:
     active = max(tmp_path.glob("t-0/*.log"))
     files = ReadFiles()
     manager = manager_of(tmp_path, files)
-    manager.start(CLUSTER, {"t": (TOPIC_ID, CONFIG)})
+    manager.start(CLUSTER, {"t": KnownTopic(TOPIC_ID, CONFIG)})
     assert set(files.read) == {str(active)}
     # Once the headers since the snapshot, once the batches since the index entry before the flush.
     assert files.read[str(active)] <= active.stat().st_size + tail + 3 * len(data)
