@@ -212,7 +212,7 @@ def test_a_broker_that_is_only_read_from_notices(
     tmp_path: Path, disk: FailingDisk, kbroker_process: StartBroker
 ) -> None:
     """A consumer would be cut off again and again, without a word of the reason."""
-    rarely = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+    rarely = dict.fromkeys(("replica.high.watermark.checkpoint.interval.ms", "log.initial.task.delay.ms"), "3600000")
     broker = two_disks(kbroker_process, tmp_path, disk.path, **rarely)
     with Client(broker.port) as client:
         client.create("t", 2)
