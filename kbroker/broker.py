@@ -68,6 +68,7 @@ from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.log_pages import LogPages
 from kbroker.storage.log_placement import all_cordoned
 from kbroker.storage.maintenance_figures import maintenance_figures, recovery_figures
 from kbroker.storage.strays import KnownTopic
@@ -240,7 +241,10 @@ class Broker:
             groups=self._group_summaries,
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
-        self.metrics = await start_metrics_server(self.config.get("metrics.listener"), sources, self.readiness)
+        pages = {"logs": LogPages(self.log_manager, self.clock)}
+        self.metrics = await start_metrics_server(
+            self.config.get("metrics.listener"), sources, self.readiness, pages=pages
+        )
 
     async def _load_logs(self, image: ClusterImage) -> None:
         """Open the logs in a thread, so that `/readyz` can tell how far it is."""

@@ -1,4 +1,7 @@
-"""The small HTTP server behind `metrics.listener`: /metrics, /healthz and /readyz on the broker's own loop.
+"""The small HTTP server behind `metrics.listener`: /metrics, /healthz, /readyz and JSON pages, on the broker's loop.
+
+A page is a coroutine function that is given the parts of the path after its name; it answers with a status and a value,
+which a thread turns into JSON.  Pages are there when the broker is ready.
 
 GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
@@ -11,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from kbroker.metrics.readiness import Readiness
 from kbroker.metrics.sources import Sources
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
     import httptools
 
 log = logging.getLogger("kbroker.metrics")
+
+Page = Callable[[Sequence[str]], Awaitable[tuple[int, Any]]]
+Pages = Mapping[str, Page]
 
 DEFAULT_PORT = 9644
 MAX_TARGET_BYTES = 1024
@@ -66,8 +74,11 @@ class _RefusedError(Exception):
 class MetricsServer:
     """What the connections share: the sources, the readiness and the listening socket."""
 
-    def __init__(self, sources: Sources, readiness: Readiness, executor: Executor | None = None) -> None:
+    def __init__(
+        self, sources: Sources, readiness: Readiness, executor: Executor | None = None, pages: Pages | None = None
+    ) -> None:
         self.sources = sources
+        self.pages = pages or {}
         self.readiness = readiness
         self.executor = executor
         self.connections: set[_Connection] = set()
@@ -102,6 +113,17 @@ class MetricsServer:
         snapshot = await take(self.sources)
         return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
 
+    async def page(self, page: Page, parts: list[str]) -> tuple[int, bytes]:
+        """A page's answer as JSON."""
+        if not self.readiness.ready:
+            return 503, json.dumps({"error": f"the broker is {self.readiness.text}"}).encode()
+        status, value = await page(parts)
+        return status, await asyncio.get_running_loop().run_in_executor(self.executor, _to_json, value)
+
+
+def _to_json(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
 
 def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
     from kbroker.metrics.exposition import render
@@ -120,13 +142,17 @@ def parse_listener(text: str) -> tuple[str, int] | None:
 
 
 async def start_metrics_server(
-    listener: str, sources: Sources, readiness: Readiness, executor: Executor | None = None
+    listener: str,
+    sources: Sources,
+    readiness: Readiness,
+    executor: Executor | None = None,
+    pages: Pages | None = None,
 ) -> MetricsServer | None:
     """Serve on `listener`.  None when it is `none`, or when the address can't be had: metrics never stop a broker."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor)
+    server = MetricsServer(sources, readiness, executor, pages)
     try:
         await server.listen(*address)
     except OSError as error:
@@ -259,10 +285,16 @@ class _Connection(asyncio.Protocol):
 
     async def _route(self, request: Request) -> tuple[int, bytes, str]:
         plain = "text/plain; charset=utf-8"
-        if request.path not in ("/metrics", "/healthz", "/readyz"):
-            return 404, b"not found; there are /metrics, /healthz and /readyz\n", plain
+        name, *parts = unquote(request.path).strip("/").split("/")
+        page = self._server.pages.get(name)
+        if page is None and request.path not in ("/metrics", "/healthz", "/readyz"):
+            known = ["/metrics", "/healthz", *(f"/{each}" for each in self._server.pages), "/readyz"]
+            return 404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode(), plain
         if request.method not in ("GET", "HEAD"):
             return 405, b"GET or HEAD only\n", plain
+        if page is not None:
+            status, body = await self._server.page(page, parts)
+            return status, body, "application/json"
         if request.path == "/healthz":
             return 200, b"ok\n", plain
         if request.path == "/readyz":

@@ -104,9 +104,15 @@ def explain_retention(log: UnifiedLog, now_ms: int) -> list[str]:
     decision = decide(facts, config, now_ms)
     if decision.segment_count:
         reasons = " and ".join(dict.fromkeys(reason.value for reason in decision.reasons))
-        return [f"{decision.segment_count} segments go at the next check, because {reasons}."]
+        return [
+            f"{decision.segment_count} segments go at the next check, because {reasons} (it is made every "
+            "log.retention.check.interval.ms).",
+            f"Their files leave the disk {duration(config.file_delete_delay_ms)} later (file.delete.delay.ms).",
+        ]
     if not config.delete:
         return ["Nothing is deleted by age or size: cleanup.policy has no delete."]
+    if facts.log_start_offset == facts.log_end_offset:
+        return ["The log is empty: there is nothing to delete."]
     told = []
     oldest = facts.segments[0]
     if decision.future is not None and decision.future.largest_timestamp is not None:

@@ -1,0 +1,222 @@
+"""Where `kbroker logs` gets what it shows: a running broker's metrics listener, any Kafka's protocol, or files.
+
+    the metrics listener   everything; a kbroker only
+    Kafka's protocol       sizes and directories (DescribeLogDirs), from any Kafka
+    a directory            what the files of a stopped broker tell
+
+Each answers in the terms of the pages that the metrics listener serves (`kbroker.storage.log_pages`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+import click
+
+DEFAULT_METRICS = "http://127.0.0.1:9644"
+Value = dict[str, Any]
+
+
+class LogSource(Protocol):
+    """What the commands ask."""
+
+    def overview(self) -> Value:
+        """Directories and a line for each partition."""
+
+    def describe(self, topic: str, partition: int | None) -> list[Value]:
+        """Everything about a topic's partitions, or one of them."""
+
+
+class MetricsListener:
+    """A running kbroker, asked over HTTP."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        self.address = (address if "//" in address else f"http://{address}").rstrip("/")
+        self._timeout = timeout
+
+    def overview(self) -> Value:
+        return self._get("")
+
+    def describe(self, topic: str, partition: int | None) -> list[Value]:
+        if partition is not None:
+            return [self._get(f"/{topic}/{partition}")]
+        partitions: list[Value] = self._get(f"/{topic}")["partitions"]
+        return partitions
+
+    def _get(self, path: str) -> Value:
+        from urllib.error import HTTPError, URLError
+        from urllib.parse import quote, urlsplit
+        from urllib.request import Request, urlopen
+
+        parts = urlsplit(self.address)
+        if parts.scheme != "http" or not parts.hostname:
+            raise click.UsageError(f"--metrics {self.address}: must be http://host:port")
+        request = Request(f"{self.address}/logs{quote(path)}", headers={"Accept": "application/json"})
+        try:
+            with urlopen(request, timeout=self._timeout) as answer:
+                body = answer.read()
+        except HTTPError as error:
+            raise click.ClickException(self._refusal(error.code, error.read())) from None
+        except URLError as error:
+            raise click.ClickException(self._unreachable(error.reason)) from None
+        except OSError as error:
+            raise click.ClickException(self._unreachable(error)) from None
+        return self._parsed(body)
+
+    def _parsed(self, body: bytes) -> Value:
+        try:
+            value = json.loads(body)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise click.ClickException(
+                f"{self.address} is no metrics listener of kbroker: its answer is no JSON object"
+            )
+        return value
+
+    def _refusal(self, status: int, body: bytes) -> str:
+        try:
+            return str(json.loads(body)["error"])
+        except (ValueError, KeyError, TypeError):
+            return f"{self.address} has no page about logs (HTTP status {status}): is it a kbroker of this version?"
+
+    def _unreachable(self, reason: object) -> str:
+        text = getattr(reason, "strerror", None) or reason
+        return (
+            f"cannot reach a metrics listener at {self.address} ({text}). Is the broker running, and metrics.listener "
+            "this address and not none? `list -b HOST:PORT` asks over Kafka's protocol, --directory reads the files of "
+            "a stopped broker"
+        )
+
+
+class KafkaProtocol:
+    """Any Kafka, asked with DescribeLogDirs.  Without TLS and SASL."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise click.UsageError(f"--bootstrap-server {address}: must be one host:port")
+        self._host, self._port, self._timeout = host.strip("[]"), int(port), timeout
+
+    def overview(self) -> Value:
+        from kbroker.errors import ErrorCode
+        from kbroker.protocol.api import ApiKey
+        from kbroker.replay.client.connection import Connection
+        from kbroker.replay.client.errors import ClientError
+        from kbroker.schemas import request_message
+
+        try:
+            with Connection(
+                self._host,
+                self._port,
+                client_id="kbroker-cli",
+                connect_timeout_s=self._timeout,
+                request_timeout_s=self._timeout,
+            ) as connection:
+                answer = connection.send(request_message(ApiKey.DESCRIBE_LOG_DIRS)(topics=None))
+        except ClientError as error:
+            raise click.ClickException(str(error)) from None
+        if answer.error_code:
+            raise click.ClickException(f"DescribeLogDirs: {ErrorCode(answer.error_code).name}")
+        rows = [
+            _row(topic.name, partition, directory.log_dir)
+            for directory in answer.results
+            for topic in directory.topics
+            for partition in topic.partitions
+        ]
+        directories = [
+            {
+                "path": directory.log_dir,
+                "state": "offline" if directory.error_code else "online",
+                "free_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+                "refusing_produce": None,
+                "cordoned": directory.is_cordoned,
+            }
+            for directory in answer.results
+        ]
+        rows.sort(key=lambda row: (row["topic"], row["partition"]))
+        return {"directories": directories, "partitions": rows}
+
+    def describe(self, topic: str, partition: int | None) -> list[Value]:
+        raise click.UsageError(
+            "Kafka's protocol has no request for this: ask a kbroker's metrics listener (--metrics), or read the files "
+            "of a stopped one (--directory)"
+        )
+
+
+def _row(topic: str, partition: Any, directory: str) -> Value:
+    unknown = (
+        "segment_count",
+        "log_start_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "cleanup_policy",
+        "dirty_ratio",
+        "dirty_bytes",
+    )
+    lag = partition.offset_lag
+    state = f"a copy that moves here, {lag} offsets behind" if partition.is_future_key else "ok"
+    return {
+        "topic": topic,
+        "partition": partition.partition_index,
+        "size_bytes": partition.partition_size,
+        **dict.fromkeys(unknown),
+        "state": state,
+        "directory": directory,
+    }
+
+
+class Directories:
+    """The files of a broker that does not run."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self._paths = paths
+
+    def overview(self) -> Value:
+        directories, rows = [], []
+        for path in self._paths:
+            with _opened(path) as directory:
+                rows.extend(directory.summaries())
+                directories.append(
+                    {
+                        "path": directory.path,
+                        "state": "stopped in order" if directory.clean else "not stopped in order",
+                        "free_bytes": None,
+                        "refusing_produce": None,
+                        "cordoned": None,
+                    }
+                )
+        rows.sort(key=lambda row: (row["topic"], row["partition"]))
+        return {"directories": directories, "partitions": rows}
+
+    def describe(self, topic: str, partition: int | None) -> list[Value]:
+        found: list[Value] = []
+        for path in self._paths:
+            with _opened(path) as directory:
+                found.extend(directory.describe(topic, partition))
+        if not found:
+            which = topic if partition is None else f"{topic}-{partition}"
+            raise click.ClickException(f"there is no {which} in {', '.join(self._paths)}")
+        return sorted(found, key=lambda row: int(row["partition"]))
+
+
+def _opened(path: str) -> Any:
+    from kbroker.storage.directory_description import opened
+    from kbroker.storage.log_dirs import LogDirError
+
+    class Opened:
+        """`opened`, with its errors as the command's."""
+
+        def __enter__(self) -> Any:
+            self._context = opened(path)
+            try:
+                return self._context.__enter__()
+            except LogDirError as error:
+                raise click.ClickException(str(error)) from None
+
+        def __exit__(self, *reason: Any) -> None:
+            self._context.__exit__(*reason)
+
+    return Opened()
