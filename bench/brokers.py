@@ -26,7 +26,7 @@ EQUAL_SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "1000",
     "auto.create.topics.enable": "false",
     "log.segment.delete.delay.ms": "1000",
     "log.retention.check.interval.ms": "300000",

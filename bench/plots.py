@@ -43,12 +43,15 @@ def bars(document: dict[str, Any], names: list[str], measure: verdict.Measure) -
     """One measure of many cells, the sides' bars one above the other, with the spread over the rounds; empty when no
     cell has it.  The axis is logarithmic where the cells are far apart."""
     found = [
-        name for name in names if any(measure.key in result for result in document["medians"].get(name, {}).values())
+        name
+        for name in names
+        if any(measure.key in result for result in document["medians"].get(name, {}).values())
+        and _telling(document["cells"][name], measure)
     ]
     if not found:
         return ""
     sides = document["sides"]
-    figure, axes = _figure(9.5, 0.75 + 0.21 * (len(sides) + 0.6) * len(found))
+    figure, axes = _figure(9.5, 1.1 + 0.21 * (len(sides) + 0.6) * len(found))
     height = 0.8 / len(sides)
     top = 0.0
     for number, side in enumerate(sides):
@@ -67,20 +70,27 @@ def bars(document: dict[str, Any], names: list[str], measure: verdict.Measure) -
                   xerr=[below, above], error_kw={"lw": 0.8, "alpha": 0.6})  # fmt: skip
         for place, value, more in zip(places, values, above, strict=True):
             axes.text(value + more, place, f" {value:{measure.form}}", va="center", fontsize=7.5)
-        top = max([top, *values])
+        top = max([top, *(value + more for value, more in zip(values, above, strict=True))])
     drawn = [float(r[measure.key]) for name in found for r in document["medians"][name].values() if measure.key in r]
     positive = [value for value in drawn if value > 0]
     if positive and max(positive) / min(positive) > 30:
         axes.set_xscale("log")
         axes.set_xlim(min(positive) / 2, max(positive) * 4)
     else:
-        axes.set_xlim(0, top * 1.18 or 1)
+        axes.set_xlim(0, top * 1.15 or 1)
     axes.set_yticks(range(len(found)), [document["cells"][name]["title"] for name in found])
     axes.invert_yaxis()
     better = "more is better" if measure.more_is_better else "less is better"
     axes.set_xlabel(f"{measure.title} ({better})")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(sides), frameon=False)
     return _svg(figure)
+
+
+def _telling(cell: dict[str, Any], measure: verdict.Measure) -> bool:
+    """Whether a measure says something of a cell: bytes do not of one-record requests, nor a rate that was given."""
+    if measure in (verdict.MEGABYTES, verdict.CPU_GB) and cell["kind"] == "produce":
+        return int(cell["records"]) > 1
+    return not (measure is verdict.RATE and cell["rate"])
 
 
 def percentiles(document: dict[str, Any], names: list[str]) -> str:

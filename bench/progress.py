@@ -17,7 +17,7 @@ class Progress:
         self._lengths = dict[str, list[float]]()
         self._left = list(steps)
         total = sum(length for _, length in steps)
-        form = "{l_bar}{bar}| {elapsed} gone, {postfix}"
+        form = "{l_bar}{bar}| {elapsed} gone{postfix}"
         self._bar: Any = tqdm(total=total, file=sys.stderr, bar_format=form, dynamic_ncols=True, leave=False)
         self._begin = time.monotonic()
         self._show("")
