@@ -8,7 +8,8 @@ is timed, so the figures are loop time, without what the loop would do meanwhile
 
 - retention, first: every log is looked at for the first time, its oldest timestamps read from the indexes;
 - retention, again: nothing has changed, what usually happens every `log.retention.check.interval.ms`;
-- retention, all due: every log of those with `cleanup.policy=delete` loses its closed segments;
+- retention, one segment of each twentieth: what an hour of a busy broker brings;
+- retention, all due: every log of those with `cleanup.policy=delete` loses all it has, the active segment too;
 - compaction, survey: how dirty each compacted log is, what happens every `log.cleaner.backoff.ms`;
 - scrape: what /metrics reads, with and without a series for each partition;
 - log list: what `kbroker logs list` reads.
@@ -40,10 +41,12 @@ from kbroker.metrics.sources import Sources
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_manager import LogManager
+from kbroker.storage.log_pages import LogPages
 from kbroker.storage.maintenance_figures import maintenance_figures
 from kbroker.types import ZERO_UUID, TopicPartition
 
 PER_TOPIC = 20
+DELETE = frozenset({"delete"})
 HOUR_MS = 3_600_000
 
 
@@ -61,7 +64,7 @@ class UnsyncedFiles(FileSystem):
 
 
 def settings(topic: int, retention_ms: int) -> LogConfig:
-    policy = frozenset({"compact"}) if topic % 2 else frozenset({"delete"})
+    policy = frozenset({"compact"}) if topic % 2 else DELETE
     return LogConfig(cleanup_policy=policy, retention_ms=retention_ms, file_delete_delay_ms=HOUR_MS)
 
 
@@ -117,10 +120,16 @@ def measure(manager: LogManager, rounds: int) -> dict[str, Any]:
         sources = Sources("", 0, "", RequestStats(), str, logs=manager.logs.values, max_partitions=most)
         gather = partial(maintenance_figures, manager, SYSTEM_CLOCK, most)
         results[name] = best(rounds, partial(take, dataclasses.replace(sources, maintenance=gather)))
+    results["log list"] = best(rounds, partial(LogPages(manager, SYSTEM_CLOCK), []))
+    for at, log in enumerate(manager.logs.values()):
+        if at % 20 == 0:
+            log.config = dataclasses.replace(log.config, cleanup_policy=DELETE, retention_bytes=log.size_bytes * 2 // 3)
+    results["retention, one segment of each twentieth"] = drive(retention.run)
+    results["its segments"] = retention.totals.segments_deleted
     for at, log in enumerate(manager.logs.values()):
         log.config = settings(at // PER_TOPIC, 60_000)
     results["retention, all due"] = drive(retention.run)
-    results["deleted segments"] = retention.totals.segments_deleted
+    results["all segments"] = retention.totals.segments_deleted
     return results
 
 

@@ -37,6 +37,7 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger("kbroker.retention")
 
 SLICE_SECONDS = 0.005
+MOST_AT_ONCE = 40
 FUTURE_REPORT_MS = 3_600_000
 NEVER = 1 << 63
 
@@ -140,13 +141,19 @@ def _beyond_time(facts: LogFacts, retention_ms: int, now_ms: int, reasons: list[
     return None
 
 
-def look_at(log: UnifiedLog, now_ms: int) -> LogFacts:
-    """A snapshot for `decide`.  Timestamps are looked up, oldest first, up to the first segment that time keeps."""
+def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
+    """A snapshot for `decide`.  Timestamps are looked up, oldest first, up to the first segment that time keeps.
+
+    Of at most `most` segments, if given: each may cost a file to open.
+    """
     config = log.config
     asking = config.delete and config.retention_ms >= 0
     facts = []
+    asked = 0
     for segment in log.local.segments:
+        asking = asking and asked != most
         timestamp = segment.largest_timestamp() if asking and segment.size else None
+        asked += timestamp is not None
         facts.append(SegmentFacts(segment.base_offset, segment.size, timestamp))
         if timestamp is None or now_ms - timestamp <= config.retention_ms:
             # An empty segment in the middle, which compaction may leave, has no age; the next one says it.
@@ -165,6 +172,13 @@ def _with_ages(facts: Sequence[SegmentFacts]) -> tuple[SegmentFacts, ...]:
             following = segment.largest_timestamp
             aged.append(segment)
     return tuple(reversed(aged))
+
+
+def portion(facts: LogFacts, decision: Decision, most: int) -> Decision:
+    """The first `most` segments of a decision."""
+    if decision.segment_count <= most:
+        return decision
+    return Decision(decision.reasons[:most], facts.segments[most].base_offset, False, decision.future)
 
 
 def carry_out(log: UnifiedLog, decision: Decision) -> int:
@@ -244,7 +258,10 @@ class Retention:
             if log is None:
                 continue
             try:
-                self.apply(log)
+                # Names of files are changed here and now: many of them in portions.
+                while self.apply(log) == MOST_AT_ONCE and self._logs.get(tp) is log:
+                    await asyncio.sleep(0)
+                    slice_end = time.monotonic() + SLICE_SECONDS
             except (OSError, KafkaError) as error:
                 if isinstance(error, OSError):
                     log.storage_error("retention", error)
@@ -258,7 +275,7 @@ class Retention:
         self.totals = self.totals._replace(runs=self.totals.runs + 1, last_run_seconds=seconds)
 
     def apply(self, log: UnifiedLog) -> int:
-        """Retention of one log, now.  Returns how many segments went."""
+        """Retention of one log, now, of at most MOST_AT_ONCE segments.  Returns how many went."""
         tp = log.topic_partition
         if self._busy(tp):
             return 0
@@ -266,8 +283,8 @@ class Retention:
             self.future.discard(tp)
             return 0
         now_ms = self._clock.now_ms()
-        facts = look_at(log, now_ms)
-        decision = decide(facts, log.config, now_ms)
+        facts = look_at(log, now_ms, MOST_AT_ONCE)
+        decision = portion(facts, decide(facts, log.config, now_ms), MOST_AT_ONCE)
         if decision.future is not None:
             self.future.add(tp)
             self._report_future(tp, decision.future, now_ms)

@@ -10,7 +10,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.log_manager import LogManager
-from kbroker.storage.retention import Retention
+from kbroker.storage.retention import MOST_AT_ONCE, Retention
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import ZERO_UUID, TopicPartition
 from tests.storage.batches import START_MS, TP, HandClock, append, batch, environment, open_log, read_all
@@ -222,3 +222,36 @@ def test_many_logs_are_looked_at_in_slices(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert turns >= 4
+
+
+def test_very_many_segments_of_one_log_go_in_portions(tmp_path: Path) -> None:
+    """Lowering the retention of one large topic would stop the broker for seconds."""
+    clock = HandClock()
+    log = open_log(tmp_path / str(TP), config(retention_ms=1000), env=environment(clock=clock))
+    fill(log, 7 * MOST_AT_ONCE, step_ms=0)
+    segments = log.segment_count
+    assert segments > 3 * MOST_AT_ONCE
+    clock.now += 10_000
+    run = retention(log, clock).run()
+    most, before = 0, segments
+    while True:
+        try:
+            run.send(None)
+        except StopIteration:
+            break
+        most, before = max(most, before - log.segment_count), log.segment_count
+    assert 0 < most <= MOST_AT_ONCE
+    assert (log.segment_count, log.size_bytes) == (1, 0)
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_many_empty_segments_before_old_ones_hold_nothing_up(tmp_path: Path) -> None:
+    """What compaction leaves empty would keep the old records behind it for ever."""
+    clock = HandClock()
+    log = open_log(tmp_path / str(TP), config(retention_ms=1000), env=environment(clock=clock))
+    fill(log, 2 * MOST_AT_ONCE + 30)
+    for segment in list(log.local.segments)[: MOST_AT_ONCE + 5]:
+        segment.truncate_to(segment.base_offset)
+    clock.now += 10_000_000
+    asyncio.run(retention(log, clock).run())
+    assert (log.segment_count, log.size_bytes) == (1, 0)
