@@ -18,15 +18,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from typing import NamedTuple
 
-from kbroker._fast.file_space import allocate_ahead
+from kbroker._fast.file_space import allocate_ahead, sync_file_system
 from kbroker._fast.index import MappedFile
 from kbroker._fast.segment_scan import SegmentScan, scan_segment
 
 Buffer = bytes | bytearray | memoryview
 
 TEMPORARY_SUFFIX = ".tmp"
+LINUX = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+SYNC_TELLS_FROM = (5, 8)
 
 
 class DirectoryEntry(NamedTuple):
@@ -103,6 +106,20 @@ class FileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_file_system(self, fd: int) -> bool:
+        """Makes all that was written to the file system of `fd` durable, names and content.
+
+        False where the system would not tell of bytes that could not be written back since `fd` was opened.
+        """
+        if LINUX < SYNC_TELLS_FROM:
+            return False
+        sync_file_system(fd)
+        return True
+
+    def device(self, path: str) -> int:
+        """The file system that `path` lies on."""
+        return os.stat(path).st_dev
 
     def ftruncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

@@ -192,6 +192,13 @@ class LogDir:
         data = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
         self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", data)
 
+    def sync_file_system(self) -> bool:
+        """Makes all of the directory's file system durable; False where that would not tell of what failed before.
+
+        The descriptor of the lock sees every failure since the directory was opened.
+        """
+        return self._files.sync_file_system(self._lock_fd)
+
     def release(self) -> None:
         if self._lock_fd >= 0:
             self._files.close(self._lock_fd)

@@ -23,7 +23,7 @@ from itertools import count
 from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
-from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.errors import KafkaStorageError
 from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner_manager import CleanerManager
@@ -32,6 +32,7 @@ from kbroker.storage.future_dirs import settle_futures
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment, storage_error
 from kbroker.storage.log_checkpoints import LogCheckpoints
+from kbroker.storage.log_closing import close_logs
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_dir_offline import DirectoryWatch, take_offline
 from kbroker.storage.log_dirs import (
@@ -69,7 +70,6 @@ SPACE_INTERVAL_MS = 100
 MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
-CLOSE_WORKERS = 16
 
 
 def compaction_interval_ms(config: BrokerConfig) -> int:
@@ -434,54 +434,20 @@ class LogManager:
     # -- stop ---------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Closes every log, makes all durable, writes checkpoints, then the markers; a directory that fails gets none.
-
-        Many files become durable side by side: the file system then commits them together.
-        """
+        """Closes every log, makes all durable, writes checkpoints, then markers; a directory that fails gets none."""
         self.cleaner.stop()
-        with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
-            for path, logs in self.checkpoints.by_directory().items():
-                if self._close_logs(logs, pool):
-                    self._write_final_checkpoints(path)
+        logs = self.checkpoints.by_directory()
+        for directory in self.online_directories():
+            if close_logs(directory, logs.get(directory.path, []), self._files):
+                self._write_final_checkpoints(directory)
         self.release()
 
-    def _close_logs(self, logs: list[UnifiedLog], pool: Executor) -> bool:
-        failed = 0
-        waiting = []
-        for log in logs:
-            try:
-                make_durable = log.prepare_close()
-            except (OSError, KafkaError) as error:
-                failed += 1
-                self._tell_unclean(log, error, failed)
-                continue
-            if make_durable is not None:
-                waiting.append((log, pool.submit(make_durable)))
-        for log, future in waiting:
-            try:
-                future.result()
-            except OSError as error:
-                failed += 1
-                self._tell_unclean(log, error, failed)
-            else:
-                log.closed_durably()
-        if failed:
-            logger.error("%d of %d logs were not closed cleanly; the next start recovers them", failed, len(logs))
-        return failed == 0
-
-    @staticmethod
-    def _tell_unclean(log: UnifiedLog, error: Exception, failed: int) -> None:
-        """A full disk fails every log for the same reason: say it once."""
-        if failed == 1:
-            logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
-
-    def _write_final_checkpoints(self, path: str) -> None:
-        directory = next(directory for directory in self.online_directories() if directory.path == path)
+    def _write_final_checkpoints(self, directory: LogDir) -> None:
         try:
-            self.checkpoints.write_all(path)
+            self.checkpoints.write_all(directory.path)
             directory.write_clean_marker()
         except OSError as error:
-            logger.error("No clean-shutdown marker for %s: %s", path, error)
+            logger.error("No clean-shutdown marker for %s: %s", directory.path, error)
 
     def release(self) -> None:
         """Gives directories back without flushing anything: after a failed start, or as the last step of a stop."""

@@ -1,6 +1,6 @@
 """A file system that fails on purpose: at the n-th changing call it crashes, and loses what was not synced.
 
-Every changing call counts: open (with creation), pwrite, fsync, rename, unlink, ftruncate, fallocate, mkdir, rmdir.
+Every changing call counts: open (with creation), pwrite, fsync, syncfs, rename, unlink, ftruncate, fallocate, mkdir, rmdir.
 At the call numbered `crash_at` the fault happens and from then on every call raises `CrashedError`, as for a process
 that is gone.  `after_crash` then turns the directory into what a machine could find on its disk:
 
@@ -101,6 +101,12 @@ class FaultyFiles(FileSystem):
 
     def fdatasync(self, fd: int) -> None:
         self.fsync(fd)
+
+    def sync_file_system(self, fd: int) -> bool:
+        if self._count("sync_file_system"):
+            raise CrashedError("sync_file_system")
+        self._durable.clear()
+        return True
 
     def fsync_directory(self, path: str) -> None:
         if self._count("fsync_directory"):
