@@ -88,9 +88,14 @@ def _not_due(log: UnifiedLog, candidate: Candidate, now_ms: int) -> list[str]:
     active = log.local.segments.active
     if bound == ACTIVE_BOUND:
         if active.size:
+            forced = ""
+            if config.max_compaction_lag_ms < NO_LAG_LIMIT:
+                left = active.first_timestamp() + config.max_compaction_lag_ms - now_ms
+                forced = f", or without one in {duration(max(0, left))} (max.compaction.lag.ms)"
             told.append(
                 f"The active segment ({active.size} bytes from offset {active.base_offset}) is not compacted before it "
-                f"rolls: at {config.roll_bytes} bytes, or with the first record after {duration(config.segment_ms)}."
+                f"rolls: at {config.roll_bytes} bytes, or with the first record after {duration(config.segment_ms)}"
+                f"{forced}."
             )
     else:
         told.append(f"Up to offset {candidate.offsets.first_uncleanable_offset} only, because {bound}.")

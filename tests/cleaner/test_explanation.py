@@ -68,6 +68,7 @@ def test_lags_are_explained(tmp_path: Path) -> None:
         cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0
     )
     assert "max.compaction.lag.ms makes it due in 1 min" in compaction(broker, log)
+    assert "or without one in 1 min (max.compaction.lag.ms)" in compaction(broker, log)
     broker.clock.now += 70_000
     assert "Due, as max.compaction.lag.ms has passed" in compaction(broker, log)
     broker.manager.shutdown()

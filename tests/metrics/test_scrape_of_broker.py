@@ -82,3 +82,17 @@ def test_a_busy_metrics_port_does_not_stop_a_broker(kbroker_process: Callable[..
     second = kbroker_process({"metrics.listener": f"http://127.0.0.1:{first.metrics_port}"})
     assert second.running
     assert sum("no metrics" in line for line in second.output().splitlines()) == 1
+
+
+def test_the_bound_of_series_is_a_setting(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """A scrape of a broker with very many partitions could not be made smaller, or larger where it is wanted."""
+    broker = kbroker_process({"kbroker.metrics.max.partitions": "2"})
+    raw.create_topic(broker.port, "two", 2)
+    place = 'kbroker_partition_log_end_offset{partition="1",topic="two"}'
+    assert place in raw.scrape(broker.metrics_url)
+    raw.create_topic(broker.port, "more", 1)
+    shown = raw.scrape(broker.metrics_url)
+    assert place not in shown
+    assert shown['kbroker_topic_partitions{topic="two"}'] == 2
+    (size,) = (value for name, value in shown.items() if name.startswith("kbroker_log_dir_partitions"))
+    assert size == 3
