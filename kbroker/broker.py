@@ -123,7 +123,7 @@ class Broker:
         store = self.store = LocalStore.open(
             Path(dirs.first) / METADATA_FILE, dirs.cluster_id, must_exist=dirs.hold_partitions
         )
-        self.log_manager.claim(store.cluster_id)
+        store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
         node_id = config.node_id
         settings = self.settings = BrokerSettings(config, store, node_id)
         self.log_manager.follow(settings.config)

@@ -2,7 +2,7 @@
 
 Tables (schema version 2, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
 
-    cluster(key, value)                       cluster_id; next_producer_id
+    cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path
     topics(topic_id, name)                    topic_id: 16 bytes
     partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr)
                                               replicas, isr: node ids, comma-separated
@@ -20,6 +20,7 @@ clients that their data is gone.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ logger = logging.getLogger("kbroker.metadata")
 
 FILE_NAME = "kbroker-metadata.sqlite"
 SCHEMA_VERSION = 2
+DIRECTORIES = "directory_ids"
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
@@ -162,6 +164,19 @@ class LocalStore:
                 connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.topic_id, topic.name))
                 self._insert_partitions(topic.topic_id, topic.partitions)
                 self._insert_configs(topic.topic_id, topic.configs)
+
+    def directories(self) -> dict[str, str]:
+        """The ids of the log directories that the broker has used, by path."""
+        with _explained(self._path):
+            found: dict[str, str] = json.loads(_read_key(self._connection, DIRECTORIES) or "{}")
+        return found
+
+    def remember_directories(self, ids: Mapping[str, str]) -> None:
+        """Adds directories to them, or gives them new ids."""
+        known = self.directories()
+        if any(known.get(path) != directory_id for path, directory_id in ids.items()):
+            with self._transaction() as connection:
+                _write_key(connection, DIRECTORIES, json.dumps({**known, **ids}))
 
     def keep_spare(self) -> None:
         """Keeps the space that deleting topics needs on a full disk; call it from time to time."""

@@ -11,10 +11,10 @@ snapshots are built again from them after a crash, so they are left to the flush
     durable_offset    everything below it survives a crash of the machine
     requested_offset  an append below it, and not below durable_offset, waits; never below durable_offset
 
-A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  With
-`commit` nobody was told of them and no consumer saw them, so the log is cut back to its durable end and goes on.
-Where that cannot be (state of a coordinator that is ahead in memory; records acknowledged before, as with
-flush.messages above 1) the log refuses appends until a restart has checked it.
+A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  The log's
+directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` nobody was told of the bytes
+and no consumer saw them, so the log is cut back to its durable end, where the disk lets it.  Otherwise (state of a
+coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses appends.
 """
 
 from __future__ import annotations

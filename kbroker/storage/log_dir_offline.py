@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
 from kbroker.storage.write_gate import FailedGate
-from kbroker.types import TopicPartition
+from kbroker.types import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
+    from kbroker.storage.filesystem import FileSystem
     from kbroker.storage.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.storage")
@@ -51,6 +52,28 @@ def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
                 directory.release()
     logger.error("Log directory %s is offline with %d partitions; the others serve on", path, len(gone))
     return [log.topic_partition for log in gone]
+
+
+def miss_lost(manager: LogManager, files: FileSystem, known: Mapping[str, str]) -> None:
+    """Takes directories offline that are empty although the broker has used them: their disks are not mounted.
+
+    `known` has the ids of directories that were used, by path.  Started with what is below the mount point, a broker
+    would make all their partitions anew, and find two of each once the disk is back.
+    """
+    for directory in manager.online_directories():
+        if directory.meta is not None or directory.path not in known:
+            continue
+        if not any(entry.is_directory for entry in files.list_directory(directory.path)):
+            manager.failures.maybe_add_offline_log_dir(
+                directory.path,
+                f"it is empty, but was directory {known[directory.path]}: is its disk mounted?  If its data are gone "
+                "for good, stop the broker and run `kbroker format --ignore-formatted` with its settings",
+            )
+
+
+def directory_ids(manager: LogManager) -> dict[str, str]:
+    """The ids of the directories that serve, by path."""
+    return {each.path: uuid_to_text(each.meta.directory_id) for each in manager.online_directories() if each.meta}
 
 
 class DirectoryWatch:

@@ -34,7 +34,7 @@ from kbroker.storage.local_log import LogEnvironment, storage_error
 from kbroker.storage.log_checkpoints import LogCheckpoints
 from kbroker.storage.log_closing import close_logs
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_dir_offline import DirectoryWatch, take_offline
+from kbroker.storage.log_dir_offline import DirectoryWatch, directory_ids, miss_lost, take_offline
 from kbroker.storage.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
@@ -145,13 +145,18 @@ class LogManager:
         """The directories that serve: opened at start, and not failed since."""
         return [directory for directory in self.directories if not self.failures.is_offline(directory.path)]
 
-    def claim(self, cluster_id: str) -> None:
-        """Binds directories that are new to the cluster and this node; refuses those of others."""
+    def claim(self, cluster_id: str, known: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Binds directories that are new to the cluster and this node; refuses those of others.  Ids by path.
+
+        `known`: the ids of those that were used before; what is empty of them is lost (`miss_lost`).
+        """
+        miss_lost(self, self._files, known or {})
         for directory in self.online_directories():
             try:
                 directory.bind(cluster_id, self._config.node_id)
             except OSError as error:
                 self._survive(directory.path, "writing meta.properties", error)
+        return directory_ids(self)
 
     def start(self, cluster_id: str, topics: TopicConfigs | None = None) -> None:
         """`open_dirs`, `claim` and `load_all` in one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -304,6 +305,40 @@ def test_a_directory_that_is_unmounted_under_the_broker_is_noticed(
         check_the_wire(client)
     assert "was removed or replaced" in broker.output()
     assert list(memory.iterdir()) == [], "nothing may be written to where the disk was"
+
+
+def test_a_disk_that_is_not_mounted_at_start_is_missed(
+    tmp_path: Path, disk: FailingDisk, kbroker_process: StartBroker
+) -> None:
+    """Its partitions would be made anew and empty below the mount point, and twice be there when it is back."""
+    broker = two_disks(kbroker_process, tmp_path, disk.path)
+    with Client(broker.port) as client:
+        client.create("t", 2)
+        for partition in (KEPT, LOST):
+            client.write("t", Batch(), Batch(), partition=partition)
+    assert broker.stop() == 0
+    disk.unmount()
+    broker.start()
+    assert "is its disk mounted?" in broker.output()
+    with Client(broker.port) as client:
+        check_the_wire(client)
+    assert broker.stop() == 0
+    disk.mount()
+    broker.start()
+    with Client(broker.port) as client:
+        assert [client.offset("t", partition=each) for each in (KEPT, LOST)] == [3, 2]
+    assert broker.stop() == 0
+    # Its data are gone for good: somebody has to say so.
+    disk.unmount()
+    for left in disk.path.iterdir():
+        left.unlink()
+    format_anew = [sys.executable, "-m", "kbroker.cli", "format", "--ignore-formatted"]
+    dirs = broker.overrides["log.dirs"]
+    subprocess.run([*format_anew, "--override", f"log.dirs={dirs}"], check=True, capture_output=True)
+    broker.start()
+    with Client(broker.port) as client:
+        assert offline(broker) == 0
+        assert [client.offset("t", partition=each) for each in (KEPT, LOST)] == [3, 0]
 
 
 def test_topics_can_be_deleted_on_a_disk_without_a_byte_left(memory: Path, kbroker_process: StartBroker) -> None:
