@@ -13,6 +13,7 @@ from kbroker.config import topic_config_rows as topic_rows
 from kbroker.config.broker import environment_name
 from kbroker.config.check import describe_check
 from kbroker.config.table import DIFFERENT_DEFAULTS
+from kbroker.metadata.broker_settings import is_live
 
 STATUS = {"+": "yes", "-": "not yet", "!": "refused"}
 INTRODUCTION = """# Settings
@@ -114,6 +115,7 @@ def _describe(row: ConfigRow, config: BrokerConfig) -> dict[str, Any]:
         "implemented": row.implemented,
         "refused": row.security,
         "dynamic": row.dynamic or None,
+        "changes_at_run_time": row.scope == "topic" or is_live(row.name),
         "meaning": row.doc,
     }
     if row.scope == "topic":
@@ -145,8 +147,10 @@ def render_markdown() -> str:
     for title, rows in sections:
         lines += ["", f"## {title}", ""]
         topic = title.startswith("Topic")
-        headers = ("Name", "Type", "Default", "Allowed", *(("Default from", "Acted on") if topic else ()), "Meaning")
-        lines += _table(headers, (_markdown_row(row, topic) for row in rows))
+        extra = ("Default from", "Acted on") if topic else ("Live",) if title == "Broker settings" else ()
+        lines += ["Live: can be changed while the broker runs (docs/operations.md).", ""] if extra == ("Live",) else []
+        headers = ("Name", "Type", "Default", "Allowed", *extra, "Meaning")
+        lines += _table(headers, (_markdown_row(row, extra) for row in rows))
     return "\n".join(lines) + "\n"
 
 
@@ -154,9 +158,14 @@ def _broker_row(name: str) -> ConfigRow:
     return next(row for row in broker_config_rows() if row.name == name)
 
 
-def _markdown_row(row: ConfigRow, topic: bool) -> tuple[str, ...]:
-    extra = (", ".join(f"`{name}`" for name in row.synonyms), STATUS[row.status]) if topic else ()
-    return f"`{row.name}`", row.type.name, _default(row), describe_check(row.check), *extra, row.doc
+def _markdown_row(row: ConfigRow, extra: tuple[str, ...]) -> tuple[str, ...]:
+    cells = {
+        "Default from": ", ".join(f"`{name}`" for name in row.synonyms),
+        "Acted on": STATUS[row.status],
+        "Live": "yes" if is_live(row.name) else "",
+    }
+    more = (cells[name] for name in extra)
+    return f"`{row.name}`", row.type.name, _default(row), describe_check(row.check), *more, row.doc
 
 
 def _default(row: ConfigRow) -> str:

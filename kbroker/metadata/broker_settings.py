@@ -159,6 +159,11 @@ def _check_step(name: str, old: int, new: int) -> None:
         raise ValueError(f"{failed}not be greater than double the current value {old}")
 
 
+def is_live(name: str) -> bool:
+    """Whether a broker setting can be changed while the broker runs."""
+    return name in _LIVE
+
+
 def _row(name: str) -> ConfigRow | None:
     return _ROWS.get(name)
 

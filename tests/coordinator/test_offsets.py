@@ -169,6 +169,7 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
     assert world.committed("g") == 5
     world.loop.advance(1)
     world.coordinator.expire_offsets()
+    assert world.coordinator.expired_offset_count == 1
     assert world.coordinator.list_groups((), ()) == []
     assert world.restarted().coordinator.list_groups((), ()) == []
 
@@ -181,6 +182,7 @@ def test_offsets_of_simple_consumers_expire_one_by_one() -> None:
     world.commit("g", 2, partition=1)
     world.loop.advance(WEEK / 2)
     world.coordinator.expire_offsets()
+    assert world.coordinator.expired_offset_count == 1
     assert (world.committed("g"), world.committed("g", partition=1)) == (None, 2)
     assert world.restarted().committed("g", partition=1) == 2
 

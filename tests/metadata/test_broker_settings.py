@@ -77,6 +77,38 @@ def test_a_stored_setting_that_is_not_valid_any_more_is_left_out(
     assert store.broker_configs()[ALL_BROKERS]["message.max.bytes"] == "5"
 
 
+def test_a_part_that_follows_has_a_say(store: LocalStore) -> None:
+    """A value that one part cannot run with would be stored, and shown as if it were in force."""
+    settings = BrokerSettings(static(), store, 4)
+
+    def refuse(config: BrokerConfig) -> None:
+        if config.get("log.cleaner.threads") > 2:
+            raise ValueError("too many")
+
+    settings.guard(refuse)
+    settings.replace(ALL_BROKERS, {"log.cleaner.threads": "2"})
+    with pytest.raises(InvalidRequestError, match="too many"):
+        settings.replace("4", {"log.cleaner.threads": "3"})
+    settings.replace("4", {"log.cleaner.threads": "1"})
+    assert settings.config.get("log.cleaner.threads") == 1
+    assert store.broker_configs() == {ALL_BROKERS: {"log.cleaner.threads": "2"}, "4": {"log.cleaner.threads": "1"}}
+
+
+def test_what_is_stored_and_no_longer_fits_server_properties_is_left_out_until_it_is_mended(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker would not start after server.properties was changed, or run with values that contradict each other."""
+    key = "log.cleaner.dedupe.buffer.size"
+    BrokerSettings(static(), store, 4).replace(ALL_BROKERS, {key: "5000000", KEY: "7"})
+    settings = BrokerSettings(static(log_cleaner_threads=8), store, 4)
+    assert settings.config.levels()[1] == {}
+    assert "at least 1MB per cleaner thread" in caplog.text
+    with pytest.raises(InvalidRequestError, match="at least 1MB per cleaner thread"):
+        settings.replace(ALL_BROKERS, {key: "5000000", KEY: "8"})
+    settings.replace(ALL_BROKERS, {key: "50000000", KEY: "8"})
+    assert settings.config.levels()[1] == {key: 50_000_000, KEY: 8}
+
+
 def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     """A broker would not start on the data of the version before."""
     store = LocalStore.open(tmp_path / FILE)
