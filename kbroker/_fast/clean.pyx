@@ -13,8 +13,8 @@ tombstone that enters the clean part gives its batch a delete horizon: bit 6 of 
 the base timestamp, and new timestamp deltas (KIP-534).  A batch that loses everything goes, or stays as a bare header
 when it is a producer's last or the last one of the cleaned range.
 
-Plain batches run here from buffer to buffer.  At a batch that is compressed, transactional or a control batch both
-passes stop (SPECIAL): what to do with it takes decisions of the caller, who then hands over one batch at a time.
+Plain batches run here from buffer to buffer.  At a batch that is compressed, transactional, a control batch or a
+message of an old format both passes stop (SPECIAL): what to do with it takes decisions of the caller, who then hands over one batch at a time.
 Every checksum is verified: what was damaged on the disk must not get a new, valid one.
 """
 

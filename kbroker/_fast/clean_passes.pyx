@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
+    HEADER_OLD_MAGIC,
     HEADER_TRUNCATED,
     RECORDS_POSITION,
     parse_header,
@@ -20,6 +21,7 @@ from kbroker._fast.offset_map cimport (
     table_slot_from,
     table_store,
 )
+from kbroker._fast.stored_header cimport parse_stored_header, stored_checksum
 
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -30,6 +32,11 @@ cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept n
     self.fault = parse_header(at, end - self.position, &self.header)
     if self.fault == HEADER_TRUNCATED:
         return STOP_END
+    if self.fault == HEADER_OLD_MAGIC:
+        self.fault = parse_stored_header(at, end - self.position, &self.header)
+        if not self.fault:
+            self.crc = stored_checksum(at, &self.header)
+            return STOP_SPECIAL if self.crc == self.header.crc else STOP_CRC
     if self.fault:
         return STOP_HEADER
     self.crc = crc32c_update(0, at + ATTRIBUTES_POSITION, <size_t>(batch_size(&self.header) - ATTRIBUTES_POSITION))

@@ -52,7 +52,7 @@ def account(
         if (
             first < next_offset
             or last - base_offset > MAX_RELATIVE_OFFSET
-            or found.header.partition_leader_epoch != leader_epoch
+            or 0 <= found.header.partition_leader_epoch != leader_epoch
             or (room <= 0 and tail.bytes_since_index > tail.index_interval_bytes)
         ):
             break

@@ -13,9 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
-from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.batch_info cimport (
-    ATTRIBUTES_POSITION,
     HEADER_OK,
     HEADER_TRUNCATED,
     BatchInfo,
@@ -24,8 +22,8 @@ from kbroker._fast.batch_info cimport (
     RECORDS_POSITION,
     header_error,
     make_info,
-    parse_header,
 )
+from kbroker._fast.stored_header cimport parse_stored_header, stored_checksum
 
 
 cdef extern from "<unistd.h>" nogil:
@@ -120,7 +118,7 @@ cdef bint take_batch(Scan* self) noexcept nogil:
         return False
     data = self.buffer + (self.position - self.start)
     # The whole batch may not be in the buffer yet; the header tells how much there has to be.
-    self.fault = parse_header(data, self.end - self.position, &self.header)
+    self.fault = parse_stored_header(data, self.end - self.position, &self.header)
     if self.fault != HEADER_OK:
         self.stop = STOP_HEADER
         return False
@@ -136,7 +134,7 @@ cdef bint take_batch(Scan* self) noexcept nogil:
             self.stop = STOP_HEADER
             return False
         data = self.buffer + (self.position - self.start)
-        self.crc = crc32c_update(0, data + ATTRIBUTES_POSITION, <size_t>(size - ATTRIBUTES_POSITION))
+        self.crc = stored_checksum(data, &self.header)
         if self.crc != self.header.crc:
             self.stop = STOP_CRC
             return False

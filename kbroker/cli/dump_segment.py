@@ -1,7 +1,8 @@
 """What is in a segment (`.log`): its batches, and with `deep` their records.
 
 Every batch's checksum is checked.  The first byte that is no batch ends the dump, with the reason; zeros up to the end
-of the file are space that was allocated ahead and no damage.
+of the file are space that was allocated ahead and no damage.  Messages of the formats before record batches (magic 0
+and 1) are shown as batches; where a compressed one begins only `deep` tells.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def topic_of(path: Path) -> str:
 
 def dump_segment(path: Path, *, deep: bool, print_data: bool, decode: bool) -> Iterator[Row]:
     """A row for each batch, followed by rows for its records."""
-    from kbroker._fast.record_batch import BatchError, check_crc, read_header
+    from kbroker._fast.record_batch import BatchError
+    from kbroker._fast.stored_header import read_stored_header
 
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -41,7 +43,7 @@ def dump_segment(path: Path, *, deep: bool, print_data: bool, decode: bool) -> I
     position = 0
     while position < size:
         try:
-            info = read_header(data, position, size)
+            info = read_stored_header(data, position, size)
         except BatchError as error:
             if any(data[position : position + 64]) or data[position:].count(0) != size - position:
                 yield {"position": position, "error": f"no batch: {error}"}
@@ -50,7 +52,7 @@ def dump_segment(path: Path, *, deep: bool, print_data: bool, decode: bool) -> I
             return
         row = describe_batch(info)
         try:
-            check_crc(data, info)
+            read_stored_header(data, position, size, check_crc=True)
         except BatchError as error:
             yield {**row, "is_valid": False, "error": str(error)}
         else:
@@ -84,10 +86,10 @@ def describe_batch(info: BatchInfo) -> Row:
 
 
 def _dump_records(batch: bytes, info: BatchInfo, topic: str, print_data: bool) -> Iterator[Row]:
-    from kbroker.records.batch import iterate_records
+    from kbroker.records.legacy import iterate_stored_records
 
     try:
-        for record in iterate_records(batch):
+        for record in iterate_stored_records(batch):
             row: Row = {
                 "record": record.offset,
                 "timestamp": record.timestamp,

@@ -19,13 +19,14 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Protocol
 
-from kbroker._fast.record_batch import BatchError, iterate_batches
+from kbroker._fast.record_batch import BatchError
 from kbroker.clock import Clock
 from kbroker.coordinator.timers import CallLater, TimerHandle
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
-from kbroker.records.batch import RecordBatchBuilder, iterate_records
+from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
+from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
 
 logger = logging.getLogger("kbroker.coordinator")
 
@@ -169,7 +170,7 @@ class Shard:
             if not chunk:
                 return
             first = offset
-            for info in iterate_batches(chunk):
+            for info in iterate_stored_batches(chunk):
                 if info.last_offset < offset:
                     continue
                 offset = info.last_offset + 1
@@ -180,7 +181,7 @@ class Shard:
                         self._replayer.replay_end(self, info.producer_id, committed)
                     continue
                 producer_id = info.producer_id if info.is_transactional else -1
-                for record in iterate_records(chunk, info):
+                for record in iterate_stored_records(chunk, info):
                     self._replayer.replay(self, record.key, record.value, producer_id)
                     self.record_count += 1
                     if self.record_count % _RECORDS_BETWEEN_CLOCKS == 0:

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kbroker._fast.clean import FULL, OVERFLOW, SPECIAL, Compaction
 from kbroker._fast.offset_map import OffsetMap
-from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, BatchInfo, read_header, seal
+from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
+from kbroker._fast.stored_header import read_stored_header
 from kbroker.records.batch import STORED_LIMIT_BYTES
 from kbroker.records.compression import compress, decompress
+from kbroker.storage import cleaner_legacy
 from kbroker.storage.cleaner_plan import CleanPlan, Source, group_segments
 from kbroker.storage.cleaner_transactions import CleanedTransactions
 from kbroker.storage.filesystem import FileSystem
@@ -217,7 +219,7 @@ class Cleaner:
                 at, stop = compaction.index(reader.buffer, at, filled, start)
                 if stop != SPECIAL:
                     break
-                info = read_header(reader.buffer, at, filled)
+                info = read_stored_header(reader.buffer, at, filled)
                 if not self._index_special(reader.buffer, info, start, transactions):
                     return False
                 at += info.size_in_bytes
@@ -231,7 +233,11 @@ class Cleaner:
             if info.is_control:
                 transactions.is_marker_done(view, info)
             elif not transactions.is_aborted(info) and info.last_offset >= start:
-                payload = _records_of(view, info)
+                payload: memoryview | bytes
+                if info.magic < MAGIC_V2:
+                    payload, info = cleaner_legacy.as_batch(cleaner_legacy.records_of(view, info))
+                else:
+                    payload = _records_of(view, info)
                 if not self._compaction.index_records(payload, info, start):
                     return False
         if info.last_offset >= start:
@@ -288,15 +294,19 @@ class Cleaner:
                 if stop != SPECIAL:
                     overflow = stop == OVERFLOW
                     break
-                info = read_header(reader.buffer, at, filled)
-                if not compaction.fits_segment(info):
+                info = read_stored_header(reader.buffer, at, filled)
+                fits = compaction.fits_segment(info)
+                if fits and info.magic < MAGIC_V2:
+                    fits = self._clean_legacy(plan, reader, info)
+                elif fits:
+                    self._clean_special(plan, reader.buffer, info, transactions)
+                if not fits:
                     overflow = True
                     break
-                self._clean_special(plan, reader.buffer, info, transactions)
                 at += info.size_in_bytes
             if overflow:
                 reader.position += at
-                return read_header(reader.buffer, at, filled).base_offset
+                return _first_offset(reader.buffer, at, filled)
             if compaction.pending_bytes >= self._buffer_bytes:
                 self._flush(output)
             self._go_on(reader, at, filled)
@@ -330,6 +340,24 @@ class Cleaner:
             batch = _recompressed(changed, info.compression)
             compaction.add(batch, read_header(batch))
 
+    def _clean_legacy(self, plan: CleanPlan, reader: Reader, info: BatchInfo) -> bool:
+        """A message, or a wrapper of messages, of an old format.  False when what stays does not fit the segment."""
+        compaction = self._compaction
+        with memoryview(reader.buffer) as view:
+            records = cleaner_legacy.records_of(view, info)
+        payload, judged = cleaner_legacy.as_batch(records, cleaner_legacy.tombstone_horizon(plan, reader.source))
+        changed = compaction.clean_records(
+            payload, judged, drop_all=False, keep_all=False, stamp=False, keep_empty=False
+        )
+        batch = cleaner_legacy.as_record_batch(records, info, changed)
+        if batch is None:
+            return True
+        made = read_header(batch)
+        if not compaction.fits_segment(made):
+            return False
+        compaction.add(batch, made)
+        return True
+
     def _flush(self, output: CleanedSegment) -> None:
         view = self._compaction.written()
         if len(view):
@@ -337,6 +365,14 @@ class Cleaner:
             self._bytes_written += len(view)
             self._spend(len(view))
         self._compaction.taken()
+
+
+def _first_offset(buffer: bytearray, position: int, end: int) -> int:
+    info = read_stored_header(buffer, position, end)
+    if info.magic >= MAGIC_V2 or not info.compression:
+        return info.base_offset
+    with memoryview(buffer) as view:
+        return cleaner_legacy.records_of(view, info)[0].offset
 
 
 def _records_of(view: memoryview, info: BatchInfo) -> memoryview | bytes:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 
+from kbroker._fast.batch_seek import find_batch
 from kbroker._fast.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.open_files import HolderQueue
@@ -25,6 +26,7 @@ from kbroker.storage.open_files import HolderQueue
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 BATCH_HEADER_BYTES = 61
+NO_OFFSET = -1 << 63
 _ZERO_RUN = 4096
 
 
@@ -247,13 +249,15 @@ class OffsetIndex(IndexFile):
         position = table.last_value
         if table.entries == 0:
             return position
-        if not 0 <= position <= log_bytes - BATCH_HEADER_BYTES:
+        if not 0 <= position < log_bytes:
             return None
-        header = self._files.pread(log_fd, BATCH_HEADER_BYTES, position)
-        first = int.from_bytes(header[:8], signed=True)
-        last = first + int.from_bytes(header[23:27], signed=True)
+        header = self._files.pread(log_fd, min(BATCH_HEADER_BYTES, log_bytes - position), position)
+        try:
+            _, size, first, last = find_batch(header, NO_OFFSET, position, log_bytes)
+        except ValueError:
+            return None
         # Up to 3.9 Kafka indexed several batches by the place of the first and the offset of the last.
-        return position if self.base_offset <= first <= last <= table.last_key else None
+        return position if size and self.base_offset <= first <= last <= table.last_key else None
 
     def entry_before(self, offset: int) -> tuple[int, int] | None:
         """The last entry (offset, position) below `offset`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker._fast.batch_seek import walk_batches
-from kbroker.records.batch import iterate_records
+from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog
@@ -168,7 +168,7 @@ def _record_in(
     for info in iterate_headers(files, segment, position, segment.size, 64):
         if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
             continue
-        for record in iterate_records(read_batch(files, segment, info)):
+        for record in iterate_stored_records(read_batch(files, segment, info)):
             if record.timestamp >= timestamp and record.offset >= log_start_offset:
                 return TimestampOffset(record.timestamp, record.offset, info.partition_leader_epoch)
     return None

@@ -25,7 +25,7 @@ from kbroker.errors import InvalidRecordError
 from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_segment import HEADER_BYTES, MAX_RELATIVE_OFFSET, LogSegment
+from kbroker.storage.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, LogSegment
 from kbroker.storage.producer_state import ProducerState
 from kbroker.storage.recovery_progress import LogProgress
 from kbroker.storage.recovery_saver import Finished, RecoverySaver
@@ -168,7 +168,7 @@ class LogRecovery:
         """(position, offset) of a batch below the recovery point that an index entry leads to; else the start."""
         start = 0, segment.base_offset
         index = segment.offset_index
-        index.keep(index.sane_entries(segment.size - HEADER_BYTES))
+        index.keep(index.sane_entries(segment.size - LEAST_BATCH_BYTES))
         times = segment.time_index
         times.keep(times.sane_entries(segment.base_offset + 0x7FFFFFFF))
         place = index.entry_before(from_offset)
@@ -278,7 +278,7 @@ class LogRecovery:
             if base < next_offset or last - segment.base_offset > MAX_RELATIVE_OFFSET:
                 reason = f"offset {base} where {next_offset} or more was expected"
                 break
-            if info.partition_leader_epoch != epochs.latest_epoch:
+            if 0 <= info.partition_leader_epoch != epochs.latest_epoch:
                 epochs.assign(info.partition_leader_epoch, base)
             if info.producer_id >= 0 and base >= self._producers_from:
                 self._note_producer(info, segment, index_aborted=True)

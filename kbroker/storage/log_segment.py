@@ -19,7 +19,7 @@ import logging
 import os
 from typing import NamedTuple
 
-from kbroker._fast.batch_seek import find_batch, walk_batches
+from kbroker._fast.batch_seek import find_batch, max_timestamp_of, walk_batches
 from kbroker._fast.index import AppendTail
 from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.indexes import OffsetIndex, TimeIndex
@@ -43,6 +43,7 @@ ALLOCATE_FROM_BYTES = 4 << 20
 ALLOCATE_STEP_BYTES = 16 << 20
 NEVER = 1 << 62
 UNCUT = -1
+LEAST_BATCH_BYTES = 26  # a message of the first format without key and value
 HEADER_BYTES = 61
 _SCAN_BYTES = 16384
 
@@ -363,10 +364,9 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
         if self._rolling_timestamp is None:
-            if self.size < HEADER_BYTES:
+            if self.size < LEAST_BATCH_BYTES:
                 return -1
-            header = self._files.pread(self.file().fd, HEADER_BYTES, 0)
-            self._rolling_timestamp = int.from_bytes(header[35:43], signed=True)
+            self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, HEADER_BYTES, 0))
         return self._rolling_timestamp
 
     def become_inactive(self) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import resource
 import threading
 from collections import deque
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from kbroker.storage.filesystem import FileSystem
@@ -26,7 +27,7 @@ MAPS_PER_SEGMENT = 2
 LEAST_SEGMENTS = 16
 # Descriptors that are kept from segments however few there are, for connections, metadata and small files.
 KEPT_DESCRIPTORS = 128
-MAP_LIMIT = "/proc/sys/vm/max_map_count"
+MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 LINUX_MAP_LIMIT = 65_530
 # Libraries, thread stacks and the allocator have the rest.
 MAP_SHARE = 3 / 4
@@ -123,8 +124,7 @@ def process_limits() -> ProcessLimits:
     """Of the moment: the limit of descriptors may have been raised at start."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        with open(MAP_LIMIT) as file:
-            maps = int(file.read())
+        maps = int(MAP_LIMIT.read_text())
     except (OSError, ValueError):
         maps = LINUX_MAP_LIMIT
     return ProcessLimits(soft if soft != resource.RLIM_INFINITY else 1 << 20, maps)

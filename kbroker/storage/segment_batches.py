@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kbroker._fast.record_batch import BatchInfo
+from kbroker._fast.record_batch import MAGIC_V2, BatchInfo
+from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_segment import LogSegment
 
@@ -29,6 +30,13 @@ def iterate_headers(
         position = scan.valid_end
         if scan.complete:
             return
+
+
+def first_offset(files: FileSystem, segment: LogSegment, info: BatchInfo) -> int:
+    """The offset of a batch's first record; that of an old format's wrapper takes decompressing it."""
+    if info.magic >= MAGIC_V2 or not info.compression:
+        return info.base_offset
+    return next(iterate_stored_records(read_batch(files, segment, info))).offset
 
 
 def read_batch(files: FileSystem, segment: LogSegment, info: BatchInfo) -> bytes:

@@ -11,7 +11,7 @@ import os
 
 from kbroker.storage.local_log import LogEnvironment
 from kbroker.storage.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, SWAP_SUFFIX, LogSegment
-from kbroker.storage.segment_batches import iterate_headers
+from kbroker.storage.segment_batches import first_offset, iterate_headers
 
 COPY_BYTES = 1 << 20
 
@@ -26,7 +26,7 @@ def parts_of(segment: LogSegment, environment: LogEnvironment) -> list[tuple[int
         if info.last_offset - base > MAX_RELATIVE_OFFSET:
             if end > start:
                 parts.append((base, start, end))
-            base, start = info.base_offset, info.position
+            base, start = first_offset(environment.files, segment, info), info.position
         end = info.position + info.size_in_bytes
     parts.append((base, start, size))
     return parts
