@@ -61,7 +61,7 @@ def run_closed(broker: Broker, requests: list[bytes], cell: Cell, load: Load, **
         "connections": cell.connections,
         "depth": cell.depth,
         "seconds": load.seconds,
-        "warm": min(1.0, load.seconds / 4),
+        "warm": min(load.warm_seconds, load.seconds / 4),
     }
     if load.congestion:
         common["congestion"] = load.congestion

@@ -49,10 +49,14 @@ def tree(stacks: Stacks) -> Node:
 def _colour(name: str) -> str:
     if name.startswith("cython:"):
         hue = 130  # our own compiled code
-    elif name.endswith("_[k]") or name.startswith(("do_", "__x64_sys", "tcp_", "sock_", "entry_SYSCALL")):
+    elif name.endswith("_[k]"):
         hue = 210  # the kernel
-    elif name.startswith(("_Py", "Py", "_PyEval")):
+    elif name.startswith("libpython:"):
         hue = 45  # the interpreter
+    elif name.startswith("uvloop:"):
+        hue = 280
+    elif ".py:" in name:
+        hue = 90  # Python code, as py-spy names it
     else:
         hue = 20
     return f"hsl({hue},65%,{68 + zlib.crc32(name.encode()) % 14}%)"

@@ -9,15 +9,30 @@ from collections.abc import Iterable
 Stacks = Counter[tuple[str, ...]]
 
 _FRAME = re.compile(r"^\s+[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \((.*)\)$")
-_CYTHON = re.compile(r"__pyx_(?:f|pw|pf|tp|mdef)_(?:7kbroker_5_fast_)?\d*(.+)")
+_CYTHON = re.compile(r"__pyx_[a-z]+_7kbroker_5_fast_(\d+)(.+)")
+_PART = re.compile(r"_(\d+)(?=\D)")
+_LIBRARIES = {"libpython": "libpython", "libc.so": "libc", "libcrypto": "libcrypto"}
 
 
 def readable(symbol: str, module: str) -> str:
-    """A symbol as a person reads it: Cython's mangling undone, unknown code named by its module."""
-    if symbol == "[unknown]":
-        return f"[{module.rpartition('/')[2] or 'unknown'}]"
+    """A symbol as a person reads it, with where it is from: `cython:decoder.decode_struct`, `uvloop:...`,
+    `libpython:...`, `libc:...`, kernel symbols with `_[k]` behind."""
+    if "kernel" in module or module == "[guest.kernel.kallsyms]":
+        return f"{symbol}_[k]"
+    file = module.rpartition("/")[2]
+    name = "?" if symbol == "[unknown]" else symbol
     match = _CYTHON.fullmatch(symbol)
-    return f"cython:{match[1]}" if match else symbol
+    if match:
+        length = int(match[1])
+        return f"cython:{match[2][:length]}.{_PART.sub('.', match[2][length:]).lstrip('._')}"
+    if "/_fast/" in module:
+        return f"cython:{file.partition('.')[0]}.{name}"
+    if "/uvloop/" in module:
+        return f"uvloop:{name}"
+    for stem, library in _LIBRARIES.items():
+        if file.startswith(stem):
+            return f"{library}:{name}"
+    return f"[{file or 'unknown'}]" if symbol == "[unknown]" else symbol
 
 
 def from_perf_script(lines: Iterable[str]) -> Stacks:
