@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import click
 
+from kbroker.cli.connection import Cluster
+
 DEFAULT_METRICS = "http://127.0.0.1:9644"
 Value = dict[str, Any]
 
@@ -97,6 +99,7 @@ class KafkaProtocol:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise click.UsageError(f"--bootstrap-server {address}: must be one host:port")
+        Cluster(address, {}, timeout).check_reachable()
         self._host, self._port, self._timeout = host.strip("[]"), int(port), timeout
 
     def overview(self) -> Value:

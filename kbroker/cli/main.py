@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("kbroker.cli.config", "Show the settings and what each is."),
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
+    "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
     "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),

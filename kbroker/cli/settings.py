@@ -1,0 +1,178 @@
+"""`kbroker settings`: show and change the settings of running brokers, of any Kafka (KIP-226).
+
+Spoken over Kafka's protocol without TLS and SASL, because librdkafka's client cannot name "all brokers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbroker.cli.connection import DEFAULT_BOOTSTRAP, Cluster
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+
+if TYPE_CHECKING:
+    from kbroker.replay.client.connection import Connection
+
+BROKER = 4
+SET, DELETE = 0, 1
+SOURCES = {2: "this broker", 3: "all brokers", 4: "server.properties", 5: "default"}
+bootstrap_option = click.option(
+    "-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True, metavar="HOST:PORT"
+)
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"
+)
+
+
+@click.group("settings")
+def command() -> None:
+    """Show and change the settings of running brokers."""
+
+
+@command.command("show")
+@click.argument("names", nargs=-1)
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: the only one]")
+@click.option("--changed", is_flag=True, help="Only those that are not at their defaults.")
+@bootstrap_option
+@timeout_option
+@json_option
+def show_settings(
+    names: tuple[str, ...], broker: int | None, changed: bool, bootstrap: str, timeout: float, as_json: bool
+) -> None:
+    """Show the settings in force on a broker, and where each comes from.  All when none is named."""
+    with _connected(bootstrap, timeout) as connection:
+        rows = _describe(connection, _broker(connection) if broker is None else broker, names)
+    unknown = sorted(set(names) - {row["name"] for row in rows})
+    if unknown:
+        raise click.ClickException(f"the broker has no setting {', '.join(unknown)}")
+    rows = [row for row in rows if not changed or row["source"] != SOURCES[5]]
+    if as_json:
+        print_json(rows)
+        return
+    values = [(row["name"], "(hidden)" if row["sensitive"] else row["value"], row["source"]) for row in rows]
+    print_table(("NAME", "VALUE", "FROM"), values)
+
+
+@command.command("set")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
+@click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
+@bootstrap_option
+@timeout_option
+def set_settings(
+    pairs: tuple[str, ...], broker: int | None, validate_only: bool, bootstrap: str, timeout: float
+) -> None:
+    """Change settings while brokers run; they are kept over restarts."""
+    settings = parse_pairs(pairs, "set")
+    _alter(bootstrap, timeout, broker, [(key, SET, value) for key, value in settings.items()], validate_only)
+    for key, value in settings.items():
+        click.echo(f"{key}={value}: {'valid' if validate_only else 'set'} for {_target(broker)}")
+
+
+@command.command("unset")
+@click.argument("names", nargs=-1, required=True)
+@click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
+@bootstrap_option
+@timeout_option
+def unset_settings(names: tuple[str, ...], broker: int | None, bootstrap: str, timeout: float) -> None:
+    """Go back to what server.properties or the default says."""
+    _alter(bootstrap, timeout, broker, [(name, DELETE, None) for name in names], False)
+    for name in names:
+        click.echo(f"{name}: unset for {_target(broker)}")
+
+
+def _target(broker: int | None) -> str:
+    return "all brokers" if broker is None else f"broker {broker}"
+
+
+@contextmanager
+def _connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
+    from kbroker.replay.client.connection import Connection
+    from kbroker.replay.client.errors import ClientError
+
+    host, _, port = bootstrap.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError(f"--bootstrap-server {bootstrap}: must be one host:port")
+    Cluster(bootstrap, {}, timeout).check_reachable()
+    try:
+        with Connection(
+            host.strip("[]"),
+            int(port),
+            client_id="kbroker-cli",
+            connect_timeout_s=timeout,
+            request_timeout_s=timeout,
+        ) as connection:
+            yield connection
+    except ClientError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _refuse(code: int, text: str | None) -> None:
+    if code:
+        from kbroker.errors import ErrorCode
+
+        raise click.ClickException(f"{ErrorCode(code).name}: {text}" if text else ErrorCode(code).name)
+
+
+def _broker(connection: Connection) -> int:
+    """The only broker of the cluster."""
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    request = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)
+    brokers = sorted(int(broker.node_id) for broker in connection.send(request).brokers)
+    if len(brokers) != 1:
+        raise click.UsageError(f"there are several brokers, {brokers}: choose one with --broker")
+    return brokers[0]
+
+
+def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import message, request_message
+
+    resource = message("DescribeConfigsRequest").DescribeConfigsResource(
+        resource_type=BROKER, resource_name=str(broker), configuration_keys=list(names) or None
+    )
+    (result,) = connection.send(request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource])).results
+    _refuse(result.error_code, result.error_message)
+    return [
+        {
+            "name": config.name,
+            "value": config.value,
+            "source": SOURCES.get(config.config_source, str(config.config_source)),
+            "sensitive": config.is_sensitive,
+            "read_only": config.read_only,
+        }
+        for config in sorted(result.configs, key=lambda config: str(config.name))
+    ]
+
+
+def _alter(
+    bootstrap: str,
+    timeout: float,
+    broker: int | None,
+    operations: list[tuple[str, int, str | None]],
+    validate_only: bool,
+) -> None:
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import message, request_message
+
+    request = message("IncrementalAlterConfigsRequest")
+    resource = request.AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name="" if broker is None else str(broker),
+        configs=[
+            request.AlterableConfig(name=name, config_operation=operation, value=value)
+            for name, operation, value in operations
+        ],
+    )
+    with _connected(bootstrap, timeout) as connection:
+        answer = connection.send(
+            request_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)(resources=[resource], validate_only=validate_only)
+        )
+    (result,) = answer.responses
+    _refuse(result.error_code, result.error_message)
