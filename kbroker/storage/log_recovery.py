@@ -143,6 +143,9 @@ class LogRecovery:
         saves = saver is not None and saver.is_due
         if following is None and not saves:
             return
+        if following is not None and following.base_offset < end:
+            # That one is about to be dropped: a recovery that began with it would not see why.
+            return
         state.map_end_offset = end if following is None else following.base_offset
         snapshot = state.take_snapshot()
         if saver is None:

@@ -10,22 +10,25 @@ from tests.broker.client import Client, wait_for
 from tests.broker.records import Writer, check_all_there_once, read_topic
 from tests.conftest import StartBroker
 
-KILLS = 20
+KILLS = 4
+MANY_KILLS = 50
 PARTITIONS = 3
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576", "log.segment.delete.delay.ms": "0"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fsync", ["os", "commit"])
-def test_nothing_acknowledged_is_lost_or_doubled_by_kills(kbroker_process: StartBroker, fsync: str) -> None:
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills(
+    kbroker_process: StartBroker, fsync: str, kills: int
+) -> None:
     """A crash of the process would cost acknowledged records, or deliver them twice."""
     random.seed(20)
     broker = kbroker_process({**SMALL_SEGMENTS, "kbroker.fsync": fsync})
     with Client(broker.port) as client:
         client.create("t", PARTITIONS)
     writer = Writer(broker.bootstrap, "t", padding=b"." * 200)
-    for _ in range(KILLS):
+    for _ in range(kills):
         aim = len(writer.acknowledged) + random.randrange(200, 2000)
 
         def loaded(aim: int = aim) -> bool:
