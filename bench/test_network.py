@@ -1,0 +1,131 @@
+"""What receiving, dispatching and sending cost: `pytest bench/test_network.py`.
+
+A whole connection over loopback in one loop: 50 clients that send one small request each and wait for all answers.
+The reference beside it is the least that asyncio can do in Python: a protocol that cuts frames and echoes them.
+`us` is per request, both ends of the socket included, so compare the rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+
+from kbroker._fast.counters import RequestStats
+from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.route import Route
+from kbroker.network.limits import ConnectionLimits
+from kbroker.network.listener import Listener, SocketOptions
+
+CLIENTS = 50
+TURNS = 20
+REQUEST = struct.pack(">ihhih", 14 + 200, 0, 0, 7, 4) + b"test" + bytes(200)
+
+
+class Plain:
+    """A codec that leaves the body as it is."""
+
+    def decode(self, buffer: Any, pos: int, end: int) -> memoryview:
+        return memoryview(buffer)[pos:end]
+
+    def encode_response(self, body: bytes, correlation_id: int, flexible: bool) -> bytes:
+        return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+class PythonEcho(asyncio.Protocol):
+    """Frames cut and answered in Python."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        while len(self._held) >= 4:
+            (size,) = struct.unpack_from(">i", self._held)
+            if len(self._held) < 4 + size:
+                return
+            frame = bytes(self._held[4 : 4 + size])
+            del self._held[: 4 + size]
+            (correlation_id,) = struct.unpack_from(">i", frame, 4)
+            body = frame[14:]
+            self._transport.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)  # type: ignore[attr-defined]
+
+
+def _listener(loop: asyncio.AbstractEventLoop) -> Listener:
+    def program(version: int) -> Plain:
+        return Plain()
+
+    def echo(ctx: Any, body: memoryview) -> bytes:
+        return bytes(body)
+
+    return Listener(
+        "PLAINTEXT",
+        "127.0.0.1",
+        0,
+        SocketOptions(128, send_buffer_bytes=-1, receive_buffer_bytes=-1),
+        ConnectionLimits(1000, 1000, {}),
+        services=None,
+        pool=BufferPool(131072, 64 << 20),
+        stats=RequestStats(),
+        routes=[Route(0, 0, 1, echo, False, program, program, 9, 9)],
+        unsupported=lambda ctx: None,
+        max_frame_bytes=1 << 20,
+        max_idle_ms=600_000,
+        loop=loop,
+    )
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = uvloop.new_event_loop()
+    yield made
+    made.close()
+
+
+def _measure(benchmark: Any, loop: asyncio.AbstractEventLoop, port: int) -> None:
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CLIENTS)]
+    for client in clients:
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    async def turn() -> None:
+        for _ in range(TURNS):
+            for client in clients:
+                client.send(REQUEST)
+            for client in clients:
+                got = 0
+                while got < 208:
+                    got += len(await loop.sock_recv(client, 4096))
+
+    loop.run_until_complete(turn())
+    benchmark.pedantic(lambda: loop.run_until_complete(turn()), rounds=20, iterations=1, warmup_rounds=2)
+    benchmark.extra_info["us"] = round(benchmark.stats.stats.min / (CLIENTS * TURNS) * 1e6, 2)
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
+def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
+    listener = _listener(loop)
+    loop.run_until_complete(listener.start())
+    _measure(benchmark, loop, listener.port)
+    listener.stop_accepting()
+    listener.close_connections()
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
+def test_connection_reference(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
+    start: Callable[..., Coroutine[Any, Any, asyncio.Server]] = loop.create_server
+    server = loop.run_until_complete(start(PythonEcho, "127.0.0.1", 0))
+    _measure(benchmark, loop, server.sockets[0].getsockname()[1])
+    server.close()
+    loop.run_until_complete(asyncio.sleep(0))
