@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.replay.connector import connector_jars
 from tests.tools import require_tool
 
 if TYPE_CHECKING:
@@ -33,6 +35,16 @@ SPARK_SETTINGS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sockets that PySpark leaves to the collector are not ours to close, and Spark may have to share the machine."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on local[2] with the project's data sources registered, shared by all tests of the run."""
@@ -49,6 +61,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     builder = SparkSession.builder
     for key, value in SPARK_SETTINGS.items():
         builder = builder.config(key, value)
+    with contextlib.suppress(pytest.skip.Exception):
+        # Without Maven only the comparisons with Spark's own connector are left out.
+        builder = builder.config("spark.jars", ",".join(connector_jars()))
     warehouse = tmp_path_factory.mktemp("spark")
     builder = builder.config("spark.sql.warehouse.dir", str(warehouse / "warehouse"))
     builder = builder.config("spark.local.dir", str(warehouse / "local"))
