@@ -3,8 +3,9 @@
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
-#   make lint       ruff, mypy --strict, cython-lint                          make bench       the benchmarks
-#   make bench-kafka  the same beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 5"
+#   make lint       ruff, mypy --strict, cython-lint
+#   make bench      each compiled module and storage operation, compared with the last commit
+#   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 5"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel, installed and tested outside the tree
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
@@ -28,11 +29,10 @@ requirements = @$(BIN)/python -c 'import subprocess, sys, tomllib; \
 extra = $(call requirements,"project"]["optional-dependencies"]["$(1)")
 
 EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
-# Without --only, Apache Kafka runs beside kbroker (Java and Maven: make test-tools).
-BENCH ?= --only kbroker
+BENCH ?=
 UNIT := not slow and not spark and not compat and not kafka and not fuzz
 
-.PHONY: help install run test test-slow test-kafka test-spark test-tools lint bench bench-kafka debug dist-test docs clean distclean check-system
+.PHONY: help install run test test-slow test-kafka test-spark test-tools lint bench bench-kafka profile debug dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -119,13 +119,18 @@ lint: install $(MADE)/lint
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 kbroker/_fast
 
+# Results are stored in bench/results/parts and compared with the last commit's.
 bench: install $(MADE)/bench $(MADE)/test
-	$(BIN)/python -m pytest bench --benchmark-only $(PYTEST)
+	$(BIN)/python bench/parts.py $(PYTEST)
+
+# kbroker and Apache Kafka side by side, interleaved: needs Java 17 and Maven.  BENCH="--list" shows the cells.
+bench-kafka: install $(MADE)/bench
 	$(BIN)/python bench/side_by_side.py $(BENCH)
 
-# kbroker and Apache Kafka side by side, interleaved: needs Java 17 and Maven, takes a quarter of an hour.
-bench-kafka: install $(MADE)/bench
-	$(BIN)/python bench/side_by_side.py $(filter-out --only kbroker,$(BENCH))
+# Where the time of a request goes: make profile CELL=one-50 (perf and py-spy).
+CELL ?= one-50
+profile: install $(MADE)/bench
+	$(BIN)/python profiling/run.py $(CELL)
 
 # A copy of the tree, so that the checked build never replaces the fast one.
 debug: install $(MADE)/test

@@ -74,7 +74,8 @@ def measure(arguments: argparse.Namespace) -> None:
     except ValueError as error:
         raise SystemExit(str(error)) from None
     # A run that is ended in order keeps what it has, and its brokers do not outlive it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     folder = arguments.results / time.strftime("%Y-%m-%d-%H%M%S")
     gigabytes = arguments.touch_gb if arguments.touch_gb >= 0 else limits.available_gigabytes() / 2
     try:

@@ -20,6 +20,7 @@ from kbroker._fast.producer_table import ProducerTable
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.record_batch import read_header
 from kbroker._fast.record_columns import RecordColumns
+from kbroker._fast.stored_header import read_stored_header
 from kbroker._fast.varint import encode_varint, read_varint, varint_size
 from kbroker.schemas import message
 from tests.protocol.reference import Reference
@@ -229,3 +230,16 @@ def test_allocate_ahead(benchmark: Any, tmp_path: pathlib.Path) -> None:
 def test_trim_an_empty_pool(benchmark: Any) -> None:
     """What a connection that goes quiet costs at the least; the rest is in bench/test_network.py."""
     benchmark(BufferPool(131072, 64 << 20).trim)
+
+
+@pytest.mark.benchmark(group="stored_header: one header of any format")
+def test_stored_header(benchmark: Any) -> None:
+    one = bytes(batch([b"x" * 100] * 10))
+    assert read_stored_header(one).last_offset == 9
+    benchmark(read_stored_header, one)
+
+
+@pytest.mark.benchmark(group="stored_header: one header of any format")
+def test_stored_header_reference(benchmark: Any) -> None:
+    one = bytes(batch([b"x" * 100] * 10))
+    benchmark(lambda: reference.decode_header(one).base_offset)
