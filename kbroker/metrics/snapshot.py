@@ -185,7 +185,8 @@ async def _log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -
         row[0] += 1
         row[1] += size_bytes
         row[2] += segment_count
-        share = used.get(log.parent) or used.setdefault(log.parent, [0, 0])
+        parent = log.parent
+        share = used.get(parent) or used.setdefault(parent, [0, 0])
         share[0] += 1
         share[1] += size_bytes
         ends[tp] = high_watermark

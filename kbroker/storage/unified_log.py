@@ -157,7 +157,7 @@ class UnifiedLog:
 
     @property
     def size_bytes(self) -> int:
-        return self.local.size_bytes()
+        return self.local.segments.size_bytes
 
     @property
     def segment_count(self) -> int:
