@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.broker.client import Batch, Client, Closed, scrape, wait_for
+from kbroker.coordinator.partitioner import partition_for
+from tests.broker.client import Batch, Client, Closed, fetch_values, scrape, wait_for
 from tests.broker.failing_disk import CannotMountError, FailingDisk
 from tests.broker.records import Writer, check_all_there_once, read_topic
 from tests.broker_process import BrokerProcess
@@ -225,6 +226,34 @@ def test_a_broker_that_is_only_read_from_notices(
     wait_for(lambda: offline(broker) == 1, "the failure to be noticed")
     with Client(broker.port) as client:
         check_the_wire(client)
+
+
+def test_fetches_and_members_that_wait_are_answered_when_their_disk_fails(
+    tmp_path: Path, disk: FailingDisk, kbroker_process: StartBroker
+) -> None:
+    """A consumer would wait for data, or for its group, on a disk that gives neither, until its time is up."""
+    broker = two_disks(kbroker_process, tmp_path, disk.path, **{"group.initial.rebalance.delay.ms": "300000"})
+    protocols = [{"name": "range", "metadata": b""}]
+    with Client(broker.port) as fetching, Client(broker.port) as joining, Client(broker.port) as other:
+        other.create("t", 2)
+        groups = [f"g{number}" for number in range(8)]
+        assert {commit(other, group) for group in groups} == {0}
+        partition_of = {group: partition_for(group, 2) for group in groups}
+        group = next(name for name, partition in partition_of.items() if partition == LOST)
+        fetching.send("Fetch", 11, fetch_values("t", partition=LOST, wait_ms=300_000))
+        join = {
+            "group_id": group,
+            "session_timeout_ms": 30_000,
+            "rebalance_timeout_ms": 300_000,
+            "member_id": "",
+            "protocol_type": "consumer",
+            "protocols": protocols,
+        }
+        joining.send("JoinGroup", 2, join)
+        wait_for(lambda: scrape(broker.metrics_url)["kbroker_fetches_waiting"] == 1, "the fetch to wait")
+        fail_until_noticed(broker, disk)
+        assert fetching.answer("Fetch", 11).responses[0].partitions[0].error_code == STORAGE_ERROR
+        assert joining.answer("JoinGroup", 2).error_code == NOT_COORDINATOR
 
 
 def test_a_directory_that_does_not_work_at_start_is_offline_from_then_on(
