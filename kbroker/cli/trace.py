@@ -95,7 +95,7 @@ def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **g
     """Show a trace's rate over time, sizes, keys, skew and burstiness."""
     if plot is not None and Path(plot).suffix.lower() not in PLOTS:
         raise click.UsageError(f"--plot {plot}: the file must end in {', '.join(PLOTS)}")
-    with _running("kbroker trace inspect", given) as spark:
+    with _running("kbroker trace inspect", paths, given) as spark:
         from kbroker.replay.trace_plot import plot_trace
         from kbroker.replay.trace_statistics import describe_trace
 
@@ -124,9 +124,7 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
 
     The output appears when it is complete.  Malformed rows go to OUTPUT.malformed, or where --malformed says.
     """
-    from kbroker.cli.output import print_table as table
-
-    with _running("kbroker trace convert", given) as spark:
+    with _running("kbroker trace convert", paths, given) as spark:
         from pyspark.sql import Observation
 
         from kbroker.replay.shape import apply
@@ -147,13 +145,13 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
             malformed = _malformed(trace, side, given, reasons)
             if not rows:
                 raise click.ClickException(_no_rows(paths, malformed, side))
-    table(("records", "malformed", "output"), [(rows, sum(malformed.values()), output)])
+    print_table(("records", "malformed", "output"), [(rows, sum(malformed.values()), output)])
     _warn(None, malformed, side)
     return MALFORMED_STATUS if malformed and given["strict"] else 0
 
 
 @contextmanager
-def _running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
+def _running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterator[SparkSession]:
     """A session in which what goes wrong with the trace is one line for the user."""
     try:
         from pyspark.errors import PySparkException
@@ -163,6 +161,7 @@ def _running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
     try:
+        _check(paths, given)
         with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
             yield spark
     except TraceError as error:
@@ -170,6 +169,21 @@ def _running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
     except (PySparkException, RuntimeError) as error:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise click.ClickException(explain(error) or first) from None
+
+
+def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:
+    """Finds out what is wrong with the words of the command before Spark takes its time to start."""
+    from kbroker.replay.trace_output import check_free
+    from kbroker.replay.traces import find_mapping
+    from kbroker.replay.traces.files import list_files
+
+    chosen = given["trace_format"]
+    if chosen != "parquet" or given["mapping"] is not None:
+        chosen = find_mapping(given["mapping"], chosen).format
+    if chosen not in ("kafka", "kafka-log"):
+        list_files(paths)
+    if given["malformed"] is not None:
+        check_free(given["malformed"], overwrite=given["overwrite"])
 
 
 def _read(spark: SparkSession, paths: tuple[str, ...], given: dict[str, Any]) -> Trace:

@@ -35,7 +35,7 @@ def make_values(sizes: NDArray[np.int64], seeds: NDArray[np.uint64], ratio: floa
     if not len(sizes):
         return pa.array([], pa.binary())
     words = (sizes + 7) // 8
-    data = _words(words, seeds, ratio).view(np.uint8)
+    data = _words(sizes, words, seeds, ratio).view(np.uint8)
     padding = words * 8 - sizes
     if padding.any():
         ends = np.cumsum(words * 8)
@@ -64,13 +64,15 @@ def fill_batch(batch: pa.RecordBatch, seed_column: str, ratio: float) -> Iterato
         yield part.set_column(index, part.schema.field(index), value)
 
 
-def _words(words: NDArray[np.int64], seeds: NDArray[np.uint64], ratio: float) -> NDArray[np.uint64]:
+def _words(
+    sizes: NDArray[np.int64], words: NDArray[np.int64], seeds: NDArray[np.uint64], ratio: float
+) -> NDArray[np.uint64]:
     starts = np.cumsum(words) - words
     place = np.arange(int(words.sum()), dtype=np.int64) - np.repeat(starts, words)
     in_piece = place % PIECE_WORDS
-    piece = np.minimum(np.repeat(words, words) - (place - in_piece), PIECE_WORDS)
-    # The seed's own fraction rounds the number of words in a piece that do not compress.
-    own = np.repeat(seeds, words)
+    piece = np.minimum(np.repeat(sizes, words) - (place - in_piece) * 8, PIECE_WORDS * 8) / 8
+    # Mixed, so that seeds may be near each other.  Its fraction rounds the number of words that do not compress.
+    own = np.repeat(_mixed(seeds), words)
     fraction = (own >> np.uint64(11)).astype(np.float64) / float(1 << 53)
     random = in_piece < np.floor(piece * ratio + fraction).astype(np.int64)
     result = _TEXT[in_piece]

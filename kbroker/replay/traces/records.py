@@ -6,6 +6,7 @@ value becomes a malformed row with its reason.  For that the expressions are ana
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as Mappings
@@ -210,6 +211,8 @@ def _headers(frame: DataFrame, where: str, headers: Any) -> Column:
 
 
 def _expression(frame: DataFrame, where: str, text: str) -> Column:
+    log = logging.getLogger("SQLQueryContextLogger")
+    silent, log.disabled = log.disabled, True
     try:
         column = F.expr(text)
         frame.select(column)
@@ -222,6 +225,8 @@ def _expression(frame: DataFrame, where: str, text: str) -> Column:
             name = named[1] if named else text
             raise TraceError(f"{where}: there is no column {name!r}; the columns are: {there}") from None
         raise TraceError(f"{where}: {text!r}: {_first_line(error)}") from None
+    finally:
+        log.disabled = silent
     return column
 
 
