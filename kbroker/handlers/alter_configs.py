@@ -7,8 +7,8 @@ others go on.  With `validate_only` nothing changes.
   value or, where it has none, from its default.  Deleting what is not set, or not known, succeeds, as in Kafka.
 - AlterConfigs replaces all settings of the resource: those not named go back to their defaults.
 - Topics: the result is validated as at creation, stored, and rules the topic's logs before the answer leaves.
-- Brokers: the empty name stands for all of them.  What can be changed while kbroker runs are the defaults for topics and
-  what its parts follow; `kbroker.metadata.broker_settings` says which.
+- Brokers: the empty name stands for all of them.  `kbroker.metadata.broker_settings` says what can be changed while
+  kbroker runs.
 - Loggers: only by the incremental API, with SET and DELETE; `kbroker.handlers.loggers`.
 - Client metrics and groups have no settings here: INVALID_REQUEST.
 
