@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from pathlib import Path
+
+import pytest
 
 from kbroker.config import LogConfig
 from kbroker.storage.log_values import AppendOrigin
@@ -62,11 +65,11 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def test_recovery_builds_the_same_files(tmp_path: Path) -> None:
     """After a crash lookups, duplicates or aborted transactions would differ from those before it."""
-    config = LogConfig(internal_segment_bytes=300_000, index_interval_bytes=150)
+    config = LogConfig(internal_segment_bytes=150_000, index_interval_bytes=150)
     log = open_log(tmp_path, config)
-    fill(log, 9_000, random.Random(SEED))
+    fill(log, 4_500, random.Random(SEED))
     assert log.segment_count > 2
-    assert max(segment.offset_index.table.entries for segment in log.local.segments) > 1_000
+    assert max(segment.offset_index.table.entries for segment in log.local.segments) > 600
     epochs = log.leader_epoch_cache.entries
     assert len(epochs) > 5
     log.close()
@@ -91,3 +94,21 @@ def test_recovery_builds_the_same_files(tmp_path: Path) -> None:
 
 def _entries(snapshot: bytes) -> list[bytes]:
     return sorted(snapshot[at : at + 46] for at in range(10, len(snapshot), 46))
+
+
+@pytest.mark.parametrize(("policy", "warns"), [("compact", False), ("delete", True)])
+def test_gaps_are_told_where_nothing_explains_them(
+    policy: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every start after a crash would warn of loss in compacted topics, and real loss would go unread among them."""
+    config = LogConfig(internal_segment_bytes=330, cleanup_policy=frozenset({policy}))
+    log = open_log(tmp_path, config)
+    for number in range(12):
+        append(log, batch([b"%d" % number]))
+    log.close(clean=False)
+    removed = sorted(tmp_path.glob("*.log"))[1]
+    removed.unlink()
+    with caplog.at_level(logging.INFO, "kbroker.storage"):
+        again = open_log(tmp_path, config)
+    assert again.log_end_offset == 12
+    assert any("are missing" in message for message in caplog.messages) is warns
