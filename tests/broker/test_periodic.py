@@ -1,0 +1,74 @@
+"""Tasks that the loop runs at intervals, and long work that it does in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kbroker.periodic import PeriodicTasks, Pieces
+
+HOUR_MS = 3_600_000
+
+
+def test_another_interval_counts_at_once() -> None:
+    """A setting such as log.cleaner.backoff.ms would take effect when the old interval has passed, an hour later."""
+
+    async def main() -> None:
+        ran = asyncio.Event()
+        tasks = PeriodicTasks(asyncio.get_running_loop())
+        tasks.add("work", HOUR_MS, ran.set)
+        tasks.change_interval("work", 1)
+        await asyncio.wait_for(ran.wait(), 10)
+        ran.clear()
+        await asyncio.wait_for(ran.wait(), 10)
+        tasks.stop()
+
+    asyncio.run(main())
+
+
+def test_a_task_that_runs_is_not_run_twice_for_another_interval() -> None:
+    """Two runs of the cleaner at once would take the same log."""
+
+    async def main() -> None:
+        started, go_on = asyncio.Event(), asyncio.Event()
+        at_once = most = runs = 0
+
+        async def work() -> None:
+            nonlocal at_once, most, runs
+            at_once, runs = at_once + 1, runs + 1
+            most = max(most, at_once)
+            started.set()
+            await go_on.wait()
+            at_once -= 1
+
+        tasks = PeriodicTasks(asyncio.get_running_loop())
+        tasks.add("work", HOUR_MS, work, 0)
+        await asyncio.wait_for(started.wait(), 10)
+        started.clear()
+        tasks.change_interval("work", 1)
+        go_on.set()
+        await asyncio.wait_for(started.wait(), 10)
+        assert (most, runs >= 2) == (1, True)
+        tasks.stop()
+
+    asyncio.run(main())
+
+
+def test_work_in_pieces_lets_others_have_their_turn() -> None:
+    """A scrape of very many partitions would hold up every request."""
+
+    async def main() -> None:
+        pieces = Pieces(0.0)
+        turns = 0
+
+        def other() -> None:
+            nonlocal turns
+            turns += 1
+
+        for _ in range(5):
+            asyncio.get_running_loop().call_soon(other)
+            assert pieces.due()
+            await pieces.rest()
+        assert turns == 5
+        assert not Pieces(3600.0).due()
+
+    asyncio.run(main())
