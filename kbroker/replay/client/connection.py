@@ -115,7 +115,7 @@ class Connection:
         offered = self.versions.get(api_key)
         if offered is None:
             raise UnsupportedError(f"the broker at {self.address} has no {name}: its release does not offer this")
-        highest = min(message.max_version, offered[1])
+        highest = min(int(message.max_version), offered[1])
         if at_most is not None:
             highest = min(highest, at_most)
         if highest < max(message.min_version, offered[0]):
