@@ -1,0 +1,203 @@
+"""Reading a topic into Spark: this project's data sources beside Spark's own Kafka connector, interleaved rounds.
+
+    python bench/spark_read.py                                         a kbroker of its own, a million records
+    python bench/spark_read.py --records 5000000 --codec zstd --partitions 8 --rounds 5
+    python bench/spark_read.py --bootstrap 127.0.0.1:9092 --data /var/lib/kafka/data      a broker that runs already
+
+Each round scans the topic once with every reader (`noop` sink: every column of every row reaches the JVM) and once for
+sums over keys and values.  Beside rows per second stands rows per second of CPU time (driver, JVM and Python workers
+together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
+Spark's connector comes by Maven on first use (tests/replay/connector).  Needs the extra `spark` and Java 17.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.broker_process import BrokerProcess  # noqa: E402
+from tests.replay.connector import connector_jars  # noqa: E402
+
+READERS = ("kafka", "kbroker", "kbroker-log")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=100, help="bytes of a value")
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--codec", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2, help="of local[N]")
+    parser.add_argument("--bootstrap", help="a broker that runs already; its topic is left there")
+    parser.add_argument("--data", type=Path, help="that broker's log directory, for kbroker-log")
+    parser.add_argument("--json", type=Path, help="write the figures here, too")
+    return parser.parse_args()
+
+
+def fill(bootstrap: str, arguments: argparse.Namespace) -> str:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    topic = f"spark-read-{int(time.time())}"
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(topic, arguments.partitions, 1)])[topic].result(30)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "compression.type": arguments.codec, "linger.ms": 50, "batch.size": 262_144}
+    )
+    filler = b"abcdefghij" * (arguments.size // 10 + 1)
+    for number in range(arguments.records):
+        value = (b"%d " % number + filler)[: arguments.size]
+        while True:
+            try:
+                producer.produce(
+                    topic, key=b"key-%d" % (number % 1000), value=value, partition=number % arguments.partitions
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(120):
+        raise SystemExit("the broker did not take all records")
+    return topic
+
+
+def processes() -> list[psutil.Process]:
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+def cpu_seconds() -> float:
+    total = 0.0
+    for process in processes():
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def peak_worker_bytes() -> int:
+    """The largest VmHWM of the Python workers that are still there."""
+    peak = 0
+    for process in processes()[1:]:
+        try:
+            if "python" in process.name():
+                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+                peak = max(peak, *(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
+        except (psutil.NoSuchProcess, OSError):
+            continue
+    return peak
+
+
+def measure(work: Callable[[], int]) -> tuple[float, float, int]:
+    cpu, began = cpu_seconds(), time.perf_counter()
+    rows = work()
+    return time.perf_counter() - began, cpu_seconds() - cpu, rows
+
+
+def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dict[str, Any]:
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    from kbroker.replay import register
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(f"local[{arguments.cores}]").appName("spark-read")
+    for key, value in {
+        "spark.jars": ",".join(connector_jars()),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    topic = fill(bootstrap, arguments)
+
+    def frame(reader: str) -> Any:
+        if reader == "kbroker-log":
+            return spark.read.format(reader).option("topics", topic).load(str(data))
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        return spark.read.format(reader).options(**options).load()
+
+    def scan(reader: str) -> int:
+        frame(reader).write.format("noop").mode("overwrite").save()
+        return arguments.records
+
+    def add_up(reader: str) -> int:
+        sums = frame(reader).agg(f.count("*"), f.sum(f.length("key")), f.sum(f.length("value"))).collect()[0]
+        if sums[0] != arguments.records or sums[2] != arguments.records * arguments.size:
+            raise SystemExit(f"{reader} read {sums[0]} rows with {sums[2]} bytes of values")
+        return arguments.records
+
+    readers = READERS if data is not None else READERS[:2]
+    figures: dict[str, dict[str, list[float]]] = {}
+    for number in range(arguments.rounds + 1):
+        for reader in readers if number % 2 else reversed(readers):
+            for name, work in (("scan", scan), ("sums", add_up)):
+                wall, cpu, rows = measure(lambda work=work, reader=reader: work(reader))
+                if number == 0:
+                    # The first round warms the JVM, the workers and the page cache.
+                    continue
+                row = figures.setdefault(f"{reader} {name}", {"rows_per_s": [], "rows_per_cpu_s": []})
+                row["rows_per_s"].append(rows / wall)
+                row["rows_per_cpu_s"].append(rows / cpu)
+                print(
+                    f"round {number}  {reader:12} {name}  {rows / wall:12,.0f} rows/s  {rows / cpu:12,.0f} rows/CPU s"
+                )
+    peak = peak_worker_bytes()
+    spark.stop()
+    medians = {name: {key: statistics.median(values) for key, values in row.items()} for name, row in figures.items()}
+    return {"settings": vars(arguments), "medians": medians, "rounds": figures, "peak_worker_bytes": peak}
+
+
+def report(document: dict[str, Any]) -> None:
+    medians = document["medians"]
+    print(f"\n{'reader':20}{'rows/s':>14}{'of kafka':>10}{'rows/CPU s':>14}{'of kafka':>10}")
+    for name, row in medians.items():
+        base = medians[f"kafka {name.split()[1]}"]
+        cells = "".join(f"{row[key]:14,.0f}{row[key] / base[key]:9.1f}x" for key in ("rows_per_s", "rows_per_cpu_s"))
+        print(f"{name:20}{cells}")
+    print(f"largest Python worker: {document['peak_worker_bytes'] / 1e6:.0f} MB resident")
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="spark-read-") as folder:
+        broker = None
+        bootstrap, data = arguments.bootstrap, arguments.data
+        if bootstrap is None:
+            broker = BrokerProcess(Path(folder))
+            broker.start()
+            bootstrap, data = broker.bootstrap, broker.data_dir
+        try:
+            document = run(arguments, bootstrap, data)
+        finally:
+            if broker is not None:
+                broker.stop()
+    report(document)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(document, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()
