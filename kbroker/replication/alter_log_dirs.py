@@ -36,6 +36,7 @@ from kbroker.errors import (
     NotLeaderOrFollowerError,
 )
 from kbroker.storage.future_log import CorruptSourceError, FutureLog, MoveCancelledError, SourceChangedError, Step
+from kbroker.storage.local_log import storage_error
 from kbroker.storage.log_dirs import DELETE_SUFFIX, MAX_PARTITION_DIRECTORY, marked_directory
 from kbroker.storage.log_placement import MoveTotals
 from kbroker.storage.log_relocation import take_over
@@ -72,7 +73,7 @@ class DirectoryMoves:
         self._throttle = Throttle(config.get(THROTTLE))
         self._unthrottled = Throttle(math.inf)
         self._executor: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def follow(self, config: BrokerConfig) -> None:
@@ -108,7 +109,13 @@ class DirectoryMoves:
             raise KafkaError.of(ErrorCode.REPLICA_NOT_AVAILABLE, str(error)) from error
         if log.parent == path or future is not None:
             return
-        self._begin(FutureLog(self._files, log, path))
+        future = FutureLog(self._files, log, path)
+        try:
+            future.create()
+        except OSError as error:
+            failures = self._logs.failures
+            raise storage_error("creating a copy", topic_partition, future.directory, error, failures) from error
+        self._begin(future)
 
     def _check_request(self, topic_partition: TopicPartition, path: str) -> None:
         if len(str(topic_partition)) + FUTURE_NAME_BYTES > MAX_PARTITION_DIRECTORY:
@@ -134,8 +141,8 @@ class DirectoryMoves:
         self._logs.plans.futures[tp] = future
         logger.info("Moving %s from %s to %s, %d bytes", tp, future.log.parent, future.parent, future.log.size_bytes)
         task = self._loop.create_task(self._move(future))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     # -- a move -------------------------------------------------------------------------------------------------------
 
@@ -184,26 +191,26 @@ class DirectoryMoves:
             ready = future.ready_bytes()
             if ready is not None and ready <= LEVEL_BYTES:
                 return
-            step = future.next_step()
-            if step is None:
+            steps = future.next_steps()
+            if not steps:
                 return
-            await self._carry_out(future, step, self._throttle)
+            await self._carry_out(future, steps, self._throttle)
             if not future.cleaning_paused and future.discarded_bytes > future.log.size_bytes:
                 future.cleaning_paused = True
                 self._logs.cleaner.abort_and_pause(future.log.topic_partition)
 
-    async def _carry_out(self, future: FutureLog, step: Step, throttle: Throttle) -> None:
+    async def _carry_out(self, future: FutureLog, steps: list[Step], throttle: Throttle) -> None:
         self._check(future)
         segments = future.log.local.segments
         before = future.copied_bytes
+        copied: list[int] = []
         try:
-            copied = await self._in_thread(partial(future.carry_out, step, throttle))
+            await self._in_thread(partial(future.carry_out, steps, throttle, copied))
         except SourceChangedError as error:
-            self._check(future)
             if future.log.local.segments is segments:
                 raise OSError(f"files of the log are missing: {error}") from error
-            return
-        future.finished(step, copied)
+        finally:
+            future.finished(steps, copied)
         self._count(copied=max(0, future.copied_bytes - before))
         self._check(future)
 
@@ -228,9 +235,8 @@ class DirectoryMoves:
                 if missing is not None and missing <= TAKE_OVER_BYTES and self._may_take_over(future, committer):
                     doomed = self._take_over(future)
                     break
-                step = future.next_step(sync=missing is not None and missing <= TAKE_OVER_BYTES)
-                if step is not None:
-                    await self._carry_out(future, step, self._unthrottled)
+                steps = future.next_steps(sync=missing is not None and missing <= TAKE_OVER_BYTES)
+                await self._carry_out(future, steps, self._unthrottled)
             else:
                 return False
         finally:
@@ -250,9 +256,7 @@ class DirectoryMoves:
         for _ in range(CLOSING_ROUNDS):
             if future.synced_offset >= needed:
                 return
-            step = future.next_step(sync=True)
-            if step is not None:
-                await self._carry_out(future, step, self._unthrottled)
+            await self._carry_out(future, future.next_steps(sync=True), self._unthrottled)
 
     def _may_take_over(self, future: FutureLog, committer: LogCommitter | None) -> bool:
         """Whether everything that somebody was told is durable would be so in the copy."""
@@ -337,7 +341,7 @@ class DirectoryMoves:
         self._stopping = True
         for future in self._logs.plans.futures.values():
             future.cancelled = True
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self.tasks:
+            await asyncio.wait(self.tasks)
         if self._executor is not None:
             self._executor.shutdown(wait=True)

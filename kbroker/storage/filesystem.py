@@ -21,6 +21,7 @@ import os
 import re
 from typing import NamedTuple
 
+from kbroker._fast.file_copy import copy_file, copy_range
 from kbroker._fast.file_space import allocate_ahead, sync_file_system
 from kbroker._fast.index import MappedFile
 from kbroker._fast.segment_scan import SegmentScan, scan_segment
@@ -78,6 +79,14 @@ class FileSystem:
                 break
             got += count
         return got
+
+    def copy_range(self, source: int, target: int, start: int, end: int) -> int:
+        """Copies a stretch of a file to the same place of another; where it came to, less where the source ends."""
+        return copy_range(source, target, start, end)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Makes `target` a copy of `source`, without waiting for the disk."""
+        copy_file(source, target)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
         """Writes all of `data` (a buffer of bytes) or raises."""

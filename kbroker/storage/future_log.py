@@ -10,11 +10,12 @@ The copy follows the log segment by segment, byte for byte, until it is the same
     truncation  the copies of what was cut go (`LocalLog.lowest_cut`)
 
 A file that is being copied is called `<base offset>.log.copy`.  It loses the suffix when the segment is whole, its
-indexes are there, all of it is durable, and every batch in the copy has passed its checksum: so a `-future` directory
-always holds a valid beginning of a log.  A copy that a stop has interrupted goes on: `.log` and `.copy` files that are
-there already are compared with the segments, and copied from the first byte that differs.
+indexes are there, and every batch in the copy has passed its checksum: so a `-future` directory always holds a valid
+beginning of a log.  A copy that a stop has interrupted goes on: `.log` and `.copy` files that are there already are
+compared with the segments, and copied from the first byte that differs.  Files become durable some at a time, and all
+of them with a step that asks for it.
 
-`next_step` is asked on the loop, which looks at the segments then; what it returns runs on a thread, which sees only
+`next_steps` is asked on the loop, which looks at the segments then; what it returns runs on a thread, which sees only
 descriptors, paths and lengths.  Between steps all state belongs to the loop.
 """
 
@@ -47,6 +48,8 @@ COPY_SUFFIX = ".copy"
 CHUNK_BYTES = 1 << 20
 CHUNK_BYTES_MIN = 4 << 10
 STEP_BYTES = 16 << 20
+MAX_STEPS = 64
+UNSYNCED_BYTES = 64 << 20
 SCAN_BATCHES = 8192
 LOG_OVERHEAD_BYTES = 12
 MAGIC_POSITION = 16
@@ -120,6 +123,8 @@ class FutureLog:
     __slots__ = (
         "_copies",
         "_dropped",
+        "_unsynced",
+        "_unsynced_bytes",
         "_leftovers",
         "_seen",
         "cancelled",
@@ -150,6 +155,8 @@ class FutureLog:
         self.synced_offset = -1
         self._copies: dict[int, SegmentCopy] = {}
         self._dropped: list[str] = []
+        self._unsynced: list[str] = []
+        self._unsynced_bytes = 0
         self._leftovers: dict[int, str] = {}
         self._seen: object = None
 
@@ -179,6 +186,10 @@ class FutureLog:
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
+    def create(self) -> None:
+        """Makes the directory, which is all that a start needs to go on with the move."""
+        self.files.mkdir(self.directory)
+
     def refresh(self) -> None:
         """Gives up copies of what is not in the log any more."""
         local = self.log.local
@@ -204,23 +215,30 @@ class FutureLog:
             prefix + suffix for suffix in (LOG_SUFFIX, LOG_SUFFIX + COPY_SUFFIX, *INDEX_SUFFIXES, TXN_INDEX_SUFFIX)
         )
 
-    def next_step(self, *, sync: bool = False) -> Step | None:
-        """The next piece of work; None when the copy is as long as the log.
+    def next_steps(self, *, sync: bool = False) -> list[Step]:
+        """The next pieces of work, for about STEP_BYTES; none when the copy is as long as the log.
 
-        With `sync` the active segment's copy is durable when the step is done, also when nothing was left to copy.
+        With `sync` the whole copy is durable when the step for the active segment is done, also when nothing was left
+        to copy.
         """
         self.refresh()
         segments = list(self.log.local.segments)
+        steps: list[Step] = []
+        size = 0
         for segment in segments[:-1]:
             copy = self._copies.get(segment.base_offset)
             if copy is None or not copy.whole:
-                return self._step(segment, None, sync=True)
+                steps.append(self._step(segment, None, sync=False))
+                size += segment.size
+                if size >= STEP_BYTES or len(steps) == MAX_STEPS:
+                    return steps
         active = segments[-1]
         copy = self._copies.get(active.base_offset)
-        if not sync and copy is not None and copy.copied == active.size:
+        if sync or copy is None or copy.copied != active.size:
+            steps.append(self._step(active, {}, sync=sync))
+        elif not steps:
             self.end_offset = self.log.log_end_offset
-            return None
-        return self._step(active, {}, sync=sync)
+        return steps
 
     def _step(self, segment: LogSegment, indexes: dict[str, int] | None, *, sync: bool) -> Step:
         copy = self._copies.get(segment.base_offset)
@@ -233,8 +251,12 @@ class FutureLog:
         end = self.log.log_end_offset if following is None else following.base_offset
         return Step(copy, segment.file(), segment.path, segment.size, paths, indexes, end, sync)
 
-    def finished(self, step: Step, copied: int) -> None:
-        """Takes over what a step has done: `copied` is how far the segment's copy goes now."""
+    def finished(self, steps: list[Step], copied: list[int]) -> None:
+        """Takes over what steps have done: `copied` is how far the segments' copies go now, of those carried out."""
+        for step, size in zip(steps, copied, strict=False):
+            self._finished(step, size)
+
+    def _finished(self, step: Step, copied: int) -> None:
         copy = step.copy
         if self._copies.get(copy.base_offset) is not copy:
             return
@@ -261,10 +283,9 @@ class FutureLog:
     # -- on a thread --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Makes the directory, or looks at what is in the one to go on with."""
+        """Looks at what is in a directory to go on with."""
         files = self.files
         if not self.resumed:
-            files.mkdir(self.directory)
             return
         for entry in files.list_directory(self.directory):
             name = entry.name
@@ -278,14 +299,21 @@ class FutureLog:
         for path in dropped:
             self.files.unlink_if_exists(path)
 
-    def carry_out(self, step: Step, throttle: Throttle) -> int:
-        """Copies up to STEP_BYTES of a segment; with its end come its indexes.  Returns how far the copy goes.
+    def carry_out(self, steps: list[Step], throttle: Throttle, copied: list[int]) -> None:
+        """Copies up to STEP_BYTES of each segment; with its end come its indexes.  Adds to `copied` how far it goes.
 
-        SourceChangedError when the log's files have gone, CorruptSourceError when a batch fails its checksum.
+        Ends with a segment that was not finished.  SourceChangedError when the log's files have gone,
+        CorruptSourceError when a batch fails its checksum.
         """
+        self.remove_dropped()
+        for step in steps:
+            copied.append(self._carry_out(step, throttle))
+            if copied[-1] < step.size:
+                return
+
+    def _carry_out(self, step: Step, throttle: Throttle) -> int:
         copy = step.copy
         self.check()
-        self.remove_dropped()
         if copy.file is None:
             self._open(step, throttle)
         target = copy.file
@@ -348,38 +376,49 @@ class FutureLog:
                 raise CorruptSourceError(f"{where}: {scan.reason}")
 
     def _complete(self, step: Step, target: SegmentFile) -> None:
-        """The segment's bytes are all there: its indexes, its age, all durable, then its name."""
+        """The segment's bytes are all there: its indexes, its age, then its name."""
         copy, files = step.copy, self.files
         if copy.verified != step.size:
             raise CorruptSourceError(
                 f"{self.log.topic_partition}: segment {copy.base_offset} does not end with a whole batch"
             )
-        files.ftruncate(target.fd, step.size)
         try:
             modified_ms = files.modified_ms(step.source_path)
         except FileNotFoundError as error:
             raise SourceChangedError(str(error)) from error
         for suffix, path in step.paths.items():
+            copied = self.path_of(copy.base_offset, suffix)
             try:
-                data = files.read_file(path)
+                files.copy_file(path, copied)
             except FileNotFoundError as error:
                 # A segment may do without one, but not without its log.
                 if not files.exists(step.source_path):
                     raise SourceChangedError(str(error)) from error
                 continue
-            files.write_file(self.path_of(copy.base_offset, suffix), data, sync=True)
+            self._unsynced.append(copied)
             copy.has_txn_index = copy.has_txn_index or suffix == TXN_INDEX_SUFFIX
-        files.fsync(target.fd)
         path = self.path_of(copy.base_offset, LOG_SUFFIX)
         files.set_modified_ms(path + COPY_SUFFIX, modified_ms)
         files.rename(path + COPY_SUFFIX, path)
         copy.file = None
+        self._unsynced.append(path)
+        self._unsynced_bytes += step.size
+        if self._unsynced_bytes > UNSYNCED_BYTES:
+            self._sync()
+
+    def _sync(self) -> None:
+        """Makes the whole segments that are not durable yet so; those that were given up are gone."""
+        unsynced, self._unsynced, self._unsynced_bytes = self._unsynced, [], 0
+        for path in unsynced:
+            self.check()
+            self.files.sync_path(path)
 
     def _copy_active_indexes(self, step: Step, target: SegmentFile) -> None:
         """Brings the entries that are in the active segment's index files over, so that few are left for the end."""
         for suffix, length in (step.indexes or {}).items():
             self.copy_index(step.copy, suffix, step.paths[suffix], length, sync=step.sync)
         if step.sync:
+            self._sync()
             self.files.fsync(target.fd)
 
     def copy_index(self, copy: SegmentCopy, suffix: str, source_path: str, length: int, *, sync: bool) -> None:
@@ -424,7 +463,7 @@ def write_index_tails(segment: LogSegment) -> dict[str, int]:
 
 def chunk_bytes(rate: float) -> int:
     """How much to copy at once at a rate in bytes/s: a tenth of a second's worth, so that a change is soon heeded."""
-    return int(min(CHUNK_BYTES, max(rate / 10, CHUNK_BYTES_MIN)))
+    return int(min(STEP_BYTES, max(rate / 10, CHUNK_BYTES_MIN)))
 
 
 def copy_bytes(
@@ -434,18 +473,16 @@ def copy_bytes(
     start: int,
     end: int,
     spend: Callable[[int], None],
-    chunk: int = CHUNK_BYTES,
+    chunk: int = STEP_BYTES,
 ) -> None:
     """Copies a stretch of a file to the same place of another; `spend` is told before each piece how large it is."""
-    buffer = memoryview(bytearray(min(chunk, max(end - start, 0))))
     while start < end:
-        want = min(len(buffer), end - start)
+        want = min(chunk, end - start)
         spend(want)
-        got = files.pread_into(source, buffer[:want], start)
-        if got == 0:
-            raise SourceChangedError(f"{end - start} bytes are missing at position {start}")
-        files.pwrite(target, buffer[:got], start)
-        start += got
+        came = files.copy_range(source, target, start, start + want)
+        if came < start + want:
+            raise SourceChangedError(f"bytes are missing at position {came}")
+        start = came
 
 
 def equal_bytes(files: FileSystem, one: int, other: int, end: int, spend: Callable[[int], None]) -> int:

@@ -94,6 +94,28 @@ class FaultyFiles(FileSystem):
             raise CrashedError("pwrite")
         super().pwrite(fd, data, position)
 
+    def copy_range(self, source: int, target: int, start: int, end: int) -> int:
+        path = self._paths[target]
+        fails = self._count("copy_range")
+        if os.path.exists(path):
+            self._remember(path)
+        if fails:
+            if self.fault is not Fault.KEEP:
+                super().copy_range(source, target, start, (start + end) // 2)
+            raise CrashedError("copy_range")
+        return super().copy_range(source, target, start, end)
+
+    def copy_file(self, source: str, target: str) -> None:
+        fails = self._count("copy_file")
+        if os.path.exists(target):
+            self._remember(target)
+        super().copy_file(source, target)
+        self._durable.setdefault(target, b"")
+        if fails:
+            if self.fault is Fault.TORN:
+                os.truncate(target, os.path.getsize(target) // 2)
+            raise CrashedError("copy_file")
+
     def fsync(self, fd: int) -> None:
         if self._count("fsync"):
             raise CrashedError("fsync")

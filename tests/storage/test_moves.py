@@ -1,0 +1,319 @@
+"""Moves of a partition between two log directories, at the level of files and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
+from kbroker.records.compression import Codec
+from kbroker.storage.filesystem import Buffer
+from kbroker.storage.log_values import AppendOrigin, FetchIsolation
+from tests.cleaner.logs import pairs_batch
+from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
+from tests.storage.moves import SMALL, TP, Storage, records_of
+
+VALUE = b"v" * 80
+
+
+def fill(storage: Storage, count: int = 20) -> None:
+    """Segments with plain, idempotent and transactional batches."""
+    log = storage.log
+    for at in range(count):
+        append(log, batch([VALUE + b"%d" % at]))
+        append(log, batch([b"p%d" % at], producer_id=5, epoch=0, sequence=at))
+        append(log, batch([b"t%d" % at], producer_id=6, epoch=0, sequence=at, transactional=True))
+        append(log, marker(6, 0, abort=at % 3 == 0), origin=AppendOrigin.COORDINATOR)
+
+
+def names(storage: Storage) -> dict[str, list[str]]:
+    """The partition's directories in each log directory."""
+    return {
+        path: sorted(name for name in os.listdir(path) if name.startswith("orders-")) for path in (storage.a, storage.b)
+    }
+
+
+def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
+    """A partition would lose records, producers, epochs or aborted transactions on its way to another disk."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path)
+        storage.lead()
+        fill(storage)
+        log = storage.log
+        log.assign_leader_epoch(3)
+        append(log, batch([b"epoch 3"]), leader_epoch=3)
+        log.maybe_increment_log_start_offset(2)
+        before = records_of(log), log.leader_epoch_cache.entries, log.log_end_offset, log.log_start_offset
+        aborted = log.read(2, 1 << 20, FetchIsolation.TXN_COMMITTED, True).aborted_transactions
+        waiting = log.read(2, 1 << 20, FetchIsolation.LOG_END, True)
+        held = region_bytes(waiting)
+        await storage.move(storage.b)
+        assert storage.log is log
+        assert log.parent == storage.b
+        assert names(storage)[storage.b] == ["orders-0"]
+        assert region_bytes(waiting) == held
+        assert before == (
+            records_of(log),
+            log.leader_epoch_cache.entries,
+            log.log_end_offset,
+            log.log_start_offset,
+        )
+        assert log.read(2, 1 << 20, FetchIsolation.TXN_COMMITTED, True).aborted_transactions == aborted
+        log.check_invariants()
+        assert append(log, batch([b"p19"], producer_id=5, epoch=0, sequence=19)).duplicate
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            append(log, batch([b"p"], producer_id=5, epoch=0, sequence=25))
+        fill_more = [append(log, batch([VALUE])).first_offset for _ in range(30)]
+        assert fill_more == list(range(before[2], before[2] + 30))
+        await storage.move(storage.a)
+        assert [record.offset for record in records_of(log)] == [
+            *(record.offset for record in before[0]),
+            *fill_more,
+        ]
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+    again = Storage(tmp_path)
+    assert again.log.parent == again.a
+    assert again.log.log_start_offset == 2
+    assert len(records_of(again.log)) > 100
+    again.logs.run_due()
+    assert again.log.producer_state.producers.get(5).last_sequence == 19
+    again.logs.shutdown()
+    assert names(again)[again.b] == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_goes_on_where_the_move_was(tmp_path: Path, clean: bool) -> None:
+    """A stop would throw away hours of copying, or leave a copy that nobody removes."""
+
+    async def begin() -> None:
+        settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "20000"}
+        storage = Storage(tmp_path, settings=settings)
+        moves = storage.lead()
+        fill(storage, 100)
+        storage.log.flush()
+        moves.alter(TP, storage.b)
+        future = storage.logs.plans.futures[TP]
+        while future.copied_bytes < 5000:
+            await asyncio.sleep(0.001)
+        await moves.stop()
+        assert storage.log.parent == storage.a
+        if clean:
+            storage.logs.shutdown()
+        else:
+            storage.logs.release()
+
+    async def go_on() -> None:
+        reads: list[int] = []
+
+        class Counting(UnsyncedFiles):
+            def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+                if "-future" in os.readlink(f"/proc/self/fd/{fd}"):
+                    reads.append(len(data))
+                super().pwrite(fd, data, position)
+
+        storage = Storage(tmp_path, Counting())
+        moves = storage.lead()
+        expected = records_of(storage.log)
+        size = storage.log.size_bytes
+        moves.resume_found()
+        assert TP in storage.logs.plans.futures
+        await storage.settled()
+        assert storage.log.parent == storage.b
+        assert records_of(storage.log) == expected
+        assert sum(reads) < size + size // 2
+        storage.logs.run_due()
+        await moves.stop()
+        storage.logs.shutdown()
+        assert names(storage)[storage.b] == ["orders-0"]
+
+    asyncio.run(begin())
+    asyncio.run(go_on())
+
+
+def test_asked_back_the_move_is_called_off(tmp_path: Path) -> None:
+    """An operator could not stop a move that was a mistake."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path, settings={"replica.alter.log.dirs.io.max.bytes.per.second": "20000"})
+        moves = storage.lead()
+        fill(storage, 60)
+        moves.alter(TP, storage.b)
+        future = storage.logs.plans.futures[TP]
+        while not future.copied_bytes:
+            await asyncio.sleep(0.001)
+        moves.alter(TP, storage.a)
+        await storage.settled()
+        assert names(storage) == {storage.a: ["orders-0"], storage.b: []}
+        assert storage.logs.plans.totals.called_off == 1
+        assert append(storage.log, batch([b"on"])).first_offset == 240
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_topic_deleted_on_the_move_is_gone_from_both(tmp_path: Path) -> None:
+    """The copy of a deleted topic would come back as a partition with the next start."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path, settings={"replica.alter.log.dirs.io.max.bytes.per.second": "20000"})
+        moves = storage.lead()
+        fill(storage, 60)
+        moves.alter(TP, storage.b)
+        future = storage.logs.plans.futures[TP]
+        while not future.copied_bytes:
+            await asyncio.sleep(0.001)
+        storage.logs.delete_log(TP)
+        await storage.settled()
+        assert not storage.logs.plans.futures
+        assert names(storage)[storage.b] == []
+        assert [name[-7:] for name in names(storage)[storage.a]] == ["-delete"]
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+class FullFiles(UnsyncedFiles):
+    """The target's file system takes no more than some bytes."""
+
+    room = 3000
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        if "-future" in os.readlink(f"/proc/self/fd/{fd}"):
+            self.room -= len(data)
+            if self.room < 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "b")
+        super().pwrite(fd, data, position)
+
+
+def test_a_full_disk_ends_the_move_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A move onto a disk that is too small would take the partition or the directory down with it."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path, FullFiles())
+        storage.lead()
+        fill(storage, 60)
+        expected = records_of(storage.log)
+        await storage.move(storage.b)
+        assert names(storage) == {storage.a: ["orders-0"], storage.b: []}
+        assert storage.logs.plans.totals.failed == 1
+        assert not storage.logs.failures.offline
+        assert "serves on in" in caplog.text
+        assert "No space left" in caplog.text
+        append(storage.log, batch([b"on"]))
+        assert records_of(storage.log)[:-1] == expected
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_damage_is_not_carried_along(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bit that a disk has flipped would be copied, and the directory that shows where thrown away."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path)
+        storage.lead()
+        fill(storage, 10)
+        segment = storage.log.local.segments.first
+        with open(segment.path, "r+b") as file:
+            file.seek(100)
+            byte = file.read(1)
+            file.seek(100)
+            file.write(bytes([byte[0] ^ 1]))
+        await storage.move(storage.b)
+        assert names(storage) == {storage.a: ["orders-0"], storage.b: []}
+        assert "Record is corrupt" in caplog.text
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_the_log_changes_in_every_way_while_it_moves(tmp_path: Path) -> None:
+    """Retention, truncation, compaction or a roll during a move would leave old bytes in the new directory."""
+
+    async def run() -> None:
+        configs = {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "20000", "log.cleaner.backoff.ms": "0"}
+        storage = Storage(tmp_path, configs=configs, settings=settings)
+        moves = storage.lead()
+        log = storage.log
+
+        def put(at: int) -> None:
+            append(log, pairs_batch([(b"k%d" % (at % 400), b"%d" % at)], codec=Codec.NONE))
+
+        for at in range(600):
+            put(at)
+        cleans = 0
+        moves.alter(TP, storage.b)
+        future = storage.logs.plans.futures[TP]
+        at = 600
+        while moves.tasks:
+            await asyncio.sleep(0.001)
+            if at >= 1000:
+                continue
+            put(at)
+            at += 1
+            if at % 40 == 0:
+                await storage.logs.cleaner.run()
+                cleans += 1
+            if at % 90 == 0:
+                log.truncate_to(max(log.local.segments.active.base_offset, log.log_end_offset - 3))
+        assert log.parent == storage.b
+        assert cleans > 1
+        assert future.discarded_bytes > 0
+        assert not storage.logs.cleaner.states.in_phase(storage.logs.cleaner.states.of(TP).phase)
+        storage.logs.cleaner.settings = storage.logs.cleaner.settings._replace(enabled=True)
+        put(at)
+        expected = records_of(log)
+        table = {record.key: record.value for record in expected}
+        assert table.keys() == {b"k%d" % key for key in range(400)}
+        await storage.logs.cleaner.run()
+        assert {record.key: record.value for record in records_of(log)} == table
+        log.check_invariants()
+        await moves.stop()
+        storage.logs.shutdown()
+        again = Storage(tmp_path, configs=configs)
+        assert {record.key: record.value for record in records_of(again.log)} == table
+        again.logs.shutdown()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("interval", ["commit", "os"])
+def test_appends_that_wait_for_the_disk_are_answered(tmp_path: Path, interval: str) -> None:
+    """With an fsync before the answer, producers would wait for ever for files that the log has left."""
+
+    async def run() -> None:
+        configs = {"segment.bytes": "1048576", "internal.segment.bytes": "100000"}
+        storage = Storage(tmp_path, configs=configs, settings={"kbroker.fsync": interval})
+        moves = storage.lead()
+        log = storage.log
+        partition = storage.replicas.partition(*TP)
+        settled: list[KafkaError | None] = []
+        sent = 0
+        for target in (storage.b, storage.a, storage.b):
+            moves.alter(TP, target)
+            while moves.tasks:
+                result = storage.replicas.append(partition, batch([VALUE]), origin=AppendOrigin.CLIENT)
+                sent += 1
+                if log.committer is not None and log.committer.holds(result.last_offset):
+                    log.committer.wait(result.last_offset, settled.append)
+                else:
+                    settled.append(None)
+                await asyncio.sleep(0)
+            assert log.parent == target
+        async with asyncio.timeout(20):
+            while len(settled) < sent:
+                await asyncio.sleep(0.001)
+        assert settled == [None] * sent
+        assert log.high_watermark == log.log_end_offset == sent
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())
