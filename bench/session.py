@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bench import brokers, cells, limits
+from bench import brokers, cells, limits, raw
 from bench.admin import AdminError
 from bench.brokers import Broker, BrokerError
 from bench.cell import Cell, CellError, Load, NotServedError, Result
@@ -84,6 +84,7 @@ class Session:
 
     def run(self) -> None:
         """All cells; a KeyboardInterrupt ends it and is noted."""
+        raw.READ_BYTES = max(64 << 20, int(raw.READ_BYTES * min(1.0, float(self.arguments.scale))))
         with self.sampler, Progress(self.plan()) as self._progress:
             try:
                 self._try_together([cell for cell in self.cells if cell.kind in RUNNERS and not cell.apart])

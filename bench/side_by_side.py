@@ -36,7 +36,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="measured time of a cell in a round")
     parser.add_argument("--warm-seconds", type=float, default=5.0, help="time of a cell in the round thrown away")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of what operations fill, restart, wait for")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of what cells fill, read, restart")
     parser.add_argument("--only", choices=("kbroker", "kafka", "against"), help="measure this side alone")
     parser.add_argument("--against", metavar="HOST:PORT", help="a broker that runs already, in Kafka's place")
     parser.add_argument("--pid", type=int, default=0, help="its process, for CPU and memory")
