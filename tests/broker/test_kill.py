@@ -19,9 +19,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": "1048576", "log.segment.delete.delay.ms":
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fsync", ["os", "commit"])
-def test_nothing_acknowledged_is_lost_or_doubled_by_kills(
-    kbroker_process: StartBroker, fsync: str, kills: int
-) -> None:
+def test_nothing_acknowledged_is_lost_or_doubled_by_kills(kbroker_process: StartBroker, fsync: str, kills: int) -> None:
     """A crash of the process would cost acknowledged records, or deliver them twice."""
     random.seed(20)
     broker = kbroker_process({**SMALL_SEGMENTS, "kbroker.fsync": fsync})

@@ -142,9 +142,7 @@ def test_crash_at_every_call(fault: Fault, scratch: Path, capsys: pytest.Capture
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("fault", list(Fault)[:4])
-def test_crash_at_every_call_of_every_recovery(
-    fault: Fault, scratch: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_crash_at_every_call_of_every_recovery(fault: Fault, scratch: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second crash while the first is being repaired would make it worse."""
     total = calls_of_workload(scratch)
     tried = 0
