@@ -1,9 +1,9 @@
 """A produce answer that waits until what it acknowledges is durable: `kbroker.fsync=commit` and `flush.messages`.
 
 The connection is muted meanwhile, as for every handler that waits; the request's bytes are not held.  A partition whose
-fsync fails answers with that error, the others with what they have.  When the request's `timeout_ms` is over, those that
-still wait answer REQUEST_TIMED_OUT, as Kafka's do that wait for replicas: their records are in the log and may become
-durable later.
+fsync fails answers with that error, the others with what they have.  When the request's `timeout_ms` is over, those
+that still wait answer REQUEST_TIMED_OUT, as Kafka's do that wait for replicas: their records are in the log and may
+become durable later.
 """
 
 from __future__ import annotations

@@ -62,9 +62,7 @@ class LogDirFailureChannel:
 
     def parent_of(self, path: str) -> str | None:
         """The log directory that a file or directory lies in."""
-        return next(
-            (named for each, named in self._paths.items() if path == each or path.startswith(f"{each}/")), None
-        )
+        return next((named for each, named in self._paths.items() if path == each or path.startswith(f"{each}/")), None)
 
     def report(self, path: str, what: str, error: BaseException | None, *, fsync: bool = False) -> bool:
         """An operation on a file or directory at `path` failed: takes its log directory out where that is the reason.
