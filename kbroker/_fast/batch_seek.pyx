@@ -7,7 +7,7 @@ whatever the lengths say.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 
 from kbroker._fast.index cimport load32, load64
 from kbroker._fast.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITION
@@ -64,18 +64,22 @@ def max_timestamp_of(header):
         PyBuffer_Release(&view)
 
 
-def find_batch(data, int64_t target_offset, int64_t position, int64_t end):
+def find_batch(data, int64_t target_offset, int64_t position, int64_t end, int64_t least_offset=INT64_MIN):
     """Walks batch headers in `data`, which starts at `position` of a segment, to the first that reaches an offset.
 
     Returns (position, size, base_offset, last_offset) of that batch, or (position, 0, -1, -1): where to go on reading.
-    A header that cannot be one (a length below a header's own) ends the walk with ValueError.
     `end` is the segment's size; the walk never leaves it.
+
+    With `least_offset`, the segment's base offset, the walk begins where an index entry leads to: at a batch that
+    begins at or before the target, and whose followers ascend.  ValueError where that is not so, or no header can be.
     """
     cdef Py_buffer view
     cdef const uint8_t* base
     cdef Py_ssize_t at = 0
     cdef Seen seen
     cdef int sight
+    cdef int64_t first
+    cdef bint is_led = least_offset != INT64_MIN
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         base = <const uint8_t*>view.buf
@@ -85,6 +89,15 @@ def find_batch(data, int64_t target_offset, int64_t position, int64_t end):
                 raise no_batch(position + at, seen.size)
             if sight == CUT_OFF:
                 break
+            if is_led:
+                first = load64(base + at)
+                if (
+                    base[at + MAGIC_POSITION] > 2 or first < least_offset or seen.last < first
+                    or (at == 0 and first > target_offset)
+                    or seen.size > end - (position + at)
+                ):
+                    raise ValueError(f"no batch that an index leads to at position {position + at}")
+                least_offset = seen.last + 1
             if seen.last >= target_offset:
                 return position + at, seen.size, load64(base + at), seen.last
             if seen.size > end - (position + at):

@@ -14,7 +14,8 @@ the base timestamp, and new timestamp deltas (KIP-534).  A batch that loses ever
 when it is a producer's last or the last one of the cleaned range.
 
 Plain batches run here from buffer to buffer.  At a batch that is compressed, transactional, a control batch or a
-message of an old format both passes stop (SPECIAL): what to do with it takes decisions of the caller, who then hands over one batch at a time.
+message of an old format both passes stop (SPECIAL): what to do with it takes decisions of the caller, who then hands
+over one batch at a time.
 Every checksum is verified: what was damaged on the disk must not get a new, valid one.
 """
 

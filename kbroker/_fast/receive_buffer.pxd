@@ -3,6 +3,7 @@ cdef class ReceiveBuffer:
     cdef readonly Py_ssize_t capacity
     cdef readonly int exports
     cdef bint counted
+    cdef BufferPool owed_to
 
 
 cdef class BufferPool:
@@ -15,6 +16,7 @@ cdef class BufferPool:
     cdef list free
     cdef list spare
     cdef object waiting
+    cdef public object loop
 
     cdef ReceiveBuffer acquire(self)
     cdef ReceiveBuffer acquire_frame(self, Py_ssize_t size, bint in_turn)
@@ -22,3 +24,4 @@ cdef class BufferPool:
     cdef int release(self, ReceiveBuffer buffer) except -1
     cdef int wait(self, object connection) except -1
     cdef int wake(self) except -1
+    cdef int collect(self, Py_ssize_t capacity) except -1

@@ -1,3 +1,5 @@
+from asyncio import AbstractEventLoop
+
 class ReceiveBuffer:
     capacity: int
     exports: int
@@ -13,5 +15,7 @@ class BufferPool:
     spare_limit_bytes: int
     held: int
     waiting_count: int
+    loop: AbstractEventLoop | None
     def __init__(self, buffer_bytes: int = 131072, limit_bytes: int = 0, spare_limit_bytes: int = 8388608) -> None: ...
+    def wake_waiting(self) -> None: ...
     def trim(self) -> int: ...

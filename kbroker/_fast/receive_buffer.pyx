@@ -10,12 +10,14 @@ in it, so that an idle connection holds none.  Two kinds:
   larger than the whole budget is let through alone.
 
 Record batches are handed to the log as memoryviews over these buffers.  `exports` counts those views: a buffer that
-is given back while views on it live is left to them and to the garbage collector, never reused.
+is given back while views on it live is left to them and to the garbage collector, never reused.  A frame buffer counts
+against the budget until the last of them is gone: a thread may still read a batch whose client has left.
 """
 
 from collections import deque
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from cython cimport no_gc_clear
 from libc.stdlib cimport free, malloc
 
 cdef enum:
@@ -23,6 +25,7 @@ cdef enum:
     FRAME_ROUND_BYTES = 65536
 
 
+@no_gc_clear
 cdef class ReceiveBuffer:
     """A block of memory that takes part in the buffer protocol and counts its views."""
 
@@ -34,6 +37,8 @@ cdef class ReceiveBuffer:
 
     def __dealloc__(self):
         free(self.data)
+        if self.owed_to is not None:
+            self.owed_to.collect(self.capacity)
 
     def __len__(self):
         return self.capacity
@@ -50,7 +55,8 @@ cdef class BufferPool:
     """The buffers of one broker and the budget of its large frames.
 
     `buffer_bytes`: size of a pooled buffer.  `limit_bytes`: what large frames may hold together, 0 for no limit.
-    `spare_limit_bytes`: how much of freed frame buffers is kept for the next large frame.
+    `spare_limit_bytes`: how much of freed frame buffers is kept for the next large frame.  `loop`: where those
+    who wait go on when a thread has let go of a buffer.
     """
 
     def __cinit__(self, Py_ssize_t buffer_bytes=131072, Py_ssize_t limit_bytes=0, Py_ssize_t spare_limit_bytes=8388608):
@@ -107,11 +113,25 @@ cdef class BufferPool:
                 self.free.append(buffer)
             return 0
         buffer.counted = False
+        if buffer.exports > 0:
+            buffer.owed_to = self
+            return 0
         self.used_bytes -= buffer.capacity
-        if buffer.exports == 0 and self.spare_bytes + buffer.capacity <= self.spare_limit_bytes:
+        if self.spare_bytes + buffer.capacity <= self.spare_limit_bytes:
             self.spare.append(buffer)
             self.spare_bytes += buffer.capacity
         return self.wake()
+
+    cdef int collect(self, Py_ssize_t capacity) except -1:
+        """Takes the bytes of a buffer off the budget that is gone with its last view, in whatever thread."""
+        self.used_bytes -= capacity
+        if self.waiting and self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.wake_waiting)
+        return 0
+
+    def wake_waiting(self):
+        """Let those who wait for the budget go on.  Called on the loop."""
+        self.wake()
 
     cdef int wait(self, object connection) except -1:
         self.waiting.append(connection)

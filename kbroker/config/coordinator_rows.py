@@ -16,7 +16,7 @@ offsets.commit.timeout.ms|INT|5000||>=1|-|wait for offset-commit replication
 offsets.load.buffer.size|INT|5242880||>=1|+|read size when loading __consumer_offsets
 offsets.topic.replication.factor|SHORT|3||>=1|+|RF of __consumer_offsets
 offsets.topic.num.partitions|INT|50||>=1|+|partitions of __consumer_offsets
-offsets.topic.segment.bytes|INT|104857600||>=1|+|segment size of __consumer_offsets
+offsets.topic.segment.bytes|INT|104857600||>=1|+|segment size of __consumer_offsets, at least 1 MiB
 offsets.topic.compression.codec|INT|0|||+|codec id of __consumer_offsets
 group.coordinator.cached.buffer.max.bytes|INT|1048588|cluster|>=524288|-|max reusable write buffer
 offset.metadata.max.bytes|INT|4096|||+|cap of commit metadata string

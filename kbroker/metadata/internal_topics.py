@@ -1,7 +1,8 @@
 """How the topics are made in which brokers keep their own state.
 
-Partition counts and settings are Kafka's.  The replication factor and the minimum ISR are clamped to the brokers that
-there are, so that the defaults (3 and 2) serve a single node too.
+Partition counts and settings are Kafka's.  A segment size below what a topic may have becomes that: Kafka accepts such
+a setting and then cannot create the topic, so that no group works.  The replication factor and the minimum ISR are
+clamped to the brokers that there are, so that the defaults (3 and 2) serve a single node too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+
+LEAST_SEGMENT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ def internal_topic(name: str, config: BrokerConfig, broker_count: int) -> Intern
         TRANSACTION_STATE_TOPIC: "transaction.state.log",
         SHARE_GROUP_STATE_TOPIC: "share.coordinator.state.topic",
     }[name]
-    configs = {"cleanup.policy": "compact", "segment.bytes": str(config.get(f"{prefix}.segment.bytes"))}
+    segment_bytes = max(config.get(f"{prefix}.segment.bytes"), LEAST_SEGMENT_BYTES)
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     if name == GROUP_METADATA_TOPIC:
         configs["compression.type"] = "producer"
     else:

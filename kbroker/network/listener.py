@@ -77,6 +77,7 @@ class Listener:
         self._options = options
         self._limits = limits
         self._loop = loop
+        pool.loop = loop
         self._cold_reads = cold_reads
         self._read_failed = read_failed
         self.cold_reads_count = 0

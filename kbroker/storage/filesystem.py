@@ -19,6 +19,8 @@ import errno
 import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from kbroker._fast.file_copy import copy_file, copy_range
@@ -39,6 +41,17 @@ class DirectoryEntry(NamedTuple):
     name: str
     is_directory: bool
     size: int
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Gives an I/O error that knows of a descriptor alone the path that it happened with."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
 
 
 class FileSystem:
@@ -217,7 +230,8 @@ class FileSystem:
     def read_file(self, path: str) -> bytes:
         fd = self.open(path, os.O_RDONLY)
         try:
-            return self.pread(fd, self.size(fd), 0)
+            with naming(path):
+                return self.pread(fd, self.size(fd), 0)
         finally:
             self.close(fd)
 
@@ -225,10 +239,11 @@ class FileSystem:
         """Writes a file from its start; `sync` makes its content (not its name) durable."""
         fd = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            if len(data):
-                self.pwrite(fd, data, 0)
-            if sync:
-                self.fsync(fd)
+            with naming(path):
+                if len(data):
+                    self.pwrite(fd, data, 0)
+                if sync:
+                    self.fsync(fd)
         finally:
             self.close(fd)
 
@@ -251,7 +266,8 @@ class FileSystem:
         except FileNotFoundError:
             return
         try:
-            self.fsync(fd)
+            with naming(path):
+                self.fsync(fd)
         finally:
             self.close(fd)
 

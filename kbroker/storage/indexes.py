@@ -20,7 +20,7 @@ import os
 
 from kbroker._fast.batch_seek import find_batch
 from kbroker._fast.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
-from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.filesystem import FileSystem, naming
 from kbroker.storage.open_files import HolderQueue
 
 OFFSET_ENTRY_BYTES = 8
@@ -74,7 +74,8 @@ class IndexFile:
         except FileNotFoundError:
             return 0, b""
         try:
-            return self._find_end(fd, self._files.size(fd) // self._entry_bytes)
+            with naming(self.path):
+                return self._find_end(fd, self._files.size(fd) // self._entry_bytes)
         finally:
             self._files.close(fd)
 
@@ -103,7 +104,8 @@ class IndexFile:
             length = self._files.size(fd)
             if length < stored_bytes:
                 raise OSError(f"{self.path} has {length} bytes, {stored_bytes} were written")
-            table.attach(self._files.map_readonly(fd, length))
+            with naming(self.path):
+                table.attach(self._files.map_readonly(fd, length))
         finally:
             self._files.close(fd)
         if not self._registered:

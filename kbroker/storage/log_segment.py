@@ -19,11 +19,13 @@ import logging
 import os
 from typing import NamedTuple
 
-from kbroker._fast.batch_seek import find_batch, max_timestamp_of, walk_batches
+from kbroker._fast.batch_seek import max_timestamp_of, walk_batches
 from kbroker._fast.index import AppendTail
+from kbroker.storage import segment_search
 from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.indexes import OffsetIndex, TimeIndex
 from kbroker.storage.open_files import OpenFiles, SegmentFile
+from kbroker.storage.segment_search import BatchPlace
 from kbroker.storage.txn_index import TransactionIndex
 
 logger = logging.getLogger("kbroker.storage")
@@ -63,15 +65,6 @@ class SegmentConfig(NamedTuple):
     max_index_bytes: int
     preallocate_bytes: int = 0
     segment_bytes: int = 1 << 30
-
-
-class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment, and its offsets (-1 when they were not needed to find it)."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
 
 
 class SyncJob(NamedTuple):
@@ -395,21 +388,7 @@ class LogSegment:
             end = tail.size
         else:
             end = self._size
-        position = self.offset_index.position_for(offset)
-        if not 0 <= position < end:
-            # A damaged index must not hide what the log holds.
-            position = 0
-        file = self.file()
-        while position < end:
-            want = min(_SCAN_BYTES if self.config.index_interval_bytes > 1024 else 4096, end - position)
-            data = self._files.pread(file.fd, want, position)
-            place = find_batch(data, offset, position, end)
-            if place[1]:
-                return BatchPlace(*place)
-            if place[0] == position:
-                return None
-            position = place[0]
-        return None
+        return segment_search.find_place(self, self._files, offset, end)
 
     def measure(self) -> tuple[int, int, int]:
         """(next offset, max timestamp, offset of it) from the index ends and the batches after them.

@@ -163,6 +163,13 @@ def test_internal_topics_follow_their_own_settings(tmp_path: Path) -> None:
     cluster.store.close()
 
 
+def test_small_segments_of_internal_topics_become_the_smallest_that_a_topic_may_have(tmp_path: Path) -> None:
+    """No consumer group would work: the setting is taken at start and the topic cannot be made later."""
+    cluster = Cluster(tmp_path, offsets_topic_segment_bytes=1000)
+    assert cluster.manager.ensure_internal(GROUP_METADATA_TOPIC).configs["segment.bytes"] == str(1 << 20)
+    cluster.store.close()
+
+
 def test_internal_topics_use_the_brokers_that_there_are(tmp_path: Path) -> None:
     """A cluster of several nodes would keep its offsets on one of them only."""
     cluster = Cluster(tmp_path, broker_count=5)

@@ -139,7 +139,7 @@ def test_a_request_under_way_counts_until_it_is_answered() -> None:
                 ctx.respond(b"done")
                 del ctx, body
                 assert harness.pool.used_bytes <= LIMIT
-                assert harness.pool.waiting_count == max(0, 4 - served)
+                await waiting(harness, max(0, 4 - served))
             for reader, writer in clients:
                 assert await answer(reader) == (1, b"done")
                 writer.close()
@@ -223,5 +223,31 @@ def test_a_client_that_stops_in_the_middle_of_a_request_does_not_hold_up_others_
             assert (await answer(lively[0]))[0] == 3_800_000
             for _, writer, _ in (stopped, lively):
                 writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_batch_counts_until_nobody_reads_it_though_its_client_has_left() -> None:
+    """Producers that reconnect while their large batches are judged would take memory beyond the limit."""
+
+    async def main() -> None:
+        async with running() as harness:
+            _, writer = await harness.connect()
+            writer.write(frame(HOLD, 1, bytes(3_000_000)))
+            await until(lambda: len(harness.held) == 1)
+            taken = harness.pool.used_bytes
+            ctx, body = harness.held.pop()
+            next(iter(harness.listener.endpoint.connections)).close("lost")
+            assert harness.pool.used_bytes == taken > 3_000_000
+            follower = await begin(harness, 3_900_000, 20_000)
+            await waiting(harness, 1)
+            body.release()
+            ctx.respond(b"")
+            await until(lambda: harness.pool.waiting_count == 0)
+            follower[1].write(follower[2])
+            assert (await answer(follower[0]))[0] == 3_900_000
+            follower[1].close()
+            writer.close()
+            await until(lambda: harness.pool.used_bytes == 0)
 
     uvloop.run(main())

@@ -1,0 +1,94 @@
+"""Finding a batch in a segment by its offset: from where the index leads to, header by header.
+
+An index is under no checksum.  A walk that begins at an entry's position therefore checks what an entry promises: a
+batch that begins at or before the offset asked for, with ascending ones after it.  Where that is not so the index is
+damaged: it is built again from the batches, and the walk begins at the segment's start.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker._fast.batch_seek import find_batch
+from kbroker.storage.filesystem import FileSystem
+
+if TYPE_CHECKING:
+    from kbroker.storage.log_segment import LogSegment
+
+logger = logging.getLogger("kbroker.storage")
+
+_SCAN_BYTES = 16384
+_SHORT_SCAN_BYTES = 4096
+_SHORT_INTERVAL_BYTES = 1024
+_BATCHES_AT_ONCE = 4096
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment, and its offsets (-1 when they were not needed to find it)."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+def find_place(segment: LogSegment, files: FileSystem, offset: int, end: int) -> BatchPlace | None:
+    """The first batch that ends at or after `offset`, in a segment of `end` bytes; None when there is none."""
+    position = segment.offset_index.position_for(offset)
+    if position == 0:
+        return _walk(segment, files, offset, 0, end)[0]
+    reason = f"position {position} of {end}"
+    if 0 < position < end:
+        try:
+            place, stopped = _walk(segment, files, offset, position, end, segment.base_offset)
+        except ValueError as error:
+            reason = str(error)
+        else:
+            if place is not None or stopped == end:
+                return place
+            reason = f"the walk ends at position {stopped} of {end}"
+    logger.warning("%s: the offset index leads astray (%s); building it again", segment.path, reason)
+    rebuild_offset_index(segment, files, end)
+    return _walk(segment, files, offset, 0, end)[0]
+
+
+def _walk(
+    segment: LogSegment, files: FileSystem, offset: int, position: int, end: int, *least_offset: int
+) -> tuple[BatchPlace | None, int]:
+    """The place, and where the walk stopped."""
+    file = segment.file()
+    size = _SCAN_BYTES if segment.config.index_interval_bytes > _SHORT_INTERVAL_BYTES else _SHORT_SCAN_BYTES
+    while position < end:
+        data = files.pread(file.fd, min(size, end - position), position)
+        place = find_batch(data, offset, position, end, *least_offset)
+        if place[1]:
+            return BatchPlace(*place), place[0]
+        if place[0] == position:
+            break
+        position = place[0]
+        # What follows lies behind a good batch.
+        least_offset = ()
+    return None, position
+
+
+def rebuild_offset_index(segment: LogSegment, files: FileSystem, end: int) -> None:
+    """Makes the entries again that appending the batches made."""
+    index = segment.offset_index
+    index.keep(0)
+    file = segment.file()
+    position = since = 0
+    interval = segment.config.index_interval_bytes
+    complete = False
+    while not complete and position < end:
+        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=_BATCHES_AT_ONCE)
+        for info in scan.batches:
+            if since > interval and not index.is_full:
+                index.append(info.last_offset, info.position)
+                since = 0
+            since += info.size_in_bytes
+        complete, position = scan.complete, scan.valid_end
+    if segment.tail is None:
+        index.trim()
+    else:
+        index.write_tail()
