@@ -133,6 +133,7 @@ class LocalLog:
         "environment",
         "flush_failed",
         "log_end_offset",
+        "left",
         "lowest_cut",
         "recovery_point",
         "segments",
@@ -157,6 +158,8 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.log_end_offset = log_end_offset
         self._name_durable = False
+        # The log has gone to another directory: this one's rest goes with it, and its name may be given again.
+        self.left = False
         # The smallest offset that a truncation went to; a copy in another directory (`future_log`) resets it.
         self.lowest_cut = NEVER_CUT
         self.flush_failed = False
@@ -319,6 +322,8 @@ class LocalLog:
             segment.rename_suffix(DELETED_SUFFIX)
 
         def unlink() -> None:
+            if self.left:
+                return
             try:
                 for segment in gone:
                     segment.delete_files()

@@ -132,6 +132,7 @@ def _put_back(log: UnifiedLog, files: FileSystem, doomed: str) -> None:
 def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
     """Step 5.  What an fsync has covered of the old files counts as far as it covered the copy as well."""
     log, old = future.log, future.log.local
+    old.left = True
     recovery_point = min(old.recovery_point, max(future.synced_offset, 0))
     environment = old.environment
     log.local = LocalLog(

@@ -83,7 +83,9 @@ def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
     assert again.log.log_start_offset == 2
     assert len(records_of(again.log)) > 100
     again.logs.run_due()
-    assert again.log.producer_state.producers.get(5).last_sequence == 19
+    producer = again.log.producer_state.producers.get(5)
+    assert producer is not None
+    assert producer.last_sequence == 19
     again.logs.shutdown()
     assert names(again)[again.b] == []
 
@@ -313,6 +315,32 @@ def test_appends_that_wait_for_the_disk_are_answered(tmp_path: Path, interval: s
                 await asyncio.sleep(0.001)
         assert settled == [None] * sent
         assert log.high_watermark == log.log_end_offset == sent
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_the_way_back_keeps_what_the_way_there_had_to_delete(tmp_path: Path) -> None:
+    """Back in a directory within file.delete.delay.ms, the log would lose files to deletions of its earlier stay."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path)
+        moves = storage.lead()
+        fill(storage)
+        storage.log.maybe_increment_log_start_offset(30)
+        await storage.move(storage.b)
+        await storage.move(storage.a)
+        storage.log.maybe_increment_log_start_offset(50)
+        waiting = [name for name in os.listdir(storage.log.directory) if name.endswith(".deleted")]
+        assert waiting
+        for name in os.listdir(storage.a):
+            if name.endswith("-delete"):
+                # A segment of the first stay, under the name that one of the second stay has.
+                assert [each for each in os.listdir(f"{storage.a}/{name}") if each.endswith(".deleted")]
+        storage.clock.now += 59_000
+        storage.logs.run_due()
+        assert set(waiting) <= set(os.listdir(storage.log.directory))
         await moves.stop()
         storage.logs.shutdown()
 
