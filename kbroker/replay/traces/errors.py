@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-
 _OURS = re.compile(r"(?:Trace|Option|LogDirectory|DataLoss|TopicUnknown|Offsets)Error: (.+)")
 
 
