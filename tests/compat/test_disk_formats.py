@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.storage.log_values import AppendOrigin
 from tests.compat.admin import Admin, unique
 from tests.compat.brokers import BrokerProcess
 from tests.compat.client import ClientKind, Driver, gather
 from tests.compat.kinds import CONFLUENT
 from tests.compat.records import CODECS, Record, ends, odd_records, plain_records
 from tests.compat.tooling import run_java
+from tests.storage.batches import append, batch, marker, open_log
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 RECORD = re.compile(r"^\| offset: (\d+) .*?keySize: (-?\d+) valueSize: (-?\d+)", re.MULTILINE)
@@ -137,3 +139,33 @@ def test_offsets_topic(
         key = rf'"group":"{group}","topic":"{topic}","partition":{partition}\b'
         assert re.search(rf'{key}.*"offset":{end}\b', text), text[-3000:]
     assert re.search(rf'"type":"2","data":\{{"group":"{group}"\}}.*"protocolType":"consumer"', text), text[-3000:]
+
+
+def test_transactions(tmp_path: Path) -> None:
+    """Kafka would show readers of committed records what was aborted, or forget who has a transaction open."""
+    log = open_log(tmp_path / "orders-2")
+    for turn in range(3):
+        for pid in (1, 2):
+            append(log, batch(producer_id=pid, epoch=0, sequence=turn, transactional=True))
+        for pid in (1, 2):
+            append(log, marker(pid, 0, abort=pid == 1 or turn == 2), origin=AppendOrigin.COORDINATOR)
+    append(log, batch(producer_id=3, epoch=5, sequence=7, transactional=True))
+    log.close()
+    (index,) = (tmp_path / "orders-2").glob("*.txnindex")
+    text = dump("--files", str(index))
+    assert not complaints(text)
+    found = re.findall(r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", text)
+    assert [tuple(map(int, row)) for row in found] == [
+        (entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+        for entry in log.local.segments.active.txn_index.entries
+    ]
+    assert len(found) == 4
+    (snapshot,) = (tmp_path / "orders-2").glob("*.snapshot")
+    text = dump("--files", str(snapshot))
+    assert not complaints(text)
+    producers = re.findall(r"producerId: (\d+) producerEpoch: (\d+) .*?currentTxnFirstOffset: (\S+)", text)
+    assert sorted((int(pid), int(epoch), "12" in first) for pid, epoch, first in producers) == [
+        (1, 0, False),
+        (2, 0, False),
+        (3, 5, True),
+    ]
