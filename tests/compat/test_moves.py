@@ -73,7 +73,7 @@ def moving(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mo
         "log.segment.delete.delay.ms": "1000",
     }
     broker = broker_kind(target)(folder, settings)
-    broker.start()
+    broker.start(seconds=120)
     yield Moving(broker, folder)
     assert broker.stop() == 0
 
@@ -184,7 +184,8 @@ class Traffic:
             if error is not None:
                 self.errors.append(str(error))
 
-        while not self._stop.is_set():
+        # A pace that leaves the log small enough to be moved often.
+        while not self._stop.wait(0.0005):
             try:
                 producer.produce(self._topic, value=(b"%d " % self.sent).ljust(500, b"."), on_delivery=delivered)
                 self.sent += 1
@@ -236,20 +237,20 @@ def test_clients_see_nothing_of_moves(moving: Moving) -> None:
         return moving.settled(path, topic, [0])
 
     try:
-        wait_for(lambda: traffic.sent > 20_000 and traffic.received, "some traffic")
+        wait_for(lambda: traffic.sent > 2000 and traffic.received, "some traffic")
         for round_number in range(8):
             target = (moving.a, moving.b)[round_number % 2]
             moving.alter(target, topic, [0])
             sent = traffic.sent
             wait_for(lambda path=target: settled(path), "the move", seconds=60, every=0)
-            wait_for(lambda many=sent: traffic.sent > many + 2000, "traffic to go on")
+            wait_for(lambda many=sent: traffic.sent > many + 200, "traffic to go on")
     finally:
         traffic.stop()
         wire.close()
     assert traffic.errors == []
     assert traffic.received == list(range(traffic.sent))
     assert asked > 8
-    assert traffic.sent > 30_000
+    assert traffic.sent > 3000
 
 
 def test_compaction_goes_on_while_a_topic_moves(moving: Moving) -> None:
