@@ -133,7 +133,7 @@ class BatchProducer:
         self._patience: Patience = cluster.patience("writing", settings.delivery_timeout_s)
 
     def add(self, topic: str, partition: int, batch: Batch) -> None:
-        """Takes a batch.  Sends, and waits where the buffer is full.  DeliveryError and ClientError say what is lost."""
+        """Takes a batch.  Sends, and waits where the buffer is full.  ClientError says what is lost."""
         if self.settings.idempotent and self._producer == NO_PRODUCER:
             self._producer = self._init_producer_id()
         lane = self._lanes.get((topic, partition))
@@ -182,9 +182,7 @@ class BatchProducer:
             payload = compress(settings.codec, payload, settings.level)
         times = (batch.base_timestamp, batch.max_timestamp)
         data = bytearray(
-            HEADER.pack(
-                0, 0, -1, MAGIC_V2, 0, 0, batch.count - 1, *times, producer_id, epoch, sequence, batch.count
-            )
+            HEADER.pack(0, 0, -1, MAGIC_V2, 0, 0, batch.count - 1, *times, producer_id, epoch, sequence, batch.count)
         )
         data += payload
         seal(data, settings.codec)
@@ -285,12 +283,13 @@ class BatchProducer:
     def _post(self, connection: Connection, posted: deque[_Posted], lanes: Iterable[_Lane]) -> Exception | None:
         """One request with a batch of each lane, up to the request's size; what may pass where it was not taken."""
         size = 0
-        batches = {}
+        batches: dict[tuple[str, int], _Sealed] = {}
         for lane in lanes:
             batch = lane.waiting[0]
             if batches and size + len(batch.data) > self.settings.max_request_bytes:
                 break
             size += len(batch.data)
+            batch.failed = False
             lane.in_flight.append(lane.waiting.popleft())
             batches[lane.topic_partition] = batch
         expects = self.settings.acks != ACKS_NONE

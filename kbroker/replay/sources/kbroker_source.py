@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from kbroker.replay.sources.batch_reader import BatchReader
-from kbroker.replay.sources.option_values import OptionValues
+from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
 from kbroker.replay.sources.stream_reader import StreamReader
+from kbroker.replay.sources.write_options import parse_write
+from kbroker.replay.sources.writer import BatchWriter, StreamWriter
 
 
 class KbrokerSource(DataSource):
-    """Options, columns and their meanings are those of Spark's Kafka connector: see `read_options`."""
+    """Options and columns mean what they do in Spark's Kafka connector: see `read_options` and `write_options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -27,3 +35,13 @@ class KbrokerSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return StreamReader(parse(self.options, streaming=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise OptionError("mode overwrite is not possible: a topic is only ever appended to; use mode append")
+        return BatchWriter(parse_write(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        if overwrite:
+            raise OptionError("output mode complete is not possible: a topic is only ever appended to; use append")
+        return StreamWriter(parse_write(self.options, schema))

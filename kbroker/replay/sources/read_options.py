@@ -106,16 +106,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     values = OptionValues(options)
     values.refuse(REFUSED)
     values.check_known(KNOWN, "reading with format kbroker")
-    bootstrap = values.required("kafka.bootstrap.servers", "the brokers to begin with, as host:port[,host:port…]")
-    try:
-        parse_bootstrap(bootstrap)
-    except ValueError as error:
-        raise OptionError(str(error)) from None
-    protocol = (values.text("kafka.security.protocol") or "PLAINTEXT").strip().upper()
-    if protocol != "PLAINTEXT":
-        raise OptionError(
-            f"kafka.security.protocol {protocol} is not supported: only PLAINTEXT listeners are spoken to"
-        )
+    bootstrap = parse_bootstrap_option(values)
     assign, subscribe, pattern = _parse_choice(values)
     starting, ending = _parse_limits(values, streaming)
     least = values.number("minOffsetsPerTrigger")
@@ -124,7 +115,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise OptionError(f"minOffsetsPerTrigger {least} is higher than maxOffsetsPerTrigger {most}")
     return ReadOptions(
         bootstrap=bootstrap,
-        client=_parse_client(values),
+        client=parse_client(values),
         fetch=_parse_fetch(values),
         assign=assign,
         subscribe=subscribe,
@@ -140,6 +131,21 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         offset_retries=values.count("fetchOffset.numRetries", 3, least=0),
         offset_retry_s=values.count("fetchOffset.retryIntervalMs", 10, least=0) / 1000,
     )
+
+
+def parse_bootstrap_option(values: OptionValues) -> str:
+    """The brokers to begin with, and that nothing but PLAINTEXT is asked for."""
+    bootstrap = values.required("kafka.bootstrap.servers", "the brokers to begin with, as host:port[,host:port…]")
+    try:
+        parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    protocol = (values.text("kafka.security.protocol") or "PLAINTEXT").strip().upper()
+    if protocol != "PLAINTEXT":
+        raise OptionError(
+            f"kafka.security.protocol {protocol} is not supported: only PLAINTEXT listeners are spoken to"
+        )
+    return bootstrap
 
 
 def _parse_choice(values: OptionValues) -> tuple[tuple[TopicPartition, ...], tuple[str, ...], str]:
@@ -206,7 +212,8 @@ def _parse_limit(values: OptionValues, side: str, default: int, latest_if_none: 
     return Limit(option, neutral, offsets=offsets)
 
 
-def _parse_client(values: OptionValues) -> ClientSettings:
+def parse_client(values: OptionValues) -> ClientSettings:
+    """How patient the client is, and how it calls itself."""
     return ClientSettings(
         client_id=values.text("kafka.client.id") or DEFAULT_CLIENT_ID,
         connect_timeout_s=values.count("kafka.socket.connection.setup.timeout.ms", 10_000) / 1000,

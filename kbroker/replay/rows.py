@@ -1,0 +1,66 @@
+"""Arrow batches as the packer takes them: columns of `key`, `value`, `headers` and `timestamp` as raw buffers.
+
+Text counts as its UTF-8 bytes.  Columns that Arrow keeps in another way (large offsets, dictionaries) are cast first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbroker._fast.record_packer import RowColumns
+
+if TYPE_CHECKING:
+    from kbroker._fast.record_packer import BytesParts, HeaderParts
+
+KEY, VALUE, TOPIC, PARTITION, HEADERS, TIMESTAMP = "key", "value", "topic", "partition", "headers", "timestamp"
+
+
+def row_columns(batch: pa.RecordBatch, *, with_timestamp: bool) -> RowColumns:
+    """The columns that a record is made of.  Without `with_timestamp` records get the time at which they are packed."""
+    names = batch.schema.names
+    return RowColumns(
+        batch.num_rows,
+        _bytes(batch.column(KEY)) if KEY in names else None,
+        _bytes(batch.column(VALUE)),
+        _milliseconds(batch.column(TIMESTAMP)) if with_timestamp and TIMESTAMP in names else None,
+        _headers(batch.column(HEADERS)) if HEADERS in names else None,
+    )
+
+
+def _bytes(column: pa.Array) -> BytesParts | None:
+    if pa.types.is_null(column.type):
+        return None
+    if column.type not in (pa.binary(), pa.string()):
+        column = column.cast(pa.string() if pa.types.is_large_string(column.type) else pa.binary())
+    valid, offsets, data = column.buffers()
+    return valid, offsets, data, column.offset
+
+
+def _milliseconds(column: pa.Array) -> pa.Buffer:
+    if column.null_count:
+        raise ValueError("a row has a null timestamp: leave the column out, or fill it")
+    # Cast of times rounds towards zero; those before 1970 keep their millisecond by flooring first.
+    whole = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
+    _, data = whole.buffers()
+    return data.slice(whole.offset * 8) if data is not None else pa.py_buffer(b"")
+
+
+def _headers(column: pa.Array) -> HeaderParts | None:
+    if pa.types.is_null(column.type) or column.null_count == len(column):
+        return None
+    wanted = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    if column.type != wanted:
+        column = column.cast(wanted)
+    valid, offsets = column.buffers()[:2]
+    inner = column.values
+    if inner.null_count:
+        raise ValueError("a row has a null among its headers")
+    if not len(inner):
+        return None
+    keys, values = _bytes(inner.field(0)), _bytes(inner.field(1))
+    assert keys is not None
+    assert values is not None
+    return valid, offsets, column.offset, len(inner), keys, values
