@@ -1,0 +1,181 @@
+"""`kbroker load`: topics to Parquet with a manifest, and Parquet back into topics.
+
+Exit status: 0 done, 1 failed (run it again: it goes on where it was), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kbroker.cli.connection import DEFAULT_BOOTSTRAP
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kbroker.replay.load.lanes import LaneResult
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@click.group("load")
+def command() -> None:
+    """Load topics into Parquet, and Parquet into topics."""
+
+
+def spark_options(function: Function) -> Function:
+    """`--master` and `--conf`, for commands that run on Spark."""
+    options = [
+        click.option("--master", help="Spark master (default: spark-submit's, else local[*])."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
+    """A session in which what goes wrong is one line for the user."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from kbroker.replay.client.errors import ClientError
+        from kbroker.replay.load.errors import LoadError, explain
+        from kbroker.replay.session import spark_session
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
+            yield spark
+    except (LoadError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+    except (PySparkException, Py4JJavaError, RuntimeError, ValueError) as error:
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise click.ClickException(explain(error) or first) from None
+
+
+@contextmanager
+def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal; nothing where nobody looks."""
+    from tqdm import tqdm
+
+    with tqdm(desc=what, unit=unit, unit_scale=True, disable=not sys.stderr.isatty()) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield show
+
+
+@command.command("to-parquet")
+@click.argument("topics", nargs=-1, metavar="TOPIC…")
+@click.option("-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True)
+@click.option("--output", "-o", "directory", required=True, metavar="DIRECTORY", help="Where files and manifest are.")
+@click.option("--pattern", help="Topics whose whole name matches this regular expression.")
+@click.option("--from-offsets", "starting_offsets", metavar="JSON", help="Where partitions begin at their first load.")
+@click.option("--from-time", "starting_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time.")
+@click.option("--until-offsets", "ending_offsets", metavar="JSON", help="Where to end (default: what is there now).")
+@click.option("--until-time", "ending_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time.")
+@click.option("--max-rows", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Most in a file.")
+@click.option("--compression", type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]), default="zstd")
+@click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed")
+@click.option("--allow-gaps", is_flag=True, help="Go on where offsets are gone; the manifest names them.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the data source.")
+@spark_options
+@json_option
+def to_parquet_command(as_json: bool, **given: Any) -> int:
+    """Load what is new since the last load.  Killed or failed, run it again: each offset is loaded once."""
+    with running("kbroker load to-parquet", given) as spark, progress_bar("loading", "offsets") as progress:
+        from kbroker.replay.load import LoadRequest, load_topics
+
+        wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}
+        report = load_topics(spark, LoadRequest(**wanted, options=parse_pairs(given["options"], "--option")), progress)
+    if as_json:
+        gaps = [[gap.topic, gap.partition, gap.start, gap.end] for gap in report.gaps]
+        print_json({"rows": report.rows, "files": report.files, "bytes": report.bytes, "gaps": gaps,
+                    "leftovers_removed": report.leftovers})  # fmt: skip
+    else:
+        print_table(
+            ("rows", "files", "bytes", "gaps", "leftovers removed"),
+            [(f"{report.rows:,}", report.files, f"{report.bytes:,}", len(report.gaps), report.leftovers)],
+        )
+    for gap in report.gaps:
+        click.echo(f"kbroker: {gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end - 1} are gone", err=True)
+    return 0
+
+
+@command.command("to-topic")
+@click.argument("directory", metavar="DIRECTORY")
+@click.option("-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True)
+@click.option("--state", required=True, metavar="DIRECTORY", help="Where this job keeps how far it is.")
+@click.option("--topic", help="Where all goes (default, for a load: where it came from).")
+@click.option("--only", metavar="TOPIC", help="Of a load: only what came from this topic.")
+@click.option("--partitions", type=click.Choice(["keep", "key"]), default="keep", show_default=True)
+@click.option("--timestamps/--no-timestamps", default=True, help="Keep the records' times, or take that of writing.")
+@click.option("--headers/--no-headers", default=True, help="Keep headers.")
+@click.option("--create", type=click.IntRange(min=1), metavar="N", help="Make missing topics with N partitions.")
+@click.option("--compression", type=click.Choice(CODECS), default="none", help="Of the record batches.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="A setting of the client (kafka.…).")
+@spark_options
+@json_option
+def to_topic_command(as_json: bool, **given: Any) -> int:
+    """Write Parquet files to topics that nobody else writes to.  Killed or failed, run it again: each row once."""
+    with running("kbroker load to-topic", given) as spark, progress_bar("writing", "partitions") as progress:
+        from kbroker.replay.load import RestoreRequest, restore
+
+        wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}
+        request = RestoreRequest(**wanted, options=parse_pairs(given["options"], "--option"))
+        results = restore(spark, request, progress)
+    show_lanes(results, as_json)
+    return 0
+
+
+def show_lanes(results: list[LaneResult], as_json: bool) -> None:
+    """What was written, by partition."""
+    rows = [(one.topic, one.partition, one.written, one.found, one.position) for one in results]
+    names = ("topic", "partition", "written", "found", "position")
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows)
+
+
+@command.command("show")
+@click.argument("directory", metavar="DIRECTORY")
+@json_option
+def show_command(directory: str, as_json: bool) -> int:
+    """Show what a load holds, by partition.  Needs no Spark."""
+    try:
+        from kbroker.replay.load.errors import LoadError
+        from kbroker.replay.load.files import local_path
+        from kbroker.replay.load.manifest import Manifest
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+    try:
+        manifest = Manifest.existing(local_path(directory))
+    except LoadError as error:
+        raise click.ClickException(str(error)) from None
+    names = ("topic", "partition", "start", "end", "rows", "files", "bytes", "gaps")
+    rows = []
+    for (topic, partition), end in sorted(manifest.ends().items()):
+        files = [row for row in manifest.files if (row.topic, row.partition) == (topic, partition)]
+        gaps = [row for row in manifest.gaps if (row.topic, row.partition) == (topic, partition)]
+        start = min(row.start for row in (*files, *gaps))
+        named = [row for row in files if row.path is not None]
+        figures = (sum(row.rows for row in named), len(named), sum(row.bytes for row in named), len(gaps))
+        rows.append((topic, partition, start, end, *figures))
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows)
+    return 0

@@ -1,0 +1,333 @@
+"""Topics to Parquet: ranges of offsets to files in executors, rounds of files into the manifest on the driver.
+
+A task writes a hidden file.  When all tasks of a round are done the driver gives the files their names and replaces the
+manifest: a run that is killed at any point leaves hidden or unnamed files, which the next run removes, and nothing that
+is read twice.  Each round is kept, so a long load loses at most a round.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
+from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.replay.load.errors import LoadError
+from kbroker.replay.load.files import local_path, locked, sync_directory
+from kbroker.replay.load.manifest import FileEntry, Gap, Manifest
+from kbroker.replay.sources.offset_json import names
+from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
+from kbroker.replay.sources.read_options import ReadOptions, parse
+from kbroker.replay.sources.read_range import DataLossError, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+LOCK = "_lock"
+ROW_GROUP_BYTES = 64 << 20
+# Files of a round for each task that runs at a time: more are fewer manifests, and more to do again after a crash.
+_FILES_PER_TASK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """What to load: `topics`, or a `pattern` for whole names; from and until offsets (as Spark's options have them) or
+    times in milliseconds.  `starting_*` count for partitions that the manifest does not have yet."""
+
+    bootstrap: str
+    directory: str
+    topics: Sequence[str] = ()
+    pattern: str | None = None
+    starting_offsets: str | None = None
+    starting_time_ms: int | None = None
+    ending_offsets: str | None = None
+    ending_time_ms: int | None = None
+    max_rows: int = 1_000_000
+    compression: str = "zstd"
+    isolation: str = "read_committed"
+    allow_gaps: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def read_options(self) -> ReadOptions:
+        """OptionError, which says what to change."""
+        if bool(self.topics) == (self.pattern is not None):
+            raise LoadError("say which topics: names, or a pattern, and not both")
+        given: dict[str, object | None] = {
+            **self.options,
+            "kafka.bootstrap.servers": self.bootstrap,
+            "kafka.isolation.level": self.isolation,
+            "subscribe": ",".join(self.topics) or None,
+            "subscribePattern": self.pattern,
+            "startingOffsets": self.starting_offsets,
+            "startingTimestamp": self.starting_time_ms,
+            "startingOffsetsByTimestampStrategy": "latest",
+            "endingOffsets": self.ending_offsets,
+            "endingTimestamp": self.ending_time_ms,
+        }
+        return parse({name: str(value) for name, value in given.items() if value is not None}, streaming=False)
+
+
+@dataclass(slots=True)
+class LoadReport:
+    """What a load did; sizes are those of the files."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    leftovers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """All that an executor needs."""
+
+    directory: str
+    read: ReadOptions
+    compression: str
+    allow_gaps: bool
+
+
+def load_topics(
+    spark: SparkSession, request: LoadRequest, progress: Callable[[int, int], None] | None = None
+) -> LoadReport:
+    """Loads what is new since the manifest.  `progress(done, all)` counts offsets after each round."""
+    if request.compression not in COMPRESSIONS:
+        raise LoadError(f"compression is one of {', '.join(COMPRESSIONS)}, not {request.compression!r}")
+    read = request.read_options()
+    directory = local_path(request.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    with locked(directory / LOCK, 0.0, f"another load is writing to {directory}: wait for it, or end it"):
+        manifest = Manifest.read(directory)
+        if manifest.isolation and manifest.isolation != request.isolation:
+            raise LoadError(f"{directory} was loaded with isolation {manifest.isolation}: go on with that")
+        manifest.isolation = request.isolation
+        report = LoadReport()
+        for path in manifest.leftovers():
+            path.unlink(missing_ok=True)
+            report.leftovers += 1
+        pieces = _plan(request, read, manifest, report)
+        task = _Task(str(directory), replace(read, fail_on_data_loss=True), request.compression, request.allow_gaps)
+        _run(spark, task, manifest, pieces, report, progress)
+        manifest.write()
+    return report
+
+
+def read_loaded(spark: SparkSession, directory: str, topic: str | None = None) -> DataFrame:
+    """The records that the manifest names, with the columns of `format("kbroker")` and headers; never a leftover."""
+    from pyspark.sql.types import StructType
+
+    from kbroker.replay.columns import TYPES
+    from kbroker.replay.sources.spark_schema import schema_of
+
+    root = local_path(directory)
+    manifest = Manifest.existing(root)
+    paths = [str(root / row.path) for row in manifest.files if row.path and topic in (None, row.topic)]
+    schema = schema_of(True)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    ordered = StructType([field for name in (*COLUMNS, "topic", "partition") for field in schema if field.name == name])
+    frame = spark.read.schema(ordered).option("basePath", str(root)).parquet(*paths)
+    return frame.select(*TYPES)
+
+
+def _plan(request: LoadRequest, read: ReadOptions, manifest: Manifest, report: LoadReport) -> list[Range]:
+    """The ranges to load.  Offsets that are gone are an error, or gaps in the manifest."""
+    with Cluster(read.bootstrap, read.client) as cluster:
+        finder = OffsetFinder(cluster, read)
+        partitions = finder.partitions()
+        if not partitions:
+            raise LoadError(f"no topic at {read.bootstrap} matches {request.pattern!r}")
+        _check_topics(cluster, manifest, partitions)
+        earliest, latest = finder.earliest(partitions), finder.latest(partitions)
+        begin = finder.resolve(read.starting, partitions)
+        stop = finder.resolve(read.ending, partitions)
+    beyond = {at: offset for at, offset in stop.items() if offset > latest[at]}
+    if beyond:
+        raise LoadError(f"the end lies beyond the last offset of {names(beyond)}: give an earlier one, or none")
+    ends = manifest.ends()
+    ranges = []
+    for at in partitions:
+        start = ends.get(at, begin[at])
+        if start > latest[at]:
+            raise LoadError(
+                f"{at[0]}-{at[1]} ends at offset {latest[at]}, and the load begins at {start}: the topic was "
+                "truncated or created anew; load it into a new directory"
+            )
+        if start < earliest[at] and start < stop[at]:
+            gone = min(earliest[at], stop[at])
+            _gap(request.allow_gaps, manifest, report, Range(*at, start, gone))
+            start = gone
+        ranges.append(Range(*at, start, stop[at]))
+    return split(ranges, None, request.max_rows)
+
+
+def _check_topics(cluster: Cluster, manifest: Manifest, partitions: Sequence[TopicPartition]) -> None:
+    for name in sorted({topic for topic, _ in partitions}):
+        topic_id = cluster.topic(name).topic_id
+        if topic_id == NO_TOPIC_ID:
+            continue
+        if manifest.topics.setdefault(name, bytes(topic_id).hex()) != bytes(topic_id).hex():
+            raise LoadError(
+                f"topic {name} was deleted and created anew since the last load: its offsets mean other records now; "
+                "load it into a new directory"
+            )
+
+
+def _gap(allowed: bool, manifest: Manifest, report: LoadReport, gone: Range) -> None:
+    if not allowed:
+        raise LoadError(_gone(gone))
+    found = Gap(*gone, time.time_ns() // 1_000_000)
+    manifest.gaps.append(found)
+    report.gaps.append(found)
+
+
+def _gone(gone: Range) -> str:
+    return (
+        f"offsets {gone.start} to {gone.stop - 1} of {gone.topic}-{gone.partition} are gone: retention was quicker "
+        "than the load; say --allow-gaps to go on, which notes the gap in the manifest, and load more often"
+    )
+
+
+def _run(
+    spark: SparkSession,
+    task: _Task,
+    manifest: Manifest,
+    pieces: Sequence[Range],
+    report: LoadReport,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    context = spark.sparkContext
+    size = max(context.defaultParallelism, 1) * _FILES_PER_TASK
+    total, done = sum(piece.size for piece in pieces), 0
+    for at in range(0, len(pieces), size):
+        chosen = [tuple(piece) for piece in pieces[at : at + size]]
+        found = context.parallelize(chosen, len(chosen)).map(partial(write_piece, task)).collect()
+        _publish(manifest, found, report)
+        done += sum(Range(*piece).size for piece in chosen)
+        if progress is not None:
+            progress(done, total)
+
+
+def _publish(manifest: Manifest, found: Sequence[dict[str, Any]], report: LoadReport) -> None:
+    """Gives the files of a round their names and names them in the manifest, in this order."""
+    folders = set()
+    for row in found:
+        for entry in row["files"]:
+            if entry["path"] is not None:
+                path = manifest.directory / entry["path"]
+                hidden(path).replace(path)
+                folders.add(path.parent)
+                report.files += 1
+            manifest.files.append(FileEntry(**entry))
+            report.rows += entry["rows"]
+            report.bytes += entry["bytes"]
+        for gap in row["gaps"]:
+            _gap(True, manifest, report, Range(*gap))
+    for folder in folders:
+        sync_directory(folder)
+    manifest.write()
+
+
+def hidden(path: Path) -> Path:
+    """The name of a file that is being written: Spark does not read names that begin with a dot."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def write_piece(task: _Task, place: tuple[str, int, int, int]) -> dict[str, Any]:
+    """Writes a range of offsets; its files (more than one around a gap) and gaps.  An executor's."""
+    piece = Range(*place)
+    gaps: list[tuple[str, int, int, int]] = []
+    files = []
+    start = piece.start
+    while start < piece.stop:
+        entry, reached, lost = _write_file(task, piece._replace(start=start))
+        if entry is not None:
+            files.append(entry)
+        start = reached
+        if lost is not None:
+            first = _log_start(task.read, piece)
+            gone = piece._replace(start=start, stop=min(first, piece.stop))
+            if gone.size <= 0:
+                raise LoadError(str(lost))
+            if not task.allow_gaps:
+                raise LoadError(_gone(gone))
+            gaps.append(tuple(gone))
+            start = gone.stop
+    return {"files": files, "gaps": gaps}
+
+
+def _write_file(task: _Task, piece: Range) -> tuple[dict[str, Any] | None, int, DataLossError | None]:
+    """The file's entry, the offset up to which it goes, and why it goes no further."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kbroker.replay.columns import TYPES
+
+    schema = pa.schema([pa.field(name, TYPES[name]) for name in COLUMNS])
+    folder = Path(task.directory, f"topic={piece.topic}", f"partition={piece.partition}")
+    folder.mkdir(parents=True, exist_ok=True)
+    working = folder / f".{uuid.uuid4().hex}.tmp"
+    reached, rows, lost = piece.start, 0, None
+    with working.open("wb") as file:
+        with pq.ParquetWriter(file, schema, compression=task.compression) as writer:
+            try:
+                for table in _groups(read_range(piece, COLUMNS, task.read)):
+                    writer.write_table(table, row_group_size=table.num_rows)
+                    rows += table.num_rows
+                    reached = table.column("offset")[-1].as_py() + 1
+            except DataLossError as error:
+                lost = error
+        file.flush()
+        os.fsync(file.fileno())
+        size = file.tell()
+    reached = piece.stop if lost is None else reached
+    if reached == piece.start:
+        working.unlink()
+        return None, reached, lost
+    token = uuid.uuid4().hex[:8]
+    name = f"{piece.topic}-{piece.partition}-{piece.start:020d}-{reached - 1:020d}-{token}.parquet"
+    path = folder / name
+    if rows:
+        working.replace(hidden(path))
+    else:
+        working.unlink()
+    entry = FileEntry(
+        piece.topic, piece.partition, piece.start, reached, rows, size if rows else 0,
+        str(path.relative_to(task.directory)) if rows else None,
+    )  # fmt: skip
+    return {name: getattr(entry, name) for name in entry.__slots__}, reached, lost
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to row groups.  What was read before an error is given before it is raised."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    try:
+        for batch in batches:
+            held.append(batch)
+            if sum(each.nbytes for each in held) >= ROW_GROUP_BYTES:
+                yield pa.Table.from_batches(held)
+                held = []
+    except DataLossError:
+        if held:
+            yield pa.Table.from_batches(held)
+        raise
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _log_start(read: ReadOptions, piece: Range) -> int:
+    with Cluster(read.bootstrap, read.client) as cluster:
+        at = (piece.topic, piece.partition)
+        return OffsetFinder(cluster, read).earliest([at])[at]

@@ -1,0 +1,298 @@
+"""Lanes: records in a fixed order into one partition, each once, whatever ends the run.
+
+A lane owns its target partition: nobody else writes there while the job lives.  That makes what was written countable.
+The lane's state, a JSON file that is replaced as a whole, says: up to `position` of the source everything is in the
+target below offset `target_next`.  What a run that was killed wrote after its last state lies from there to the log's
+end.  The next run reads it back and compares it, record by record, with what the source has at that place: equal
+records are counted as written, anything else is an error, because then somebody else wrote.
+
+    {"job", "position", "target_next", "records", "map": [[position, position after, target offset, records]], "gaps"}
+
+`map` takes source positions to target offsets: one entry for each stretch in which both grow alike.
+
+A file lock per lane keeps a task of a run that is dying from writing beside the next run's.  After each slice the
+target's end must be where the lane's own count says.  Writing is idempotent (acks=all), so answers that get lost make
+no duplicates either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbroker._fast.record_packer import BatchPacker
+from kbroker.replay.client.cluster import ClientSettings, Cluster
+from kbroker.replay.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kbroker.replay.client.producer import Batch, BatchProducer, ProducerSettings
+from kbroker.replay.load.errors import LoadError
+from kbroker.replay.load.files import locked, read_json, write_json
+from kbroker.replay.rows import row_columns
+from kbroker.replay.sources.offset_ranges import Range
+from kbroker.replay.sources.read_range import read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kbroker.replay.sources.read_options import ReadOptions
+
+# The column that says where a row lies in its source; it rises within a lane.
+POSITION = "offset"
+LOCK_WAIT_S = 60.0
+Source = Callable[[int], Iterator["pa.RecordBatch"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how lanes write; picklable.  `read` reads the target back; `directory` holds the lanes' states."""
+
+    bootstrap: str
+    client: ClientSettings
+    read: ReadOptions
+    directory: str
+    producer: ProducerSettings = field(default_factory=ProducerSettings)
+    batch_bytes: int = 256 << 10
+    slice_records: int = 50_000
+    slice_bytes: int = 32 << 20
+    keep_timestamps: bool = True
+
+
+@dataclass(slots=True)
+class LaneState:
+    """See the module's text."""
+
+    job: str
+    position: int
+    target_next: int
+    records: int = 0
+    map: list[list[int]] = field(default_factory=list)
+    gaps: list[list[int]] = field(default_factory=list)
+
+    def written(self, position: int, count: int) -> None:
+        """`count` records more, which take the source to `position`."""
+        step = [self.position, position, self.target_next, count]
+        last = self.map[-1] if self.map else None
+        if last is not None and last[1] == step[0] and last[2] + last[3] == step[2] and _even(last) and _even(step):
+            last[1], last[3] = position, last[3] + count
+        elif count:
+            self.map.append(step)
+        self.position, self.target_next, self.records = position, self.target_next + count, self.records + count
+
+
+def _even(step: list[int]) -> bool:
+    return step[1] - step[0] == step[3]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneResult:
+    """What a run of a lane did: `found` were in the target already, `position` is where the next run goes on."""
+
+    topic: str
+    partition: int
+    written: int
+    found: int
+    position: int
+
+
+def state_path(directory: str | Path, topic: str, partition: int) -> Path:
+    return Path(directory) / "lanes" / f"{topic}-{partition}.json"
+
+
+def read_state(directory: str | Path, topic: str, partition: int) -> LaneState | None:
+    """None for a lane that has not begun."""
+    path = state_path(directory, topic, partition)
+    plain = read_json(path)
+    try:
+        return None if plain is None else LaneState(**plain)
+    except TypeError as error:
+        raise LoadError(f"{path} is not as a lane writes it: {error}") from None
+
+
+def run_lane(
+    target: Target, topic: str, partition: int, job: str, begin: int, source: Source, end: int | None = None
+) -> LaneResult:
+    """Writes what `source(position)` gives, from the lane's state on, or from `begin` on for a new lane.
+
+    `end`  the position up to which the source is through when it has no more rows; None: behind its last row.
+    Raises LoadError, or the error of a client.  An executor's.
+    """
+    path = state_path(target.directory, topic, partition)
+    busy = f"another run writes to {topic}-{partition} with the state {target.directory}: wait for it, or end it"
+    with (
+        locked(path.with_suffix(".lock"), LOCK_WAIT_S, busy),
+        Cluster(target.bootstrap, target.client) as cluster,
+        BatchProducer(cluster, target.producer) as producer,
+    ):
+        lane = _Lane(target, topic, partition, cluster, producer)
+        state = read_state(target.directory, topic, partition)
+        if state is None:
+            state = LaneState(job, begin, lane.log_end())
+            write_json(path, asdict(state))
+        if state.job != job:
+            raise LoadError(f"{path} belongs to {state.job}, not to {job}: give each job a state directory of its own")
+        pending = lane.log_end() - state.target_next
+        if pending < 0:
+            raise LoadError(
+                f"{topic}-{partition} ends before offset {state.target_next}, up to which it was written: it was "
+                "truncated or created anew; begin again with a new state directory"
+            )
+        begun = state.records
+        batches = source(state.position)
+        if pending:
+            batches = lane.recognise(batches, pending, state, end)
+            write_json(path, asdict(state))
+        found = state.records - begun
+        for position, count in lane.write(batches):
+            lane.check_end(state.target_next + count)
+            state.written(position, count)
+            write_json(path, asdict(state))
+        if end is not None and end > state.position:
+            state.written(end, 0)
+            write_json(path, asdict(state))
+    return LaneResult(topic, partition, state.records - begun - found, found, state.position)
+
+
+def note_gap(directory: str, topic: str, partition: int, job: str, gone: tuple[int, int], target_next: int) -> None:
+    """Takes a lane over source positions that are gone, which its state lists from then on."""
+    state = read_state(directory, topic, partition) or LaneState(job, gone[0], target_next)
+    state.gaps.append([*gone, time.time_ns() // 1_000_000])
+    state.position = gone[1]
+    path = state_path(directory, topic, partition)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, asdict(state))
+
+
+class _Lane:
+    """One lane's reading back and writing."""
+
+    def __init__(self, target: Target, topic: str, partition: int, cluster: Cluster, producer: BatchProducer) -> None:
+        self.target = target
+        self.at = (topic, partition)
+        self.name = f"{topic}-{partition}"
+        self.cluster = cluster
+        self.producer = producer
+
+    def log_end(self) -> int:
+        return list_offsets(self.cluster, {self.at: LATEST})[self.at].offset
+
+    def check_end(self, expected: int) -> None:
+        found = self.log_end()
+        if found != expected:
+            raise LoadError(
+                f"{self.name} ends at offset {found} instead of {expected}: somebody else wrote to it at the same "
+                "time, and each record once cannot be kept; end the other writer, delete the topic, begin anew with "
+                "a new state directory"
+            )
+
+    def recognise(
+        self, batches: Iterator[pa.RecordBatch], pending: int, state: LaneState, end: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Takes the records that an earlier run wrote after its last state off the source; gives the rest."""
+        left, base = pending, state.target_next
+        held: list[pa.RecordBatch] = []
+        rest: pa.RecordBatch | None = None
+        while left:
+            batch = next(batches, None)
+            if batch is None:
+                raise LoadError(self._foreign(base + pending - left, "the source has no more records"))
+            taken = batch.slice(0, min(left, batch.num_rows))
+            left -= taken.num_rows
+            held.append(taken)
+            rest = batch.slice(taken.num_rows) if taken.num_rows < batch.num_rows else None
+        self._compare(held, base, pending)
+        position = held[-1].column(POSITION)[-1].as_py() + 1
+        state.written(position, pending)
+        return _chain(rest, batches)
+
+    def _compare(self, held: list[pa.RecordBatch], base: int, count: int) -> None:
+        """LoadError unless each of the target's records from `base` on is the source's at that place."""
+        import pyarrow as pa
+
+        columns = ("key", "value", "timestamp", "timestampType", "headers", "offset")
+        source = pa.Table.from_batches(held)
+        first = list_offsets(self.cluster, {self.at: EARLIEST})[self.at].offset
+        piece = Range(*self.at, max(base, first), base + count)
+        for batch in read_range(piece, columns, self.target.read):
+            places = np.asarray(batch.column("offset")) - base
+            expected = source.take(pa.array(places))
+            for name in ("key", "value", "headers", "timestamp"):
+                if name == "timestamp" and not self._timestamps_are_kept(batch):
+                    continue
+                wanted = expected.column(name).to_pylist() if name in source.column_names else [None] * len(places)
+                for place, have, want in zip(places, batch.column(name).to_pylist(), wanted, strict=True):
+                    if have != _plain(name, want):
+                        raise LoadError(self._foreign(base + int(place), f"its {name} is another than the source's"))
+
+    def _timestamps_are_kept(self, batch: pa.RecordBatch) -> bool:
+        return self.target.keep_timestamps and batch.column("timestampType")[0].as_py() == 0
+
+    def _foreign(self, offset: int, why: str) -> str:
+        return (
+            f"{self.name} has a record at offset {offset} that this job did not write ({why}): somebody else writes "
+            "there, or the source was changed; give the job a topic of its own and a new state directory"
+        )
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
+        """Writes in slices; after each, when it is acknowledged, the position behind it and its records."""
+        packer = BatchPacker(self.target.batch_bytes)
+        count, size, position = 0, 0, 0
+        for whole in batches:
+            for at in range(0, whole.num_rows, self.target.slice_records):
+                batch = whole.slice(at, self.target.slice_records)
+                self._pack(packer, batch)
+                count += batch.num_rows
+                size += batch.nbytes
+                position = batch.column(POSITION)[-1].as_py() + 1
+                if count >= self.target.slice_records or size >= self.target.slice_bytes:
+                    self._flush(packer)
+                    yield position, count
+                    count, size = 0, 0
+        if count:
+            self._flush(packer)
+            yield position, count
+
+    def _pack(self, packer: BatchPacker, batch: pa.RecordBatch) -> None:
+        columns = row_columns(batch, with_timestamp=self.target.keep_timestamps)
+        rows = np.arange(batch.num_rows, dtype=np.int64)
+        now_ms = time.time_ns() // 1_000_000
+        at = 0
+        while True:
+            at = packer.append(columns, rows.data, at, now_ms)
+            if at == len(rows):
+                return
+            self._send(packer)
+
+    def _send(self, packer: BatchPacker) -> None:
+        if packer.count:
+            figures = (packer.count, packer.base_timestamp, packer.max_timestamp)
+            self.producer.add(*self.at, Batch(packer.take(), *figures))
+
+    def _flush(self, packer: BatchPacker) -> None:
+        self._send(packer)
+        self.producer.flush()
+
+
+def _chain(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+    yield from others
+
+
+def _plain(name: str, value: object) -> object:
+    """As a topic gives it back: text as its bytes, no headers as null, times in whole milliseconds."""
+    if name in ("key", "value"):
+        return value.encode() if isinstance(value, str) else value
+    if name == "headers":
+        return value or None
+    if name == "timestamp" and value is not None:
+        return value.replace(microsecond=value.microsecond // 1000 * 1000)  # type: ignore[attr-defined]
+    return value
+
+
+def patient(client: ClientSettings) -> ClientSettings:
+    """The address has proved right on the driver: a broker that does not answer now may be restarting."""
+    return replace(client, first_patience_s=client.patience_s)

@@ -1,0 +1,135 @@
+"""The manifest of a load: which files hold which offsets.  What it does not name is not part of the load.
+
+`_manifest.json`, replaced as a whole after each round of files:
+
+    {"format": "kbroker-load", "version": 1, "isolation": "read_committed",
+     "topics": {"orders": "<topic id in hex>"},
+     "files": [{"topic", "partition", "start", "end", "rows", "bytes", "path", "schema_version"}],
+     "gaps":  [{"topic", "partition", "start", "end", "noticed_ms"}]}
+
+Offsets are start <= offset < end; `path` is relative, and null for a range without records (compacted away, or markers
+of transactions).  The files and gaps of a partition follow each other without holes and overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.replay.load.errors import LoadError
+from kbroker.replay.load.files import read_json, write_json
+
+MANIFEST = "_manifest.json"
+FORMAT, VERSION, SCHEMA_VERSION = "kbroker-load", 1, 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One range of a partition's offsets and the file that holds its records."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    bytes: int
+    path: str | None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets that were gone before they could be loaded, noticed at a time in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    noticed_ms: int
+
+
+@dataclass(slots=True)
+class Manifest:
+    """See the module's text."""
+
+    directory: Path
+    isolation: str = ""
+    topics: dict[str, str] = field(default_factory=dict)
+    files: list[FileEntry] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """An empty one where there is none.  LoadError for a manifest that is not ours or contradicts itself."""
+        plain = read_json(directory / MANIFEST)
+        if plain is None:
+            return cls(directory)
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT or plain.get("version") != VERSION:
+            raise LoadError(f"{directory / MANIFEST} is not a manifest of version {VERSION} of a load")
+        try:
+            found = cls(
+                directory,
+                plain["isolation"],
+                dict(plain["topics"]),
+                [FileEntry(**row) for row in plain["files"]],
+                [Gap(**row) for row in plain["gaps"]],
+            )
+        except (KeyError, TypeError) as error:
+            raise LoadError(f"{directory / MANIFEST} is not as a load writes it: {error}") from None
+        found.check()
+        return found
+
+    @classmethod
+    def existing(cls, directory: Path) -> Self:
+        """LoadError where there is none."""
+        if not (directory / MANIFEST).is_file():
+            raise LoadError(f"{directory} has no {MANIFEST}: it is not the output of kbroker load to-parquet")
+        return cls.read(directory)
+
+    def write(self) -> None:
+        plain: dict[str, Any] = {"format": FORMAT, "version": VERSION, "isolation": self.isolation}
+        plain["topics"] = self.topics
+        plain["files"] = [asdict(row) for row in sorted(self.files, key=_place)]
+        plain["gaps"] = [asdict(row) for row in sorted(self.gaps, key=_place)]
+        write_json(self.directory / MANIFEST, plain)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the next load goes on."""
+        ends: dict[TopicPartition, int] = {}
+        for row in (*self.files, *self.gaps):
+            at = (row.topic, row.partition)
+            ends[at] = max(ends.get(at, 0), row.end)
+        return ends
+
+    def check(self) -> None:
+        """LoadError unless ranges follow each other and each file is there."""
+        last: dict[TopicPartition, int] = {}
+        for row in sorted((*self.files, *self.gaps), key=_place):
+            at = (row.topic, row.partition)
+            if row.start != last.get(at, row.start) or row.end <= row.start:
+                raise LoadError(
+                    f"the manifest in {self.directory} has {at[0]}-{at[1]} up to {last.get(at)} and then "
+                    f"{row.start} to {row.end}: it was changed by something else; bring back the one before"
+                )
+            last[at] = row.end
+        for entry in self.files:
+            if entry.schema_version != SCHEMA_VERSION:
+                raise LoadError(f"{entry.path} has schema version {entry.schema_version}, {SCHEMA_VERSION} is read")
+            if entry.path is not None and not (self.directory / entry.path).is_file():
+                raise LoadError(
+                    f"{self.directory / entry.path} is in the manifest and is gone: bring it back, or load into a "
+                    "new directory"
+                )
+
+    def leftovers(self) -> Iterator[Path]:
+        """Files of loads that were killed: ours by their names, and named by no manifest."""
+        named = {self.directory / entry.path for entry in self.files if entry.path is not None}
+        for pattern in ("topic=*/partition=*/*.parquet", "topic=*/partition=*/.*.tmp", f".{MANIFEST}.*.tmp"):
+            yield from (path for path in self.directory.glob(pattern) if path not in named)
+
+
+def _place(row: FileEntry | Gap) -> tuple[str, int, int]:
+    return row.topic, row.partition, row.start
