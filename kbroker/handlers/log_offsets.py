@@ -1,13 +1,26 @@
-"""What offsets a log has: ListOffsets (API 2) and OffsetForLeaderEpoch (API 23)."""
+"""What offsets a log has: ListOffsets (API 2) and OffsetForLeaderEpoch (API 23).
+
+A search by time that has to decompress a long batch is done by a thread; the connection waits, others do not.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError, UnsupportedVersionError
+from kbroker.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    UnsupportedVersionError,
+)
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
+from kbroker.storage.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -20,6 +33,8 @@ if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
+    from kbroker.storage.log_values import TimestampOffset
+    from kbroker.storage.unified_log import UnifiedLog
 
 ListOffsetsResponse: Any = message("ListOffsetsResponse")
 OffsetForLeaderEpochResponse: Any = message("OffsetForLeaderEpochResponse")
@@ -39,8 +54,21 @@ FIRST_VERSION_OF_TIMESTAMP = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
+logger = logging.getLogger("kbroker.storage")
 
-def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
+
+class Waiting(NamedTuple):
+    """A partition's answer that a thread has to find, and the offset that bounds what may be told."""
+
+    log: UnifiedLog
+    search: DeferredSearch
+    answer: Any
+    bound: int
+    timestamp: int
+    with_epoch: bool
+
+
+def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct | None:
     """Versions 1 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
@@ -53,6 +81,7 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
             key = (topic.name, partition.partition_index)
             (repeated if key in seen else seen).add(key)
     topics = []
+    waiting: list[Waiting] = []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
@@ -63,7 +92,7 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
                 if key in repeated:
                     seen.discard(key)
                     raise KafkaError.of(ErrorCode.INVALID_REQUEST)
-                answers.append(_find_offset(ctx, request, topic.name, asked))
+                answers.append(_find_offset(ctx, request, topic.name, asked, waiting))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsResponse.ListOffsetsPartitionResponse(
@@ -72,10 +101,44 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
                 )
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response: Struct = ListOffsetsResponse(topics=topics)
-    return response
+    if not waiting:
+        return response
+    task = asyncio.ensure_future(_search_all(waiting))
+    task.add_done_callback(lambda done: _respond(ctx, response, done))
+    return None
 
 
-def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any) -> Any:
+async def _search_all(waiting: Sequence[Waiting]) -> None:
+    """One after the other: a request about many partitions must not take all threads."""
+    loop = asyncio.get_running_loop()
+    for each in waiting:
+        found: TimestampOffset | DeferredSearch | None = each.search
+        try:
+            while isinstance(found, DeferredSearch):
+                search = found
+                found = await loop.run_in_executor(None, search.search)
+                if found is None:
+                    found = search.go_on()
+            _tell(each.answer, found, each.bound, each.timestamp, each.with_epoch)
+        except OSError as error:
+            each.answer.error_code = each.log.storage_error("looking an offset up", error).code
+        except ValueError as error:
+            logger.warning("%s: a batch cannot be read: %s", each.log.topic_partition, error)
+            each.answer.error_code = ErrorCode.CORRUPT_MESSAGE
+
+
+def _respond(ctx: RequestContext, response: Struct, task: asyncio.Task[None]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is not None:
+        logger.error("a search by time failed", exc_info=error)
+        ctx.connection.close("a search by time failed")
+        return
+    ctx.respond(response)
+
+
+def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, waiting: list[Waiting]) -> Any:
     timestamp = asked.timestamp
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
@@ -94,14 +157,24 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any) -> A
     if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
         return answer
     try:
-        found = log.offset_for_timestamp(timestamp)
+        found = find_by_timestamp(log, timestamp)
     except OSError as error:
         raise log.storage_error("looking an offset up", error) from error
+    except ValueError as error:
+        raise CorruptMessageError(f"a batch of {log.topic_partition} cannot be read: {error}") from error
+    with_epoch = ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH
+    if isinstance(found, DeferredSearch):
+        waiting.append(Waiting(log, found, answer, bound, timestamp, with_epoch))
+    else:
+        _tell(answer, found, bound, timestamp, with_epoch)
+    return answer
+
+
+def _tell(answer: Any, found: TimestampOffset | None, bound: int, timestamp: int, with_epoch: bool) -> None:
     if found is not None and (found.offset < bound or timestamp < 0):
         answer.timestamp, answer.offset = found.timestamp, found.offset
-        if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+        if with_epoch:
             answer.leader_epoch = found.leader_epoch
-    return answer
 
 
 def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Struct:

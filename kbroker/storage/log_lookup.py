@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker._fast.batch_seek import walk_batches
@@ -10,6 +11,7 @@ from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog
 from kbroker.storage.log_segment import LogSegment
+from kbroker.storage.log_validator import LONG_BATCH_BYTES
 from kbroker.storage.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -121,10 +123,48 @@ def rebuild_producer_state(log: UnifiedLog) -> None:
     state.on_high_watermark(log.high_watermark)
 
 
+@dataclass(frozen=True, slots=True)
+class DeferredSearch:
+    """A search by time that has come to a batch which takes long to decompress.
+
+    `search` looks into that batch, in whatever thread; `go_on`, on the loop, continues behind it when nothing is there.
+    """
+
+    log: UnifiedLog
+    segment: LogSegment
+    batch: bytes
+    leader_epoch: int
+    next_position: int
+    timestamp: int
+    log_start_offset: int
+
+    def search(self) -> TimestampOffset | None:
+        """The first record of the batch that is late enough."""
+        return _first_in_batch(self.batch, self.timestamp, self.log_start_offset, self.leader_epoch)
+
+    def go_on(self) -> TimestampOffset | DeferredSearch | None:
+        """What `search` would have found, had it not ended at its batch."""
+        start, timestamp = self.log_start_offset, self.timestamp
+        found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
+        following = self.log.local.segments.higher(self.segment.base_offset)
+        while found is None and following is not None:
+            if following.max_timestamp[0] >= timestamp:
+                found = _first_record_at(self.log.local, following, timestamp, start, self.log)
+            following = self.log.local.segments.higher(following.base_offset)
+        return found
+
+
+Found = TimestampOffset | DeferredSearch | None
+
+
 def offset_for_timestamp(
-    local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int
-) -> TimestampOffset | None:
-    """See UnifiedLog.offset_for_timestamp."""
+    local: LocalLog,
+    epochs: LeaderEpochCache,
+    log_start_offset: int,
+    timestamp: int,
+    deferring: UnifiedLog | None = None,
+) -> Found:
+    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = epochs.epoch_for_offset(log_start_offset)
         return TimestampOffset(NO_TIMESTAMP, log_start_offset, epoch)
@@ -133,16 +173,21 @@ def offset_for_timestamp(
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == MAX_TIMESTAMP:
-        return _latest_record(local, log_start_offset)
+        return _latest_record(local, log_start_offset, deferring)
     for segment in local.segments:
         if segment.max_timestamp[0] >= timestamp:
-            found = _first_record_at(local, segment, timestamp, log_start_offset)
+            found = _first_record_at(local, segment, timestamp, log_start_offset, deferring)
             if found is not None:
                 return found
     return None
 
 
-def _latest_record(local: LocalLog, log_start_offset: int) -> TimestampOffset | None:
+def find_by_timestamp(log: UnifiedLog, timestamp: int) -> Found:
+    """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
+    return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
+
+
+def _latest_record(local: LocalLog, log_start_offset: int, deferring: UnifiedLog | None) -> Found:
     newest = max(local.segments, key=lambda segment: segment.max_timestamp[0])
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
@@ -150,27 +195,43 @@ def _latest_record(local: LocalLog, log_start_offset: int) -> TimestampOffset | 
     place = newest.locate(last_offset)
     if place is None:
         return None
-    return _record_in(local, newest, place.position, timestamp, log_start_offset)
+    return _record_in(local, newest, place.position, timestamp, log_start_offset, deferring)
 
 
 def _first_record_at(
-    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int
-) -> TimestampOffset | None:
+    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: UnifiedLog | None
+) -> Found:
     start = max(segment.time_index.offset_for(timestamp), log_start_offset)
     position = segment.offset_index.position_for(start)
-    return _record_in(local, segment, position, timestamp, log_start_offset)
+    return _record_in(local, segment, position, timestamp, log_start_offset, deferring)
 
 
 def _record_in(
-    local: LocalLog, segment: LogSegment, position: int, timestamp: int, log_start_offset: int
-) -> TimestampOffset | None:
+    local: LocalLog,
+    segment: LogSegment,
+    position: int,
+    timestamp: int,
+    log_start_offset: int,
+    deferring: UnifiedLog | None,
+) -> Found:
     files = local.environment.files
     for info in iterate_headers(files, segment, position, segment.size, 64):
         if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
             continue
-        for record in iterate_stored_records(read_batch(files, segment, info)):
-            if record.timestamp >= timestamp and record.offset >= log_start_offset:
-                return TimestampOffset(record.timestamp, record.offset, info.partition_leader_epoch)
+        batch, epoch = read_batch(files, segment, info), info.partition_leader_epoch
+        if deferring is not None and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
+            behind = info.position + info.size_in_bytes
+            return DeferredSearch(deferring, segment, bytes(batch), epoch, behind, timestamp, log_start_offset)
+        found = _first_in_batch(batch, timestamp, log_start_offset, epoch)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in_batch(batch: bytes, timestamp: int, log_start_offset: int, epoch: int) -> TimestampOffset | None:
+    for record in iterate_stored_records(batch):
+        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp, record.offset, epoch)
     return None
 
 

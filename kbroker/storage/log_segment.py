@@ -109,6 +109,7 @@ class LogSegment:
         "base_offset",
         "config",
         "created_ms",
+        "follow_ups",
         "indexes_full",
         "recently_used",
         "roll_after_timestamp",
@@ -132,6 +133,7 @@ class LogSegment:
     ) -> None:
         self._files = files
         self._open_files = open_files
+        self.follow_ups: dict[int, int] | None = None
         self._prefix = f"{directory}/{base_offset:020d}"
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
@@ -459,6 +461,7 @@ class LogSegment:
         self._files.ftruncate(self.file().fd, position)
         self._size = position
         self.tail = None
+        self.follow_ups = None
         self.roll_after_timestamp = ASK_RULE
         if position == 0:
             self._rolling_timestamp = None

@@ -347,7 +347,9 @@ class UnifiedLog:
         -2 the log start, -1 the log end, -3 the record with the largest timestamp, -4 the local log start; None when
         there is none (-5, the end of tiered storage, which this log never has, is offset -1).
         """
-        return log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+        found = log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+        assert not isinstance(found, log_lookup.DeferredSearch)
+        return found
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,3 +179,22 @@ def test_where_an_epoch_ends(aged: Aged, version: int) -> None:
         assert end(0, current=6)[0] == UNKNOWN_EPOCH
         assert end(0, "never")[0] == UNKNOWN_TOPIC
         assert end(0, partition=3)[0] == UNKNOWN_TOPIC
+
+
+@pytest.mark.parametrize("codec", [1, 4])
+def test_a_long_batch_is_searched_aside(client: Client, codec: int) -> None:
+    """Everybody would wait while one consumer's start is looked for in a large compressed batch."""
+    topic = f"long-{codec}"
+    client.create(topic)
+    count = 3000
+    # Hard to compress, so that the batch stays long.
+    pairs = [(b"%d" % number, random.Random(number).randbytes(40)) for number in range(count)]
+    client.write(topic, Batch(pairs, [T0 + 2 * number for number in range(count)], codec=codec))
+    client.write(topic, Batch(PAIRS, [T0 + 3 * count + number for number in range(3)], codec=codec))
+    assert at(client, topic, T0 + 2001) == (0, T0 + 2002, 1001)
+    assert at(client, topic, T0 + 2 * count) == (0, T0 + 3 * count, count)
+    assert at(client, topic, T0 + 9 * count) == (0, -1, -1)
+    gone = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 2000}]}]
+    client.ask("DeleteRecords", 2, {"topics": gone, "timeout_ms": 10_000})
+    # What lies before the start of the log is passed over, also within its batch.
+    assert at(client, topic, T0) == (0, T0 + 4000, 2000)
