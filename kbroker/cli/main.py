@@ -26,6 +26,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
     "trace": ("kbroker.cli.trace", "Inspect traces of production traffic and convert them for a replay."),
+    "load": ("kbroker.cli.load", "Load topics into Parquet, and Parquet into topics."),
+    "mirror": ("kbroker.cli.mirror", "Mirror topics of one cluster into another."),
+    "replay": ("kbroker.cli.replay", "Replay a trace against a cluster, verify what arrived, and report."),
     "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
 }
 

@@ -32,7 +32,8 @@ def command() -> None:
     """Inspect traces and convert them to the format that replays fast."""
 
 
-def _reading(function: Function) -> Function:
+def reading(function: Function) -> Function:
+    """The options of commands that read a trace: where it is and what it is."""
     options = [
         click.argument("paths", nargs=-1, required=True, metavar="PATH…"),
         click.option("--format", "trace_format", type=click.Choice(FORMATS), help="What the files are; kafka: topics."),
@@ -88,22 +89,22 @@ def shape_of(given: dict[str, Any]) -> Shape:
 
 
 @command.command("inspect")
-@_reading
+@reading
 @json_option
 @click.option("--plot", metavar="FILE", help="Draw a picture: .png, .svg or .pdf.")
 def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **given: Any) -> int:
     """Show a trace's rate over time, sizes, keys, skew and burstiness."""
     if plot is not None and Path(plot).suffix.lower() not in PLOTS:
         raise click.UsageError(f"--plot {plot}: the file must end in {', '.join(PLOTS)}")
-    with _running("kbroker trace inspect", paths, given) as spark:
+    with running("kbroker trace inspect", paths, given) as spark:
         from kbroker.replay.trace_plot import plot_trace
         from kbroker.replay.trace_statistics import describe_trace
 
-        trace = _read(spark, paths, given)
+        trace = read_rows(spark, paths, given)
         statistics = describe_trace(trace.rows)
-        malformed = _malformed(trace, given["malformed"], given, trace.reasons())
+        malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
         if not statistics["rows"]:
-            raise click.ClickException(_no_rows(paths, malformed, given["malformed"]))
+            raise click.ClickException(no_rows(paths, malformed, given["malformed"]))
         statistics = {**statistics, "malformed": malformed}
         if plot is not None:
             plot_trace(statistics, plot, ", ".join(Path(path).name for path in paths))
@@ -111,12 +112,12 @@ def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **g
         print_json(statistics)
     else:
         _print(statistics)
-    _warn(statistics["order"], malformed, given["malformed"])
+    warn(statistics["order"], malformed, given["malformed"])
     return MALFORMED_STATUS if malformed and given["strict"] else 0
 
 
 @command.command("convert")
-@_reading
+@reading
 @click.option("--output", "-o", required=True, metavar="DIRECTORY", help="Where the Parquet files go.")
 @shaping
 def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
@@ -124,7 +125,7 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
 
     The output appears when it is complete.  Malformed rows go to OUTPUT.malformed, or where --malformed says.
     """
-    with _running("kbroker trace convert", paths, given) as spark:
+    with running("kbroker trace convert", paths, given) as spark:
         from pyspark.sql import Observation
 
         from kbroker.replay.shape import apply
@@ -135,23 +136,23 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
         for path in (output, side):
             check_free(path, overwrite=given["overwrite"])
         read, written = Observation("read"), Observation("written")
-        trace = _read(spark, paths, given)
+        trace = read_rows(spark, paths, given)
         with complete_directory(output, overwrite=given["overwrite"]) as directory:
             shaped = apply(trace.counted(read).rows, shape)
             _counting(shaped, written).write.parquet(directory)
             # What the shaping needs to know of the trace is read in a pass of its own, which counts nothing twice.
             counts, rows = read.get, written.get["rows"]
             reasons = trace.reasons() if counts["malformed"] or not rows else {}
-            malformed = _malformed(trace, side, given, reasons)
+            malformed = keep_malformed(trace, side, given, reasons)
             if not rows:
-                raise click.ClickException(_no_rows(paths, malformed, side))
+                raise click.ClickException(no_rows(paths, malformed, side))
     print_table(("records", "malformed", "output"), [(rows, sum(malformed.values()), output)])
-    _warn(None, malformed, side)
+    warn(None, malformed, side)
     return MALFORMED_STATUS if malformed and given["strict"] else 0
 
 
 @contextmanager
-def _running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterator[SparkSession]:
+def running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterator[SparkSession]:
     """A session in which what goes wrong with the trace is one line for the user."""
     try:
         from pyspark.errors import PySparkException
@@ -186,7 +187,7 @@ def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:
         check_free(given["malformed"], overwrite=given["overwrite"])
 
 
-def _read(spark: SparkSession, paths: tuple[str, ...], given: dict[str, Any]) -> Trace:
+def read_rows(spark: SparkSession, paths: tuple[str, ...], given: dict[str, Any]) -> Trace:
     from kbroker.replay.traces import read_trace
 
     options = parse_pairs(given["options"], "--option")
@@ -199,7 +200,7 @@ def _counting(frame: DataFrame, observation: Any) -> DataFrame:
     return frame.observe(observation, functions.count(functions.lit(1)).alias("rows"))
 
 
-def _malformed(trace: Trace, path: str | None, given: dict[str, Any], reasons: dict[str, int]) -> dict[str, int]:
+def keep_malformed(trace: Trace, path: str | None, given: dict[str, Any], reasons: dict[str, int]) -> dict[str, int]:
     """Writes the malformed rows, if there are any, where the user wants them; the reasons and their counts."""
     from kbroker.replay.trace_output import write_complete
 
@@ -208,7 +209,7 @@ def _malformed(trace: Trace, path: str | None, given: dict[str, Any], reasons: d
     return reasons
 
 
-def _no_rows(paths: tuple[str, ...], malformed: dict[str, int], side: str | None) -> str:
+def no_rows(paths: tuple[str, ...], malformed: dict[str, int], side: str | None) -> str:
     where = ", ".join(paths)
     if not malformed:
         return f"{where}: the trace has no rows"
@@ -220,7 +221,7 @@ def _reasons(malformed: dict[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in malformed.items())
 
 
-def _warn(order: dict[str, Any] | None, malformed: dict[str, int], side: str | None) -> None:
+def warn(order: dict[str, Any] | None, malformed: dict[str, int], side: str | None) -> None:
     if malformed:
         seen = f"see {side}" if side is not None else "--malformed DIRECTORY keeps them"
         click.echo(f"kbroker: {sum(malformed.values()):,} rows are malformed: {_reasons(malformed)}; {seen}", err=True)

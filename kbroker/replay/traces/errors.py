@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_OURS = re.compile(r"(?:Trace|Option|LogDirectory|DataLoss|TopicUnknown|Offsets)Error: (.+)")
+_OURS = re.compile(r"(?:Trace|Replay|Option|LogDirectory|DataLoss|TopicUnknown|Offsets)Error: (.+)")
 
 
 class TraceError(Exception):

@@ -1,0 +1,159 @@
+"""What one task of a replay does: get ready, wait for all others, send each row at its time, count.
+
+`Play(job)` is the function of a `mapInArrow` in barrier mode: it takes prepared rows (`plan.PREPARED`) and gives rows
+of OUTCOME_SCHEMA, every few seconds, so that memory does not grow with the length of the replay.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import BarrierTaskContext
+
+from kbroker.replay.player.channel import Reporter
+from kbroker.replay.player.operations import Headers, Member, Sender, Totals
+from kbroker.replay.player.outcome import NOT_SENT, Cells
+from kbroker.replay.player.plan import ID_HEADER, PREPARED
+from kbroker.replay.player.settings import Job, ReplayError
+from kbroker.replay.trace_schema import PRODUCE
+
+EMIT_SECONDS = 2.0
+CHUNK_ROWS = 256
+"""Rows that become Python objects in one go: few, so that no record has to wait for it."""
+
+SERVE_EVERY = 32
+BATCHES_AHEAD = 2
+
+
+class Play:
+    """See the module's text.  An instance is what Spark sends to executors."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = BarrierTaskContext.get()
+        executor, totals = context.partitionId(), Totals()
+        reporter = Reporter(self.job.channel, self.job.token, executor, totals.counts)
+        try:
+            if context.attemptNumber() or reporter.repeated:
+                raise ReplayError(
+                    "an executor was lost in the middle of the replay, which is not repeated: see its log"
+                )
+            player = _Player(self.job, executor, totals, _Ahead(batches), reporter)
+            # All clocks are read at the same barrier; the latest decides, so that no executor starts before another.
+            clocks = [float(text) for text in context.allGather(repr(time.time()))]
+            player.begin(max(clocks) + self.job.lead_s)
+            yield from player.outcomes()
+        finally:
+            reporter.close()
+
+
+class _Player:
+    """The rows of one task on their way to the broker."""
+
+    def __init__(self, job: Job, executor: int, totals: Totals, rows: _Ahead, reporter: Reporter) -> None:
+        self.executor, self.totals, self.reporter = executor, totals, reporter
+        self._job, self._rows = job, rows
+        self._cells = Cells(executor)
+        self._sender = Sender(job, executor, self._cells, self.totals)
+        self._members = {group: Member(job, group, executor, self.totals) for group in job.subscriptions}
+        rows.wait_first()
+
+    def begin(self, wall: float) -> None:
+        """Fixes the time at which the trace starts, as a wall clock's."""
+        self._start = time.monotonic() + (wall - time.time())
+        self._sender.start = self._start
+        for member in self._members.values():
+            member.start = self._start
+        self._note_start(wall)
+
+    def outcomes(self) -> Iterator[pa.RecordBatch]:
+        emit = time.monotonic() + EMIT_SECONDS
+        for chunk in self._rows.chunks():
+            self._play(chunk)
+            if time.monotonic() > emit:
+                yield from self._take()
+                emit = time.monotonic() + EMIT_SECONDS
+        self._sender.finish(self._stopped, self._job.stop_patience_s)
+        for member in self._members.values():
+            member.finish(stopped=self._stopped())
+        yield from self._take()
+
+    def _stopped(self) -> bool:
+        return self.reporter.stopped
+
+    def _take(self) -> Iterator[pa.RecordBatch]:
+        for one in (self._cells, *self._members.values()):
+            batch = one.take()
+            if batch is not None:
+                yield batch
+
+    def _note_start(self, wall: float) -> None:
+        # One row tells when the replay began, in microseconds since 1970, for all that is plotted beside it.
+        self._cells.at(0, "", "").events["STARTED_AT_US"] = int(wall * 1e6) if self.executor == 0 else 0
+
+    def _play(self, chunk: pa.RecordBatch) -> None:
+        columns = [chunk.column(name).to_pylist() for name in PREPARED]
+        start, sender, stopped = self._start, self._sender, self._stopped
+        for number, row in enumerate(zip(*columns, strict=True)):
+            due_us, source, sequence, topic, partition, key, value, headers, kind, group, mark = row
+            due = start + due_us / 1e6
+            if stopped() or (due > time.monotonic() and not sender.wait_until(due, stopped)):
+                self._skip(due, kind, topic, source, sequence)
+            elif kind == PRODUCE:
+                if not number % SERVE_EVERY:
+                    sender.serve()
+                sender.send(due, source, sequence, topic, partition, key, value, _headers(headers, mark), stopped)
+            else:
+                self._members[group].put(due, kind, source, sequence, topic)
+                self.totals.sent += 1
+
+    def _skip(self, due: float, kind: str, topic: str, source: str, sequence: int) -> None:
+        cell = self._cells.at(int(due - self._start), kind, topic)
+        cell.unsent += 1
+        if kind == PRODUCE:
+            cell.exceptions.append((source, sequence, NOT_SENT))
+
+
+def _headers(headers: list[dict[str, Any]] | None, mark: bytes | None) -> Headers:
+    own: Headers = [(one["key"], one["value"]) for one in headers] if headers else []
+    if mark is not None:
+        own.append((ID_HEADER, mark))
+    return own
+
+
+class _Ahead:
+    """The rows of a task, read by a thread of its own, so that sending does not wait for Spark."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(BATCHES_AHEAD)
+        self._first: pa.RecordBatch | BaseException | None = None
+        threading.Thread(target=self._read, args=(batches,), name="replay-rows", daemon=True).start()
+
+    def wait_first(self) -> None:
+        """Returns when there are rows, which is after all sorting before the replay, or none at all."""
+        self._first = self._queue.get()
+
+    def chunks(self) -> Iterator[pa.RecordBatch]:
+        item = self._first
+        while item is not None:
+            if isinstance(item, BaseException):
+                raise item
+            for start in range(0, item.num_rows, CHUNK_ROWS):
+                yield item.slice(start, CHUNK_ROWS)
+            item = self._queue.get()
+
+    def _read(self, batches: Iterable[pa.RecordBatch]) -> None:
+        try:
+            for batch in batches:
+                self._queue.put(batch)
+        except BaseException as error:
+            self._queue.put(error)
+        else:
+            self._queue.put(None)

@@ -1,0 +1,210 @@
+"""The pictures of a report, each as SVG text to stand inside a page.  One run, or two drawn over each other."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#2b6cb0", "#dd6b20")
+GREY, RED = "#a0aec0", "#b3261e"
+MOST_PLACES = 40
+"""Partitions that a heat map shows at most: those with the most records."""
+
+Numbers = dict[str, Any]
+Named = Sequence[tuple[str, Numbers]]
+_STYLE = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
+          "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
+          "svg.fonttype": "none", "svg.hashsalt": "kbroker"}  # fmt: skip
+
+
+def rate(runs: Named) -> str:
+    """Offered and acknowledged records per second; lines part where the broker does not keep up."""
+    with _drawing(3.4) as (figure, result):
+        axes = figure.add_subplot()
+        for (name, run), colour in zip(runs, COLOURS, strict=False):
+            at = [one["second"] for one in run["seconds"]]
+            if name == runs[0][0]:
+                offered = [one["offered"] for one in run["seconds"]]
+                axes.step(at, offered, where="post", color=GREY, linewidth=4, alpha=0.7, label="offered")
+            done = [one["acknowledged"] for one in run["seconds"]]
+            axes.step(at, done, where="post", color=colour, linewidth=1.4, label=_label("acknowledged", name, runs))
+        _over_time(axes, "Offered and achieved rate", "records/s")
+        _legend(axes)
+    return result[0]
+
+
+def latency(runs: Named) -> str:
+    """Percentiles of the latency from the intended time, by second, on a logarithmic scale."""
+    with _drawing(3.6) as (figure, result):
+        axes = figure.add_subplot()
+        styles = (("p50", ":"), ("p99", "-"), ("max", "--")) if len(runs) > 1 else (
+            ("p50", "-"), ("p90", "-"), ("p99", "-"), ("p999", "-"), ("max", ":"))  # fmt: skip
+        shades = ("#1a4971", "#2b6cb0", "#dd6b20", "#b3261e", "#718096")
+        for (name, run), colour in zip(runs, COLOURS, strict=False):
+            for (which, style), shade in zip(styles, shades, strict=False):
+                pairs = _pairs(run["seconds"], f"latency_{which}_ms")
+                label = _label("p99.9" if which == "p999" else which, name, runs)
+                axes.plot(*pairs, style, color=colour if len(runs) > 1 else shade, linewidth=1.3, label=label)
+        _over_time(axes, "Latency to the acknowledgement, from the intended time", "ms")
+        _logarithmic(axes)
+        _legend(axes)
+    return result[0]
+
+
+def sending(runs: Named) -> str:
+    """How far sending itself was behind its time, and how long local queues were full."""
+    with _drawing(3.0) as (figure, result):
+        axes = figure.add_subplot()
+        for (name, run), colour in zip(runs, COLOURS, strict=False):
+            pairs = _pairs(run["seconds"], "sent_error_p99_ms")
+            axes.plot(*pairs, color=colour, linewidth=1.3, label=_label("sent late, p99", name, runs))
+            full = [(one["second"], one["queue_full_us"] / 1000) for one in run["seconds"] if one["queue_full_us"]]
+            if full:
+                label = _label("waited for the local queue, sum", name, runs)
+                axes.plot(*zip(*full, strict=True), "x", color=colour, label=label)
+        _over_time(axes, "Back-pressure: intended to sent", "ms")
+        _logarithmic(axes)
+        _legend(axes)
+    return result[0]
+
+
+def errors(runs: Named) -> str:
+    """Records that failed, by second and error."""
+    with _drawing(2.6) as (figure, result):
+        axes = figure.add_subplot()
+        for (name, run), marker in zip(runs, ("o", "x"), strict=False):
+            for code in sorted({code for one in run["seconds"] for code in one["errors"]}):
+                found = [(one["second"], one["errors"][code]) for one in run["seconds"] if code in one["errors"]]
+                axes.plot(*zip(*found, strict=True), marker, label=_label(code, name, runs))
+        _over_time(axes, "Failed records by error", "records/s")
+        _legend(axes)
+        if not axes.lines:
+            axes.annotate("none", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
+            axes.set_yticks([])
+    return result[0]
+
+
+def heat_map(name: str, run: Numbers) -> str:
+    """Records and p99 latency by executor and partition; empty without any."""
+    import numpy as np
+
+    places = run["places"]
+    if not places:
+        return ""
+    totals: dict[tuple[str, int], int] = {}
+    for one in places:
+        at = (one["topic"], one["partition"])
+        totals[at] = totals.get(at, 0) + one["acknowledged"]
+    shown = sorted(sorted(totals, key=lambda at: -totals[at])[:MOST_PLACES])
+    executors = sorted({one["executor"] for one in places})
+    with _drawing(1.6 + 0.34 * max(len(executors), 2)) as (figure, result):
+        pair = figure.subplots(1, 2)
+        for axes, (title, measure) in zip(
+            pair, (("records", "acknowledged"), ("p99 latency, ms", "latency_p99_ms")), strict=True
+        ):
+            grid = np.full((len(executors), len(shown)), np.nan)
+            for one in places:
+                at = (one["topic"], one["partition"])
+                if at in shown and one[measure] is not None:
+                    grid[executors.index(one["executor"]), shown.index(at)] = one[measure]
+            axes.grid(visible=False)
+            picture = axes.imshow(grid, aspect="auto", cmap="YlGnBu", vmin=0)
+            figure.colorbar(picture, ax=axes, shrink=0.9)
+            axes.set_title(f"By executor and partition: {title}")
+            axes.set_yticks(range(len(executors)), [f"executor {number}" for number in executors])
+            labels = [f"{topic}-{partition}" for topic, partition in shown]
+            axes.set_xticks(range(len(shown)), labels, rotation=90 if len(shown) > 6 else 0, fontsize=8)
+    del name
+    return result[0]
+
+
+def broker(runs: Named) -> str:
+    """CPU and memory of the broker's process; empty where nobody could see it."""
+    if not any(one["rss_bytes"] is not None for _, run in runs for one in run["broker"]):
+        return ""
+    with _drawing(3.0) as (figure, result):
+        pair = figure.subplots(1, 2)
+        for axes, title, unit, of in (
+            (pair[0], "Broker: CPU", "% of a core", lambda one: one["cpu_percent"]),
+            (pair[1], "Broker: memory", "MB", lambda one: None if one["rss_bytes"] is None else one["rss_bytes"] / 1e6),
+        ):
+            _sampled(axes, runs, of)
+            _over_time(axes, title, unit)
+            _legend(axes)
+    return result[0]
+
+
+def metric(runs: Named, name: str) -> str:
+    """One of the broker's own metrics over time: counters (`…_total`, `…_count`, `…_sum`) as their rate."""
+    cumulative = name.endswith(("_total", "_count", "_sum"))
+    with _drawing(2.4) as (figure, result):
+        axes = figure.add_subplot()
+        for (label, run), colour in zip(runs, COLOURS, strict=False):
+            points = [(one["second"], one["metrics"][name]) for one in run["broker"] if name in one["metrics"]]
+            if cumulative:
+                steps = pairwise(points)
+                # A counter that falls is one of a broker that was restarted.
+                points = [(b[0], (b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0] and b[1] >= a[1]]
+            if points:
+                axes.plot(*zip(*points, strict=True), color=colour, label=_label(name, label, runs))
+        _over_time(axes, name, "per second" if cumulative else "")
+        _legend(axes)
+    return result[0]
+
+
+@contextmanager
+def _drawing(height: float) -> Iterator[tuple[Figure, list[str]]]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    result: list[str] = []
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(10.8, height), layout="constrained")
+        yield figure, result
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    # Only the element: a page may hold several, without their prologues.
+    result.append(re.sub(r"^.*?(?=<svg)", "", text.getvalue(), flags=re.DOTALL))
+
+
+def _label(what: str, name: str, runs: Named) -> str:
+    return f"{name}: {what}" if len(runs) > 1 else what
+
+
+def _pairs(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float]]:
+    found = [(one["second"], one[measure]) for one in seconds if one[measure] is not None]
+    return [at for at, _ in found], [value for _, value in found]
+
+
+def _sampled(axes: Axes, runs: Named, of: Callable[[Numbers], float | None]) -> None:
+    for (name, run), colour in zip(runs, COLOURS, strict=False):
+        # What could not be seen is a gap in the line.
+        values = [of(one) for one in run["broker"]]
+        at = [one["second"] for one in run["broker"]]
+        axes.plot(at, [float("nan") if one is None else one for one in values], color=colour,
+                  label=name if len(runs) > 1 else None)  # fmt: skip
+    axes.set_ylim(bottom=0)
+
+
+def _over_time(axes: Axes, title: str, unit: str) -> None:
+    axes.set(title=title, xlabel="seconds from the start", ylabel=unit)
+
+
+def _logarithmic(axes: Axes) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def _legend(axes: Axes) -> None:
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
