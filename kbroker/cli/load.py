@@ -51,7 +51,7 @@ def running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
         from kbroker.replay.session import spark_session
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
         with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
@@ -170,7 +170,7 @@ def show_command(directory: str, as_json: bool) -> int:
     for (topic, partition), end in sorted(manifest.ends().items()):
         files = [row for row in manifest.files if (row.topic, row.partition) == (topic, partition)]
         gaps = [row for row in manifest.gaps if (row.topic, row.partition) == (topic, partition)]
-        start = min(row.start for row in (*files, *gaps))
+        start = min(row.start for row in manifest.ranges() if (row.topic, row.partition) == (topic, partition))
         named = [row for row in files if row.path is not None]
         figures = (sum(row.rows for row in named), len(named), sum(row.bytes for row in named), len(gaps))
         rows.append((topic, partition, start, end, *figures))

@@ -33,7 +33,7 @@ from kbroker.replay.sources.read_range import DataLossError, read_range
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 RESULT_SCHEMA = "topic string, partition int, written long, found long, position long"

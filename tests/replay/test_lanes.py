@@ -141,7 +141,8 @@ def test_offsets_that_are_gone_are_an_error_or_a_gap(
 
 def test_topics_are_made_like_the_sources(kbroker_broker: BrokerProcess, target: BrokerProcess, tmp_path: Path) -> None:
     """A compacted topic would be mirrored into one that forgets after a week, or partitions would not fit."""
-    from confluent_kafka.admin import AdminClient, ConfigResource
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._resource import ConfigResource
 
     topic = Admin(kbroker_broker.bootstrap).create_topic("made", 3, {"cleanup.policy": "compact", **KEEP})
     run(MirrorRequest(kbroker_broker.bootstrap, target.bootstrap, str(tmp_path / "one"), [topic]))

@@ -210,10 +210,10 @@ def _run(
     size = max(context.defaultParallelism, 1) * _FILES_PER_TASK
     total, done = sum(piece.size for piece in pieces), 0
     for at in range(0, len(pieces), size):
-        chosen = [tuple(piece) for piece in pieces[at : at + size]]
+        chosen = pieces[at : at + size]
         found = context.parallelize(chosen, len(chosen)).map(partial(write_piece, task)).collect()
         _publish(manifest, found, report)
-        done += sum(Range(*piece).size for piece in chosen)
+        done += sum(piece.size for piece in chosen)
         if progress is not None:
             progress(done, total)
 
@@ -232,7 +232,7 @@ def _publish(manifest: Manifest, found: Sequence[dict[str, Any]], report: LoadRe
             report.rows += entry["rows"]
             report.bytes += entry["bytes"]
         for gap in row["gaps"]:
-            _gap(True, manifest, report, Range(*gap))
+            _gap(True, manifest, report, gap)
     for folder in folders:
         sync_directory(folder)
     manifest.write()
@@ -243,10 +243,9 @@ def hidden(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def write_piece(task: _Task, place: tuple[str, int, int, int]) -> dict[str, Any]:
+def write_piece(task: _Task, piece: Range) -> dict[str, Any]:
     """Writes a range of offsets; its files (more than one around a gap) and gaps.  An executor's."""
-    piece = Range(*place)
-    gaps: list[tuple[str, int, int, int]] = []
+    gaps: list[Range] = []
     files = []
     start = piece.start
     while start < piece.stop:
@@ -261,7 +260,7 @@ def write_piece(task: _Task, place: tuple[str, int, int, int]) -> dict[str, Any]
                 raise LoadError(str(lost))
             if not task.allow_gaps:
                 raise LoadError(_gone(gone))
-            gaps.append(tuple(gone))
+            gaps.append(gone)
             start = gone.stop
     return {"files": files, "gaps": gaps}
 

@@ -96,10 +96,15 @@ class Manifest:
         plain["gaps"] = [asdict(row) for row in sorted(self.gaps, key=_place)]
         write_json(self.directory / MANIFEST, plain)
 
+    def ranges(self) -> list[FileEntry | Gap]:
+        """Files and gaps in the order of topics, partitions and offsets."""
+        everything: list[FileEntry | Gap] = [*self.files, *self.gaps]
+        return sorted(everything, key=_place)
+
     def ends(self) -> dict[TopicPartition, int]:
         """Where the next load goes on."""
         ends: dict[TopicPartition, int] = {}
-        for row in (*self.files, *self.gaps):
+        for row in self.ranges():
             at = (row.topic, row.partition)
             ends[at] = max(ends.get(at, 0), row.end)
         return ends
@@ -107,7 +112,7 @@ class Manifest:
     def check(self) -> None:
         """LoadError unless ranges follow each other and each file is there."""
         last: dict[TopicPartition, int] = {}
-        for row in sorted((*self.files, *self.gaps), key=_place):
+        for row in self.ranges():
             at = (row.topic, row.partition)
             if row.start != last.get(at, row.start) or row.end <= row.start:
                 raise LoadError(
