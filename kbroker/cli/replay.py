@@ -47,27 +47,57 @@ def command() -> None:
 
 @command.command("run")
 @reading
-@click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True,
-              metavar="HOST:PORT[,…]", help="Where the cluster is.")
+@click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    default=DEFAULT_BOOTSTRAP,
+    show_default=True,
+    metavar="HOST:PORT[,…]",
+    help="Where the cluster is.",
+)
 @click.option("--output", "-o", required=True, metavar="RUN", help="Directory for what is measured.")
 @click.option("--executors", type=click.IntRange(min=1), help="Tasks that send together (default: Spark's places).")
 @click.option("--create-topics", type=click.IntRange(min=1), metavar="PARTITIONS", help="Create missing topics.")
 @click.option("--topic-prefix", default="", metavar="TEXT", help="Put before each topic's name.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--idempotence/--no-idempotence", default=None, help="Default: on with --acks all.")
-@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none",
-              show_default=True)
+@click.option(
+    "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True
+)
 @click.option("--linger-ms", type=click.FloatRange(min=0), default=5.0, show_default=True)
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=1_000_000, show_default=True)
-@click.option("--delivery-timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, metavar="SECONDS",
-              help="A record that is not acknowledged by then has failed.")
-@click.option("--queue-records", type=click.IntRange(min=1), default=200_000, show_default=True,
-              help="Records that wait in an executor at most.")
+@click.option(
+    "--delivery-timeout",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A record that is not acknowledged by then has failed.",
+)
+@click.option(
+    "--queue-records",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="Records that wait in an executor at most.",
+)
 @click.option("--transaction-records", type=click.IntRange(min=1), help="Send in transactions of so many records.")
-@click.option("--late-ms", type=click.FloatRange(min=0), default=5.0, show_default=True,
-              help="What is sent later than this counts as late.")
-@click.option("--consume-wait-ms", type=click.IntRange(min=0), default=500, show_default=True,
-              help="How long a consume operation waits for a record.")
+@click.option(
+    "--late-ms",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="What is sent later than this counts as late.",
+)
+@click.option(
+    "--consume-wait-ms",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    help="How long a consume operation waits for a record.",
+)
 @click.option("-X", "client", multiple=True, metavar="KEY=VALUE", help="A setting of the client (librdkafka).")
 @click.option("--ids/--no-ids", default=True, help="Give each record an id in a header, to verify by.")
 @click.option("--metrics-url", metavar="URL", help="The broker's Prometheus page, taken once a second.")
@@ -80,16 +110,19 @@ def run_command(paths: tuple[str, ...], output: str, **given: Any) -> int:  # fm
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
     """
     with running("kbroker replay", paths, given) as spark:
+        from pyspark.sql import Observation
+
         from kbroker.replay.player.run import STOPPED, Request, run_replay
+        from kbroker.replay.player.settings import NoRowsError
         from kbroker.replay.report.numbers import summary_of
         from kbroker.replay.shape import apply
         from kbroker.replay.trace_output import check_free
 
         check_free(output, overwrite=given["overwrite"])
         delivery = _delivery(given)
+        counts = Observation("read")
         trace = read_rows(spark, paths, given)
-        malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
-        shaped = apply(trace.rows, shape_of(given))
+        shaped = apply(trace.counted(counts).rows, shape_of(given))
         request = Request(
             bootstrap=given["bootstrap"], output=output, delivery=delivery, executors=given["executors"],
             create_partitions=given["create_topics"], topic_prefix=given["topic_prefix"], ids=given["ids"],
@@ -98,10 +131,11 @@ def run_command(paths: tuple[str, ...], output: str, **given: Any) -> int:  # fm
         try:
             with _Bar(quiet=given["quiet"]) as bar:
                 document = run_replay(spark, shaped, request, bar)
-        except Exception as error:
-            if "the trace has no rows" in str(error):
-                raise click.ClickException(no_rows(paths, malformed, given["malformed"])) from None
-            raise
+        except NoRowsError:
+            malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
+            raise click.ClickException(no_rows(paths, malformed, given["malformed"])) from None
+        reasons = trace.reasons() if counts.get["malformed"] else {}
+        malformed = keep_malformed(trace, given["malformed"], given, reasons)
     summary = summary_of(output)
     _print_summary(summary)
     warn(None, malformed, given["malformed"])
@@ -114,8 +148,14 @@ def run_command(paths: tuple[str, ...], output: str, **given: Any) -> int:  # fm
 
 @command.command("verify")
 @click.argument("run", metavar="RUN")
-@click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
-              help="Where the cluster is now (default: where it was).")
+@click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT[,…]",
+    help="Where the cluster is now (default: where it was).",
+)
 @click.option("--details", metavar="DIRECTORY", help="Where the records go that were lost, doubled, changed or moved.")
 @click.option("--strict", is_flag=True, help="Exit status 3 for duplicates and order that nothing promised, too.")
 @click.option("--overwrite", is_flag=True, help="Replace the details that are there.")

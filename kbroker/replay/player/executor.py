@@ -46,12 +46,23 @@ class Play:
                     "an executor was lost in the middle of the replay, which is not repeated: see its log"
                 )
             player = _Player(self.job, executor, totals, _Ahead(batches), reporter)
+            # A first row, so that Spark has opened its files before records are due.
+            yield opening(executor)
             # All clocks are read at the same barrier; the latest decides, so that no executor starts before another.
             clocks = [float(text) for text in context.allGather(repr(time.time()))]
             player.begin(max(clocks) + self.job.lead_s)
             yield from player.outcomes()
         finally:
             reporter.close()
+
+
+def opening(executor: int) -> pa.RecordBatch:
+    """A row that counts nothing."""
+    cells = Cells(executor)
+    cells.at(0, "", "")
+    batch = cells.take()
+    assert batch is not None
+    return batch
 
 
 class _Player:
@@ -89,7 +100,8 @@ class _Player:
         return self.reporter.stopped
 
     def _take(self) -> Iterator[pa.RecordBatch]:
-        for one in (self._cells, *self._members.values()):
+        counting: list[Cells | Member] = [self._cells, *self._members.values()]
+        for one in counting:
             batch = one.take()
             if batch is not None:
                 yield batch

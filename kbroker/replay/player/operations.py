@@ -23,7 +23,7 @@ JOIN_SECONDS = 30.0
 READY_SECONDS = 15.0
 _QUEUE_FULL_WAIT_S = 0.005
 _IDLE_S = 0.2
-Headers = list[tuple[str, bytes | None]]
+Headers = list[tuple[str, str | bytes | None]]
 
 
 class Totals:
@@ -165,6 +165,7 @@ class Sender:
             self._failed(int(time.monotonic() - start), asked_topic, source, sequence, error)
             return
         partition = message.partition()
+        assert partition is not None
         latency = message.latency()
         at = sent + latency if latency is not None and latency >= 0 else time.monotonic()
         bucket = bucket_of(int((at - due) * 1e6))
@@ -310,7 +311,9 @@ class Member:
         error = message.error()
         if error is not None:
             return -1, 0, error.name()
-        return message.partition(), len(message), None
+        partition = message.partition()
+        assert partition is not None
+        return partition, len(message), None
 
     def _commit(self) -> None:
         try:

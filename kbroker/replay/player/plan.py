@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from kbroker.replay.player.settings import ReplayError
+from kbroker.replay.player.settings import NoRowsError, ReplayError
 from kbroker.replay.trace_schema import COMMIT, CONSUME, PRODUCE
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def make_plan(trace: DataFrame) -> Plan:
         raise ReplayError(f"the trace names more than {MOST_TOPICS:,} topics and groups: shape it to fewer")
     kinds = {kind: sum(row["records"] for row in found if row["kind"] == kind) for kind in (PRODUCE, CONSUME, COMMIT)}
     if not sum(kinds.values()):
-        raise ReplayError("the trace has no rows")
+        raise NoRowsError("the trace has no rows")
     missing = sum(row["missing"] for row in found if row["kind"] == PRODUCE)
     if missing:
         raise ReplayError(f"{missing:,} records have a size but no value: say --synthesise RATIO to make values")

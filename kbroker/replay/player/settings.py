@@ -16,6 +16,10 @@ class ReplayError(TraceError):
     """A replay that cannot start, or did not end as a replay.  The text is for the user."""
 
 
+class NoRowsError(ReplayError):
+    """There is nothing to replay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The producer's settings.

@@ -6,7 +6,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import ClientError

@@ -22,9 +22,18 @@ MOST_PLACES = 40
 
 Numbers = dict[str, Any]
 Named = Sequence[tuple[str, Numbers]]
-_STYLE = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-          "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
-          "svg.fonttype": "none", "svg.hashsalt": "kbroker"}  # fmt: skip
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kbroker",
+}
 
 
 def rate(runs: Named) -> str:
