@@ -225,12 +225,16 @@ def _delivery(given: dict[str, Any]) -> Delivery:
     )  # fmt: skip
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _print_summary(summary: dict[str, Any]) -> None:
     shown: list[tuple[str, Callable[[Any], str]]] = [
         ("offered", "{:,}".format), ("acknowledged", "{:,}".format), ("failed", "{:,}".format),
         ("unsent", "{:,}".format), ("late", "{:,}".format), ("acknowledged_per_second", "{:,.0f}".format),
-        ("latency_p50_ms", "{:.3g}".format), ("latency_p99_ms", "{:.3g}".format),
-        ("sent_error_p99_ms", "{:.3g}".format), ("queue_full_seconds", "{:.3g}".format),
+        ("latency_p50_ms", _short), ("latency_p99_ms", _short),
+        ("sent_error_p99_ms", _short), ("queue_full_seconds", _short),
     ]  # fmt: skip
     row = [form(summary[name]) if summary[name] is not None else None for name, form in shown]
     print_table([name.replace("_", " ") for name, _ in shown], [row])

@@ -20,6 +20,7 @@ from kbroker.replay.player.run import read_run
 from kbroker.replay.player.settings import ReplayError
 from kbroker.replay.trace_schema import PRODUCE
 
+BEFORE_US = 3_000_000
 STARTED = "STARTED_AT_US"
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 Numbers = dict[str, Any]
@@ -145,6 +146,8 @@ def _samples(run: str, started_us: int) -> list[Numbers]:
             "metrics": dict(row["metrics"]),
         }
         for row in rows
+        # While Spark sorts the trace nothing is sent yet.
+        if row["time_us"] >= started_us - BEFORE_US
     ]
 
 

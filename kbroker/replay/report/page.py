@@ -30,7 +30,7 @@ def _integer(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _percent(value: float) -> str:
@@ -185,7 +185,7 @@ def _preamble(name: str, run: Numbers, several: bool) -> str:
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in document["kinds"].items() if number)
     return (
         (f"{name}: " if several else "")
-        + f"{kinds} of {document['sources']:,} sources in {document['seconds']:,.4g} s "
+        + f"{kinds} of about {document['sources']:,} sources in {document['seconds']:,.4g} s "
         f"against {document['bootstrap']}, "
         f"{started:%Y-%m-%d %H:%M:%S} UTC, {document['executors']} executors"
     )
