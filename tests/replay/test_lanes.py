@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,14 +142,14 @@ def test_offsets_that_are_gone_are_an_error_or_a_gap(
 
 def test_topics_are_made_like_the_sources(kbroker_broker: BrokerProcess, target: BrokerProcess, tmp_path: Path) -> None:
     """A compacted topic would be mirrored into one that forgets after a week, or partitions would not fit."""
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._resource import ConfigResource
+    import confluent_kafka.admin as api
 
     topic = Admin(kbroker_broker.bootstrap).create_topic("made", 3, {"cleanup.policy": "compact", **KEEP})
     run(MirrorRequest(kbroker_broker.bootstrap, target.bootstrap, str(tmp_path / "one"), [topic]))
-    client = AdminClient({"bootstrap.servers": target.bootstrap})
+    kafka: Any = api
+    client = kafka.AdminClient({"bootstrap.servers": target.bootstrap})
     assert len(client.list_topics(timeout=30).topics[topic].partitions) == 3
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    resource = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic)
     entries = client.describe_configs([resource])[resource].result(30)
     assert entries["cleanup.policy"].value == "compact"
     assert entries["retention.ms"].value == "-1"
