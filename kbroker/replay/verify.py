@@ -83,7 +83,7 @@ def mark(records: DataFrame, run_id: str) -> DataFrame:
     name = F.lit(ID_HEADER)
     headers = F.coalesce(F.col("headers"), F.array().cast(records.schema["headers"].dataType))
     own = F.filter(headers, lambda one: one["key"] == name)
-    text = F.element_at(own, -1)["value"].cast("string")
+    text = F.try_element_at(own, F.lit(-1))["value"].cast("string")
     mine = F.when(text.startswith(f"{run_id}/"), text)
     # The source comes last, because it may hold any character.
     parts = F.split(mine, "/", 4)
@@ -91,9 +91,9 @@ def mark(records: DataFrame, run_id: str) -> DataFrame:
     digest = checksum_text(F.col("key"), F.col("value"), others)
     return records.select(
         "topic", "partition", "offset",
-        F.when(F.size(own) > 0, parts.getItem(3)).alias("source"),
-        F.when(F.size(own) > 0, parts.getItem(2).try_cast("long")).alias("sequence"),
-        F.when(F.size(own) > 0, parts.getItem(1)).alias("sent"),
+        F.get(parts, 3).alias("source"),
+        F.get(parts, 2).try_cast("long").alias("sequence"),
+        F.get(parts, 1).alias("sent"),
         digest.alias("there"),
     )  # fmt: skip
 
@@ -147,9 +147,7 @@ def problems(checked: DataFrame) -> DataFrame:
         ),
         lambda one: one.isNotNull(),
     )
-    return checked.select(
-        F.explode(what).alias("what"), "topic", "partition", "offset", "source", "sequence"
-    )  # fmt: skip
+    return checked.select(F.explode(what).alias("what"), "topic", "partition", "offset", "source", "sequence")
 
 
 def _lost() -> Column:

@@ -52,7 +52,10 @@ class Sender:
             begin_transactions(self._producer, READY_SECONDS)
         for topic in job.topics:
             # Leaders are known before the first record is due.
-            self._producer.list_topics(topic, timeout=READY_SECONDS)
+            try:
+                self._producer.list_topics(topic, timeout=READY_SECONDS)
+            except KafkaException as error:
+                raise ReplayError(f"{job.bootstrap} does not answer an executor: {error.args[0].str()}") from None
 
     def send(
         self,
