@@ -151,9 +151,9 @@ class FaultyFiles(FileSystem):
             self._durable[target] = self._durable.pop(source)
         else:
             self._durable.pop(target, None)
-        for path in [path for path in self._durable if path.startswith(f"{source}/")]:
+        for path in [path for path in list(self._durable) if path.startswith(f"{source}/")]:
             self._durable[target + path.removeprefix(source)] = self._durable.pop(path)
-        for fd, path in self._paths.items():
+        for fd, path in list(self._paths.items()):
             if path == source or path.startswith(f"{source}/"):
                 self._paths[fd] = target + path.removeprefix(source)
 
