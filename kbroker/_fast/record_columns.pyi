@@ -11,9 +11,7 @@ HEADERS: int
 
 Bytes = tuple[ColumnBuffer | None, ColumnBuffer, ColumnBuffer]
 Headers = tuple[ColumnBuffer | None, ColumnBuffer, Bytes, Bytes, bool]
-Taken = tuple[
-    int, ColumnBuffer, ColumnBuffer | None, ColumnBuffer | None, Bytes | None, Bytes | None, Headers | None
-]
+Taken = tuple[int, ColumnBuffer, ColumnBuffer | None, ColumnBuffer | None, Bytes | None, Bytes | None, Headers | None]
 
 class RecordColumns:
     next_offset: int
