@@ -1,8 +1,8 @@
 """A file system that fails on purpose: at the n-th changing call it crashes, and loses what was not synced.
 
 Every changing call counts: open (with creation), pwrite, fsync, syncfs, rename, unlink, ftruncate, fallocate, mkdir,
-rmdir.  At the call numbered `crash_at` the fault happens and from then on every call raises `CrashedError`, as for a process
-that is gone.  `after_crash` then turns the directory into what a machine could find on its disk:
+rmdir. At the call numbered `crash_at` the fault happens and from then on every call raises `CrashedError`, as for a
+process that is gone. `after_crash` then turns the directory into what a machine could find on its disk:
 
     KEEP    the process was killed: everything written is there
     TORN    as KEEP, but of the write at which it crashed only a part is there
