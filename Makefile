@@ -108,7 +108,7 @@ test-slow: install $(MADE)/spark
 
 # Spark's tests: Java 17, and some 450 MB of packages at the first run.
 test-spark: install $(MADE)/spark
-	$(BIN)/python -m pytest -m "spark and not slow" tests/replay $(PYTEST)
+	$(BIN)/python -m pytest -m "not slow" tests/replay $(PYTEST)
 
 test-kafka: install $(MADE)/test
 	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
