@@ -14,16 +14,16 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kbroker.replay.client.cluster import Cluster  # noqa: E402
-from kbroker.replay.client.errors import ClientError  # noqa: E402
-from kbroker.replay.client.list_offsets import LATEST, list_offsets  # noqa: E402
-from kbroker.replay.load.errors import LoadError  # noqa: E402
-from kbroker.replay.load.lanes import LaneResult, LaneState, read_state, state_path  # noqa: E402
-from kbroker.replay.mirror import Mirror, MirrorRequest, mirror_lane  # noqa: E402
-from tests.broker_process import BrokerProcess  # noqa: E402
-from tests.compat.admin import Admin  # noqa: E402
-from tests.compat.waiting import wait_for  # noqa: E402
-from tests.replay.moved_topics import assert_same, held, produce  # noqa: E402
+from kbroker.replay.client.cluster import Cluster
+from kbroker.replay.client.errors import ClientError
+from kbroker.replay.client.list_offsets import LATEST, list_offsets
+from kbroker.replay.load.errors import LoadError
+from kbroker.replay.load.lanes import LaneResult, LaneState, read_state, state_path
+from kbroker.replay.mirror import Mirror, MirrorRequest, mirror_lane
+from tests.broker_process import BrokerProcess
+from tests.compat.admin import Admin
+from tests.compat.waiting import wait_for
+from tests.replay.moved_topics import assert_same, held, produce
 
 ROOT = Path(__file__).resolve().parents[2]
 KEEP = {"retention.ms": "-1"}
