@@ -308,10 +308,10 @@ class TimeIndex(IndexFile):
             return -1, self.base_offset
         return self.table.last_key, self.table.last_value
 
-    def offset_for(self, timestamp: int) -> int:
-        """An offset from which every record with a timestamp >= `timestamp` follows."""
+    def entry_for(self, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the last entry that is not later; None when all are."""
         slot = self._slot_for(timestamp)
-        return self.base_offset if slot == NO_SLOT else self._get(slot)[1]
+        return None if slot == NO_SLOT else self._get(slot)
 
     def truncate_to(self, offset: int) -> None:
         """Drops entries for `offset` and later."""

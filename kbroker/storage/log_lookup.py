@@ -22,6 +22,7 @@ from kbroker.storage.log_values import (
 )
 from kbroker.storage.producer_state import ProducerState
 from kbroker.storage.segment_batches import iterate_headers, read_batch
+from kbroker.storage.time_search import latest_time, start_for
 from kbroker.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class DeferredSearch:
         found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
         following = self.log.local.segments.higher(self.segment.base_offset)
         while found is None and following is not None:
-            if following.max_timestamp[0] >= timestamp:
+            if latest_time(following, self.log.local.environment.files) >= timestamp:
                 found = _first_record_at(self.log.local, following, timestamp, start, self.log)
             following = self.log.local.segments.higher(following.base_offset)
         return found
@@ -175,7 +176,7 @@ def offset_for_timestamp(
     if timestamp == MAX_TIMESTAMP:
         return _latest_record(local, log_start_offset, deferring)
     for segment in local.segments:
-        if segment.max_timestamp[0] >= timestamp:
+        if latest_time(segment, local.environment.files) >= timestamp:
             found = _first_record_at(local, segment, timestamp, log_start_offset, deferring)
             if found is not None:
                 return found
@@ -188,7 +189,7 @@ def find_by_timestamp(log: UnifiedLog, timestamp: int) -> Found:
 
 
 def _latest_record(local: LocalLog, log_start_offset: int, deferring: UnifiedLog | None) -> Found:
-    newest = max(local.segments, key=lambda segment: segment.max_timestamp[0])
+    newest = max(local.segments, key=lambda segment: latest_time(segment, local.environment.files))
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
@@ -201,7 +202,7 @@ def _latest_record(local: LocalLog, log_start_offset: int, deferring: UnifiedLog
 def _first_record_at(
     local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: UnifiedLog | None
 ) -> Found:
-    start = max(segment.time_index.offset_for(timestamp), log_start_offset)
+    start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
     position = segment.offset_index.position_for(start)
     return _record_in(local, segment, position, timestamp, log_start_offset, deferring)
 

@@ -115,6 +115,7 @@ class LogSegment:
         "roll_after_timestamp",
         "roll_jitter_ms",
         "tail",
+        "times_checked",
     )
 
     def __init__(
@@ -134,6 +135,7 @@ class LogSegment:
         self._files = files
         self._open_files = open_files
         self.follow_ups: dict[int, int] | None = None
+        self.times_checked = False
         self._prefix = f"{directory}/{base_offset:020d}"
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"

@@ -9,7 +9,7 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.storage.unified_log import UnifiedLog
-from tests.storage.batches import append, batch, environment, open_log, read_all
+from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 
 RECORDS = 60
 
@@ -74,3 +74,30 @@ def test_directory_in_place_of_an_index_is_named(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(OSError, match=rf"Is a directory: '.*{path.name}'"):
         reopened(tmp_path)
+
+
+def test_every_flipped_bit_of_a_time_index(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer that starts at a time would miss records, or get older ones, without a word."""
+    caplog.set_level(logging.ERROR, "kbroker.storage")
+    log = open_log(tmp_path, settings())
+    for at in range(RECORDS):
+        append(log, batch([b"value-%d" % at] * 2, timestamp=START_MS + 20 * at))
+        if at == RECORDS // 2 - 1:
+            log.roll()
+    log.close()
+    for base in (0, RECORDS):
+        path = tmp_path / f"{base:020d}.timeindex"
+        whole = path.read_bytes()
+        assert len(whole) >= 12 * 8
+        for bit in range(len(whole) * 8):
+            bad = bytearray(whole)
+            bad[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(bad)
+            again = reopened(tmp_path)
+            for at in (0, 7, RECORDS // 2 - 1, RECORDS // 2, RECORDS - 1):
+                found = again.offset_for_timestamp(START_MS + 20 * at - 3)
+                assert found is not None, f"{path.name} bit {bit}, batch {at}"
+                assert found[:2] == (START_MS + 20 * at, 2 * at), f"{path.name} bit {bit}, batch {at}"
+            assert again.offset_for_timestamp(START_MS + 20 * RECORDS) is None
+            again.close(clean=False)
+        path.write_bytes(whole)
