@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            # PySpark's own use of pandas.
+            item.add_marker(pytest.mark.filterwarnings("ignore:The copy keyword is deprecated"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 

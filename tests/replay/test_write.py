@@ -67,11 +67,11 @@ def read(spark: SparkSession, kind: str, bootstrap: str, topic: str) -> list[Any
 
 def content(rows: list[Any]) -> list[Any]:
     """Everything but the place."""
-    return sorted((row["key"] or b"", row["value"] or b"", str(row["headers"])) for row in rows)
+    return sorted((bytes(row["key"] or b""), bytes(row["value"] or b""), str(row["headers"])) for row in rows)
 
 
 def places(rows: list[Any]) -> set[tuple[bytes, int]]:
-    return {(row["key"], row["partition"]) for row in rows if row["key"] is not None}
+    return {(bytes(row["key"]), row["partition"]) for row in rows if row["key"] is not None}
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
