@@ -76,7 +76,7 @@ class Watch:
 
     def _run(self) -> None:
         while time.monotonic() - self._begin < PATIENCE_SECONDS:
-            if operations._cleaned_to(self._checkpoint, self._topic) >= self._target:
+            if operations.cleaned_to(self._checkpoint, self._topic) >= self._target:
                 self.seconds = time.monotonic() - self._begin
                 return
             time.sleep(0.02)
@@ -98,7 +98,7 @@ def measure(side: str, codec: str, arguments: argparse.Namespace) -> Result:
         written = fill(broker, topic, codec, arguments.gigabytes, arguments.keys)
         raw.end_to_end(LATENCY, broker, Load(2.0))
         before = raw.end_to_end(LATENCY, broker, Load(4.0))
-        operations._alter(broker, topic, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01"})
+        operations.alter_topic(broker, topic, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01"})
         cpu = broker.cpu_seconds()
         watch = Watch(broker, topic)
         # Both look for work once a second.

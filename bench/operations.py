@@ -154,12 +154,12 @@ def compaction(cell: Cell, starter: Starter, load: Load) -> Result:
         share = cell.gigabytes * load.scale / 8
         for seed in range(8):
             written += _fill(broker, keyed, share, KEYS, seed)  # other keys each time
-        _alter(broker, cell.name, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01"})
+        alter_topic(broker, cell.name, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01"})
         cpu, begin = broker.cpu_seconds(), time.monotonic()
         checkpoint = broker.log_directory() / "cleaner-offset-checkpoint"
         folder = broker.log_directory() / f"{cell.name}-0"
         target = max(int(path.stem) for path in folder.glob("*.log"))
-        _wait(lambda: _cleaned_to(checkpoint, cell.name) >= target, f"{cell.name} is not compacted")
+        _wait(lambda: cleaned_to(checkpoint, cell.name) >= target, f"{cell.name} is not compacted")
         seconds = time.monotonic() - begin
         return {
             "seconds": round(seconds, 3),
@@ -174,7 +174,7 @@ def compaction(cell: Cell, starter: Starter, load: Load) -> Result:
         broker.stop()
 
 
-def _cleaned_to(checkpoint: pathlib.Path, topic: str) -> int:
+def cleaned_to(checkpoint: pathlib.Path, topic: str) -> int:
     """The first dirty offset of the topic's partition 0 as the cleaner wrote it down, -1 before."""
     try:
         lines = checkpoint.read_text().splitlines()[2:]
@@ -213,7 +213,7 @@ def retention(cell: Cell, starter: Starter, load: Load) -> Result:
         watcher.start()
         time.sleep(1.5)  # the probe's own topic and its warm-up
         cpu, begin = broker.cpu_seconds(), time.monotonic()
-        _alter(broker, cell.name, {"retention.bytes": str(SEGMENT_BYTES)})
+        alter_topic(broker, cell.name, {"retention.bytes": str(SEGMENT_BYTES)})
         most = 2 * cell.partitions
         _wait(lambda: _files(broker, cell.name) <= most, f"{cell.name} keeps its segments")
         seconds, used = time.monotonic() - begin, broker.cpu_seconds() - cpu
@@ -236,7 +236,7 @@ def _files(broker: Broker, topic: str) -> int:
     return sum(1 for _ in broker.log_directory().glob(f"{topic}-*/*.log*"))
 
 
-def _alter(broker: Broker, topic: str, configs: dict[str, str]) -> None:
+def alter_topic(broker: Broker, topic: str, configs: dict[str, str]) -> None:
     admin: Any = importlib.import_module("confluent_kafka.admin")
 
     entries = [

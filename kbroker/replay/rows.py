@@ -5,14 +5,18 @@ Text counts as its UTF-8 bytes.  Columns that Arrow keeps in another way (large 
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbroker._fast.record_packer import RowColumns
+from kbroker._fast.record_packer import BatchPacker, RowColumns
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kbroker._fast.record_packer import BytesParts, HeaderParts
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS, TIMESTAMP = "key", "value", "topic", "partition", "headers", "timestamp"
@@ -28,6 +32,15 @@ def row_columns(batch: pa.RecordBatch, *, with_timestamp: bool) -> RowColumns:
         _milliseconds(batch.column(TIMESTAMP)) if with_timestamp and TIMESTAMP in names else None,
         _headers(batch.column(HEADERS)) if HEADERS in names else None,
     )
+
+
+def pack_rows(packer: BatchPacker, columns: RowColumns, rows: Buffer, send: Callable[[], None]) -> None:
+    """Packs the rows whose numbers (int64) `rows` holds, at the present time; `send` empties a packer that is full."""
+    now_ms = time.time_ns() // 1_000_000
+    count = memoryview(rows).nbytes // 8
+    at = 0
+    while (at := packer.append(columns, rows, at, now_ms)) < count:
+        send()
 
 
 def _bytes(column: pa.Array) -> BytesParts | None:

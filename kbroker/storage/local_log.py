@@ -244,18 +244,20 @@ class LocalLog:
         if end_offset <= self.recovery_point:
             return
         self._check_flushes()
-        files = self.environment.files
         jobs = (*self.sync_jobs(end_offset), *extra)
         try:
-            with self.environment.flushes.timed():
-                for job in jobs:
-                    job.run(files)
-                self.sync_directory()
+            self._sync(jobs)
         except OSError as error:
             self.flush_failed = True
             self._report("an fsync", error, fsync=True)
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
+
+    def _sync(self, jobs: Iterable[SyncJob]) -> None:
+        with self.environment.flushes.timed():
+            for job in jobs:
+                job.run(self.environment.files)
+            self.sync_directory()
 
     def flush_later(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
         """The same on the executor, when there is one; `collect_flushes` moves the recovery point."""
@@ -265,15 +267,11 @@ class LocalLog:
             return
         if end_offset <= self.recovery_point:
             return
-        files = self.environment.files
         jobs = (*self.sync_jobs(end_offset), *extra)
 
         def run() -> None:
             try:
-                with self.environment.flushes.timed():
-                    for job in jobs:
-                        job.run(files)
-                    self.sync_directory()
+                self._sync(jobs)
             except OSError as error:
                 self._report("an fsync", error, fsync=True)
                 raise

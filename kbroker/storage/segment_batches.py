@@ -7,11 +7,14 @@ for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kbroker._fast.record_batch import MAGIC_V2, BatchInfo
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_segment import LogSegment
+
+if TYPE_CHECKING:
+    from kbroker.storage.log_segment import LogSegment
 
 BATCHES_AT_ONCE = 4096
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.batch_seek import find_batch
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.segment_batches import iterate_headers
 
 if TYPE_CHECKING:
     from kbroker.storage.log_segment import LogSegment
@@ -24,7 +25,6 @@ logger = logging.getLogger("kbroker.storage")
 _SCAN_BYTES = 16384
 _SHORT_SCAN_BYTES = 4096
 _SHORT_INTERVAL_BYTES = 1024
-_BATCHES_AT_ONCE = 4096
 _HEADER_BYTES = 61
 _FOLLOW_UPS = 64
 
@@ -101,18 +101,12 @@ def rebuild_offset_index(segment: LogSegment, files: FileSystem, end: int) -> No
     """Makes the entries again that appending the batches made."""
     index = segment.offset_index
     index.keep(0)
-    file = segment.file()
-    position = since = 0
-    interval = segment.config.index_interval_bytes
-    complete = False
-    while not complete and position < end:
-        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=_BATCHES_AT_ONCE)
-        for info in scan.batches:
-            if since > interval and not index.is_full:
-                index.append(info.last_offset, info.position)
-                since = 0
-            since += info.size_in_bytes
-        complete, position = scan.complete, scan.valid_end
+    since = 0
+    for info in iterate_headers(files, segment, 0, end):
+        if since > segment.config.index_interval_bytes and not index.is_full:
+            index.append(info.last_offset, info.position)
+            since = 0
+        since += info.size_in_bytes
     if segment.tail is None:
         index.trim()
     else:

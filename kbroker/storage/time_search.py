@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.batch_seek import max_timestamp_of
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.segment_batches import iterate_headers
 
 if TYPE_CHECKING:
     from kbroker.storage.log_segment import LogSegment
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 _HEADER_BYTES = 61
-_BATCHES_AT_ONCE = 4096
 
 
 def latest_time(segment: LogSegment, files: FileSystem) -> int:
@@ -53,21 +53,17 @@ def _holds(segment: LogSegment, files: FileSystem, entry: tuple[int, int]) -> bo
 def rebuild_time_index(segment: LogSegment, files: FileSystem) -> None:
     """Makes the entries again that appending the batches made."""
     logger.warning("%s: the time index leads astray; building it again", segment.path)
-    index, file, end = segment.time_index, segment.file(), segment.size
+    index = segment.time_index
     index.keep(0)
     largest, offset_of_largest = -1, segment.base_offset
-    position = since = 0
-    complete = False
-    while not complete and position < end:
-        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=_BATCHES_AT_ONCE)
-        for info in scan.batches:
-            if info.max_timestamp > largest:
-                largest, offset_of_largest = info.max_timestamp, info.last_offset
-            if since > segment.config.index_interval_bytes and not index.is_full:
-                index.append(largest, offset_of_largest)
-                since = 0
-            since += info.size_in_bytes
-        complete, position = scan.complete, scan.valid_end
+    since = 0
+    for info in iterate_headers(files, segment, 0, segment.size):
+        if info.max_timestamp > largest:
+            largest, offset_of_largest = info.max_timestamp, info.last_offset
+        if since > segment.config.index_interval_bytes and not index.is_full:
+            index.append(largest, offset_of_largest)
+            since = 0
+        since += info.size_in_bytes
     if segment.tail is not None:
         index.write_tail()
         # What it knows of times came from the damaged index.

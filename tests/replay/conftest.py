@@ -85,3 +85,19 @@ def kbroker_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerP
     yield broker
     if broker.running:
         broker.kill()
+
+
+@pytest.fixture(scope="module", params=["kbroker", "kafka"])
+def bootstrap(
+    request: pytest.FixtureRequest, kbroker_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Of kbroker, then of real Kafka 4.3.1."""
+    if request.param == "kbroker":
+        yield kbroker_broker.bootstrap
+        return
+    from tests.compat.real_kafka import KafkaProcess
+
+    kafka = KafkaProcess(tmp_path_factory.mktemp("kafka"))
+    kafka.start()
+    yield kafka.bootstrap
+    kafka.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,22 +19,6 @@ pytestmark = pytest.mark.spark
 # The records are older than any retention.
 KEPT = {"retention.ms": "-1"}
 EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
-
-
-@pytest.fixture(scope="module", params=["kbroker", "kafka"])
-def bootstrap(
-    request: pytest.FixtureRequest, kbroker_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Of kbroker, then of real Kafka 4.3.1."""
-    if request.param == "kbroker":
-        yield kbroker_broker.bootstrap
-        return
-    from tests.compat.real_kafka import KafkaProcess
-
-    kafka = KafkaProcess(tmp_path_factory.mktemp("kafka"))
-    kafka.start()
-    yield kafka.bootstrap
-    kafka.stop()
 
 
 def read(spark: SparkSession, kind: str, bootstrap: str, **options: str) -> DataFrame:

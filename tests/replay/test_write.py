@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +18,6 @@ pytestmark = pytest.mark.spark
 
 KEPT = {"retention.ms": "-1"}
 COUNT = 2000
-
-
-@pytest.fixture(scope="module", params=["kbroker", "kafka"])
-def bootstrap(
-    request: pytest.FixtureRequest, kbroker_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Of kbroker, then of real Kafka 4.3.1."""
-    if request.param == "kbroker":
-        yield kbroker_broker.bootstrap
-        return
-    from tests.compat.real_kafka import KafkaProcess
-
-    kafka = KafkaProcess(tmp_path_factory.mktemp("kafka"))
-    kafka.start()
-    yield kafka.bootstrap
-    kafka.stop()
 
 
 def frame_of(spark: SparkSession, count: int = COUNT) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kbroker.errors import RETRIABLE as KAFKA_RETRIABLE
 from kbroker.errors import ErrorCode
 
 
@@ -55,38 +56,8 @@ class RetriesExhaustedError(ClientError):
     """Something that may pass went on for longer than the caller wanted to wait; the last error is the cause."""
 
 
-# Kafka's RetriableException family, as far as a client that reads or writes may meet it.
-RETRIABLE = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
+# Beside Kafka's retriable errors, a broker that is about to be there.
+RETRIABLE = KAFKA_RETRIABLE | {ErrorCode.BROKER_NOT_AVAILABLE}
 
 # Connection-level errors after which another try, on a new connection, may succeed.
 PASSING = (BrokerUnreachableError, ConnectionLostError, BrokerTimeoutError)

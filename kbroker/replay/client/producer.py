@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kbroker._fast.record_batch import MAGIC_V2, seal
+from kbroker._fast.record_packer import BatchPacker
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import HEADER
@@ -62,6 +63,12 @@ class Batch:
     count: int
     base_timestamp: int
     max_timestamp: int
+
+    @classmethod
+    def taken_from(cls, packer: BatchPacker) -> Batch:
+        """What a packer holds, which starts anew."""
+        count, base_timestamp, max_timestamp = packer.count, packer.base_timestamp, packer.max_timestamp
+        return cls(packer.take(), count, base_timestamp, max_timestamp)
 
 
 class DeliveryError(ClientError):
@@ -198,12 +205,12 @@ class BatchProducer:
                 answer = self.cluster.any().send(request)
                 if not answer.error_code:
                     return answer.producer_id, answer.producer_epoch
-                error: ClientError = BrokerAnsweredError(answer.error_code, "asking for a producer id")
-                if not BrokerAnsweredError(answer.error_code, "").retriable:
-                    raise error
+                refused = BrokerAnsweredError(answer.error_code, "asking for a producer id")
+                if not refused.retriable:
+                    raise refused
+                patience.again(refused)
             except PASSING as passing:
-                error = passing
-            patience.again(error)
+                patience.again(passing)
 
     def _step(self) -> None:
         """Sends what can be sent and takes one answer."""

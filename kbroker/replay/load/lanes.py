@@ -31,7 +31,7 @@ from kbroker.replay.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kbroker.replay.client.producer import Batch, BatchProducer, ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import locked, read_json, write_json
-from kbroker.replay.rows import row_columns
+from kbroker.replay.rows import pack_rows, row_columns
 from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_range import read_range
 
@@ -257,19 +257,11 @@ class _Lane:
 
     def _pack(self, packer: BatchPacker, batch: pa.RecordBatch) -> None:
         columns = row_columns(batch, with_timestamp=self.target.keep_timestamps)
-        rows = np.arange(batch.num_rows, dtype=np.int64)
-        now_ms = time.time_ns() // 1_000_000
-        at = 0
-        while True:
-            at = packer.append(columns, rows.data, at, now_ms)
-            if at == len(rows):
-                return
-            self._send(packer)
+        pack_rows(packer, columns, np.arange(batch.num_rows, dtype=np.int64).data, lambda: self._send(packer))
 
     def _send(self, packer: BatchPacker) -> None:
         if packer.count:
-            figures = (packer.count, packer.base_timestamp, packer.max_timestamp)
-            self.producer.add(*self.at, Batch(packer.take(), *figures))
+            self.producer.add(*self.at, Batch.taken_from(packer))
 
     def _flush(self, packer: BatchPacker) -> None:
         self._send(packer)

@@ -10,7 +10,6 @@ for a batch, and the next batch goes to the next partition, from a random one on
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from kbroker.errors import ErrorCode
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError
 from kbroker.replay.client.producer import Batch, BatchProducer
-from kbroker.replay.rows import PARTITION, TOPIC, row_columns
+from kbroker.replay.rows import PARTITION, TOPIC, pack_rows, row_columns
 from kbroker.replay.sources.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -108,20 +107,13 @@ class RowWriter:
         packer = self._packers.get(topic_partition)
         if packer is None:
             packer = self._packers[topic_partition] = BatchPacker(self._options.batch_bytes)
-        now_ms = time.time_ns() // 1_000_000
-        at = 0
-        while True:
-            at = packer.append(columns, rows.data, at, now_ms)
-            if at == len(rows):
-                return
-            self._send(topic_partition, packer)
+        pack_rows(packer, columns, rows.data, lambda: self._send(topic_partition, packer))
 
     def _send(self, topic_partition: tuple[str, int], packer: BatchPacker) -> None:
         if not packer.count:
             return
         topic, partition = topic_partition
-        figures = (packer.count, packer.base_timestamp, packer.max_timestamp)
-        self._producer.add(topic, partition, Batch(packer.take(), *figures))
+        self._producer.add(topic, partition, Batch.taken_from(packer))
         if partition == self._sticky[topic]:
             self._sticky[topic] = (partition + 1) % self._counts[topic]
 
