@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from kbroker._fast.directory import list_directory, read_small_file
 from kbroker._fast.file_copy import copy_file, copy_range
 from kbroker._fast.file_space import allocate_ahead, sync_file_system
 from kbroker._fast.index import MappedFile
@@ -174,13 +175,12 @@ class FileSystem:
         os.rmdir(path)
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        with os.scandir(path) as entries:
-            return [
-                DirectoryEntry(entry.name, True, 0)
-                if entry.is_dir()
-                else DirectoryEntry(entry.name, False, entry.stat().st_size)
-                for entry in entries
-            ]
+        return list_directory(path, DirectoryEntry)
+
+    def read_file(self, path: str) -> bytes:
+        """A file's content."""
+        small = read_small_file(path)
+        return small if small is not None else self.read_large_file(path)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -227,7 +227,8 @@ class FileSystem:
 
     # -- made of the above --------------------------------------------------------------------------------------------
 
-    def read_file(self, path: str) -> bytes:
+    def read_large_file(self, path: str) -> bytes:
+        """A file's content, whatever its size, by the calls above."""
         fd = self.open(path, os.O_RDONLY)
         try:
             with naming(path):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbroker.storage.checkpoints import (
@@ -36,6 +37,16 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+@lru_cache(maxsize=256)
+def _decode(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The pairs in a file's content: a start reads one of each partition, and most hold the same."""
+    entries = decode_checkpoint(data, "leader epochs")
+    try:
+        return tuple((int(epoch), int(start)) for epoch, start in entries)
+    except ValueError as error:
+        raise CorruptCheckpointError("an entry is not `epoch offset`") from error
+
+
 class LeaderEpochCache:
     """The pairs of one partition and their file."""
 
@@ -56,12 +67,9 @@ class LeaderEpochCache:
         except FileNotFoundError:
             return True
         try:
-            pairs = [(int(epoch), int(start)) for epoch, start in decode_checkpoint(data, self.path)]
+            pairs = _decode(data)
         except CorruptCheckpointError as error:
-            logger.warning("Rebuilding leader epochs: %s", error)
-            return False
-        except ValueError:
-            logger.warning("Rebuilding leader epochs: %s has an entry that is not `epoch offset`", self.path)
+            logger.warning("Rebuilding leader epochs: %s: %s", self.path, error)
             return False
         for epoch, start in pairs:
             self._insert(epoch, start)

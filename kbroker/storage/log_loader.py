@@ -16,10 +16,13 @@ batches after it.
 from __future__ import annotations
 
 import logging
+from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 
 from kbroker.config import LogConfig
 from kbroker.storage import log_lookup
+from kbroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.filesystem import DirectoryEntry
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
@@ -31,6 +34,7 @@ from kbroker.storage.log_segment import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     CorruptSegmentError,
     LogSegment,
@@ -66,32 +70,89 @@ class LoadRequest(NamedTuple):
     saver: RecoverySaver | None = None
 
 
+class _Kind(Enum):
+    """What a file in a partition's directory is by its name."""
+
+    LOG = auto()
+    OFFSET_INDEX = auto()
+    TIME_INDEX = auto()
+    TXN_INDEX = auto()
+    SNAPSHOT = auto()
+    LEFTOVER = auto()
+    METADATA = auto()
+    EPOCHS = auto()
+    FOREIGN = auto()
+    OTHER = auto()
+
+
+_KINDS = {
+    LOG_SUFFIX: _Kind.LOG,
+    INDEX_SUFFIX: _Kind.OFFSET_INDEX,
+    TIME_INDEX_SUFFIX: _Kind.TIME_INDEX,
+    TXN_INDEX_SUFFIX: _Kind.TXN_INDEX,
+    SNAPSHOT_SUFFIX: _Kind.SNAPSHOT,
+}
+_SINGLE = {PARTITION_METADATA: _Kind.METADATA, LEADER_EPOCH_CHECKPOINT: _Kind.EPOCHS}
+
+
+@lru_cache(maxsize=1 << 14)
+def _classify(name: str) -> tuple[_Kind, int]:
+    """Kind and base offset (-1 without one): most names are the same in thousands of directories."""
+    if not name.endswith(OFFSET_SUFFIXES):
+        return _SINGLE.get(name, _Kind.OTHER), -1
+    if not _is_named_by_offset(name):
+        return _Kind.FOREIGN, -1
+    return _KINDS.get(name[20:], _Kind.LEFTOVER), base_offset_of(name)
+
+
 class _Listing:
     """A directory's files by kind."""
 
-    __slots__ = ("epochs", "indexes", "logs", "metadata", "snapshots", "txn_indexes")
+    __slots__ = (
+        "epochs",
+        "foreign",
+        "index_sizes",
+        "indexes",
+        "leftovers",
+        "logs",
+        "metadata",
+        "snapshots",
+        "txn_indexes",
+    )
 
     def __init__(self, entries: list[DirectoryEntry]) -> None:
         self.logs: dict[int, int] = {}
-        self.indexes: set[int] = set()
+        self.index_sizes: dict[int, int] = {}
         self.txn_indexes: set[int] = set()
         self.snapshots: list[tuple[str, int]] = []
+        self.leftovers: list[str] = []  # what an interrupted deletion, compaction or split left behind
+        self.foreign: list[str] = []
+        self.indexes: dict[str, int] = {}  # base offsets by the names of indexes of all kinds
         self.metadata = self.epochs = False
         for name, is_directory, size in entries:
             if is_directory:
                 continue
-            if name.endswith(LOG_SUFFIX):
-                self.logs[base_offset_of(name)] = size
-            elif name.endswith(INDEX_SUFFIX):
-                self.indexes.add(base_offset_of(name))
-            elif name.endswith(TXN_INDEX_SUFFIX):
-                self.txn_indexes.add(base_offset_of(name))
-            elif name.endswith(SNAPSHOT_SUFFIX):
+            kind, base = _classify(name)
+            if kind is _Kind.LOG:
+                self.logs[base] = size
+            elif kind is _Kind.OFFSET_INDEX:
+                self.index_sizes[base] = size
+                self.indexes[name] = base
+            elif kind is _Kind.TIME_INDEX:
+                self.indexes[name] = base
+            elif kind is _Kind.TXN_INDEX:
+                self.txn_indexes.add(base)
+                self.indexes[name] = base
+            elif kind is _Kind.SNAPSHOT:
                 self.snapshots.append((name, size))
-            elif name == PARTITION_METADATA:
+            elif kind is _Kind.METADATA:
                 self.metadata = True
-            elif name == "leader-epoch-checkpoint":
+            elif kind is _Kind.EPOCHS:
                 self.epochs = True
+            elif kind is _Kind.LEFTOVER:
+                self.leftovers.append(name)
+            elif kind is _Kind.FOREIGN:
+                self.foreign.append(name)
 
 
 class PreparedLog(NamedTuple):
@@ -108,6 +169,7 @@ class PreparedLog(NamedTuple):
     segments: list[LogSegment]
     metadata: PartitionMetadata
     progress: LogProgress
+    active_is_indexed: bool
 
 
 def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
@@ -117,12 +179,11 @@ def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
 
 def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: LogProgress | None = None) -> PreparedLog:
     """Brings a directory into order and says what recovery will read; `finish_log` comes next."""
-    entries = _own_files(request.directory, environment)
-    if any(entry.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for entry in entries):
-        _resolve_leftovers(request.directory, entries, environment)
-        entries = _own_files(request.directory, environment)
-    listing = _Listing(entries)
-    _remove_orphans(request.directory, entries, listing, environment)
+    listing = _list(request.directory, environment)
+    if listing.leftovers:
+        _resolve_leftovers(request.directory, listing, environment)
+        listing = _list(request.directory, environment)
+    _remove_orphans(request.directory, listing, environment)
     state = ProducerState(
         environment.files,
         request.topic_partition,
@@ -136,7 +197,7 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
     epochs = LeaderEpochCache(environment.files, request.directory)
     epochs_known = epochs.load() if listing.epochs else True
     segments = _open_segments(request, listing, environment)
-    unindexed = frozenset(base for base, size in listing.logs.items() if size and base not in listing.indexes)
+    unindexed = frozenset(base for base, size in listing.logs.items() if size and base not in listing.index_sizes)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
     if progress is None:
         total = None if request.clean else request.progress
@@ -150,6 +211,7 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
         segments,
         metadata,
         progress,
+        bool(segments) and listing.index_sizes.get(segments[-1].base_offset, 0) > 0,
     )
     if not request.clean and segments:
         _expect(prepared)
@@ -185,20 +247,18 @@ def _is_named_by_offset(name: str) -> bool:
     return name[20:21] == "." and digits.isascii() and digits.isdigit() and int(digits) < 1 << 63
 
 
-def _own_files(directory: str, environment: LogEnvironment) -> list[DirectoryEntry]:
+def _list(directory: str, environment: LogEnvironment) -> _Listing:
     """What lies in a partition's directory, without what has a segment's suffix and no offset before it."""
-    entries = environment.files.list_directory(directory)
-    own = [entry for entry in entries if not entry.name.endswith(OFFSET_SUFFIXES) or _is_named_by_offset(entry.name)]
-    if len(own) < len(entries):
-        foreign = ", ".join(entry.name for entry in entries if entry not in own)
-        logger.warning("Ignoring files in %s that are not a log's: %s", directory, foreign)
-    return own
+    listing = _Listing(environment.files.list_directory(directory))
+    if listing.foreign:
+        logger.warning("Ignoring files in %s that are not a log's: %s", directory, ", ".join(listing.foreign))
+    return listing
 
 
-def _resolve_leftovers(directory: str, entries: list[DirectoryEntry], environment: LogEnvironment) -> None:
+def _resolve_leftovers(directory: str, listing: _Listing, environment: LogEnvironment) -> None:
     """Passes 1 and 2: what an interrupted deletion, compaction or split left behind."""
     files = environment.files
-    names = [entry.name for entry in entries if not entry.is_directory]
+    names = listing.leftovers
     cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     first_cleaned = min(cleaned, default=None)
     swaps: dict[int, list[str]] = {}
@@ -217,12 +277,12 @@ def _resolve_leftovers(directory: str, entries: list[DirectoryEntry], environmen
     whole = {
         base: parts for base, parts in swaps.items() if any(part.endswith(LOG_SUFFIX + SWAP_SUFFIX) for part in parts)
     }
-    _install_swaps(directory, names, swaps, whole, environment)
+    _install_swaps(directory, listing, swaps, whole, environment)
 
 
 def _install_swaps(
     directory: str,
-    names: list[str],
+    listing: _Listing,
     swaps: dict[int, list[str]],
     whole: dict[int, list[str]],
     environment: LogEnvironment,
@@ -237,8 +297,9 @@ def _install_swaps(
         else:
             end = max(end, segment_end)
     first = min((base for base in whole if base in swaps), default=0)
-    for name in names:
-        if end >= 0 and name.endswith(SEGMENT_SUFFIXES) and first <= base_offset_of(name) < end:
+    replaced = {f"{base:020d}{LOG_SUFFIX}": base for base in listing.logs} | listing.indexes
+    for name, base in replaced.items():
+        if first <= base < end:
             files.unlink_if_exists(f"{directory}/{name}")
     for parts in swaps.values():
         for part in sorted(parts, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
@@ -275,17 +336,10 @@ def _size_of(environment: LogEnvironment, path: str) -> int:
         environment.files.close(fd)
 
 
-def _remove_orphans(
-    directory: str, entries: list[DirectoryEntry], listing: _Listing, environment: LogEnvironment
-) -> None:
+def _remove_orphans(directory: str, listing: _Listing, environment: LogEnvironment) -> None:
     """Index files whose log is gone mean nothing."""
-    for entry in entries:
-        name = entry.name
-        if (
-            name.endswith(SEGMENT_SUFFIXES)
-            and not name.endswith(LOG_SUFFIX)
-            and base_offset_of(name) not in listing.logs
-        ):
+    for name, base in listing.indexes.items():
+        if base not in listing.logs:
             logger.warning("Removing %s/%s: there is no log file for it", directory, name)
             environment.files.unlink_if_exists(f"{directory}/{name}")
 
@@ -342,7 +396,7 @@ def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
                 segment.txn_index.sanity_check()
         if active.size == 0:
             return active.base_offset
-        end = active.measure()[0]
+        end = active.end_offset(is_indexed=opening.active_is_indexed)
         active.close_files()
         return end
     except (CorruptSegmentError, CorruptIndexError) as error:

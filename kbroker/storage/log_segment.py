@@ -239,7 +239,7 @@ class LogSegment:
         return [suffix for suffix in SEGMENT_SUFFIXES if self._files.exists(self.path_of(suffix))]
 
     def rename_suffix(self, suffix: str) -> None:
-        """Gives every file of the segment another last suffix (".deleted", ".swap" or none).
+        """Gives every file of the segment another last suffix (".1.deleted", ".swap" or none).
 
         The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
         """
@@ -248,6 +248,14 @@ class LogSegment:
         self._suffix = suffix
         self._log_path = self.path_of(LOG_SUFFIX)
         self.close_files()
+        # Whoever still holds the segment must not be led to the files of one that has its name now.
+        for kind, index in (
+            (INDEX_SUFFIX, self._offset_index),
+            (TIME_INDEX_SUFFIX, self._time_index),
+            (TXN_INDEX_SUFFIX, self._txn_index),
+        ):
+            if index is not None:
+                index.path = self.path_of(kind)
 
     def delete_files(self) -> None:
         self.close_files()
@@ -399,10 +407,24 @@ class LogSegment:
 
         CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
         """
-        max_timestamp, offset_of_max = self.time_index.last_entry() if self._size else (-1, self.base_offset)
+        next_offset, timestamp, offset = self._measure_end(is_indexed=True)
+        if self._size == 0:
+            return next_offset, timestamp, offset
+        largest = self.time_index.last_entry()
+        return (next_offset, timestamp, offset) if timestamp > largest[0] else (next_offset, *largest)
+
+    def end_offset(self, *, is_indexed: bool) -> int:
+        """The offset after the last batch, as `measure`; without `is_indexed` the offset index is known to be empty."""
+        return self._measure_end(is_indexed=is_indexed)[0]
+
+    def _measure_end(self, *, is_indexed: bool) -> tuple[int, int, int]:
+        """(next offset, max timestamp, offset of it) of the batches from the offset index's last entry on."""
+        max_timestamp, offset_of_max = -1, self.base_offset
         next_offset = self.base_offset
         file = self.file() if self._size else None
-        position = 0 if file is None else self.offset_index.last_position(file.fd, self._size)
+        position: int | None = 0
+        if file is not None and is_indexed:
+            position = self.offset_index.last_position(file.fd, self._size)
         if position is None:
             raise CorruptSegmentError(f"{self._log_path}: the last entry of its index leads to no batch")
         while file is not None and position < self._size:

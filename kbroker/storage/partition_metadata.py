@@ -12,6 +12,7 @@ directory itself may be lost in a crash of the machine, and is made again from t
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 
 from kbroker.errors import InconsistentTopicIdError
 from kbroker.storage.filesystem import FileSystem
@@ -31,19 +32,28 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
     return f"version: {VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
-def decode_partition_metadata(data: bytes, path: str) -> bytes:
-    """The topic id in a file's content."""
+@lru_cache(maxsize=1024)
+def _topic_id(data: bytes) -> bytes:
+    """The topic id in a file's content: the same for all partitions of a topic, and a start reads all of them."""
     try:
         fields = dict(line.split(": ", 1) for line in data.decode().splitlines() if line.strip())
         version = int(fields["version"])
         topic_id = uuid_from_text(fields["topic_id"].strip())
     except (ValueError, KeyError) as error:
-        raise CorruptPartitionMetadataError(f"{path}: not `version` and `topic_id` lines") from error
+        raise CorruptPartitionMetadataError("not `version` and `topic_id` lines") from error
     if version != VERSION:
-        raise CorruptPartitionMetadataError(f"{path}: version {version}, expected {VERSION}")
+        raise CorruptPartitionMetadataError(f"version {version}, expected {VERSION}")
     if topic_id == ZERO_UUID:
-        raise CorruptPartitionMetadataError(f"{path}: the topic id is all zeros")
+        raise CorruptPartitionMetadataError("the topic id is all zeros")
     return topic_id
+
+
+def decode_partition_metadata(data: bytes, path: str) -> bytes:
+    """The topic id in a file's content."""
+    try:
+        return _topic_id(data)
+    except CorruptPartitionMetadataError as error:
+        raise CorruptPartitionMetadataError(f"{path}: {error}") from error
 
 
 class PartitionMetadata:

@@ -96,6 +96,9 @@ class FailingDirectory(FileSystem):
         self._reach("rmdir", path)
         super().rmdir(path)
 
+    def read_file(self, path: str) -> bytes:
+        return self.read_large_file(path)
+
     def list_directory(self, path: str) -> list[DirectoryEntry]:
         self._reach("list", path)
         return super().list_directory(path)

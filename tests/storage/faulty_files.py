@@ -168,6 +168,9 @@ class FaultyFiles(FileSystem):
             raise CrashedError("mkdir")
         super().mkdir(path)
 
+    def read_file(self, path: str) -> bytes:
+        return self.read_large_file(path)
+
     def list_directory(self, path: str) -> list[Any]:
         if self.crashed:
             raise CrashedError("list_directory")
