@@ -7,6 +7,7 @@ and makes the exit status 1.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,8 +35,8 @@ BY_NAME: dict[str, Dump] = {
     "partition.metadata": dump_files.dump_partition_metadata,
     "meta.properties": dump_files.dump_properties,
 }
-RENAMED = (".deleted", ".cleaned", ".swap")
-"""Suffixes that Kafka adds to files on their way in or out."""
+RENAMED = re.compile(r"(\.[0-9]+)?\.deleted$|\.cleaned$|\.swap$")
+"""Suffixes that Kafka adds to files on their way in or out; kbroker numbers deletions."""
 
 
 @click.command("dump-log")
@@ -65,9 +66,7 @@ def command(paths: tuple[Path, ...], deep: bool, print_data: bool, no_decode: bo
 
 def find_dump(path: Path, segments: Dump) -> Dump | None:
     """What reads a file of this name; None when nothing does."""
-    name = path.name
-    for suffix in RENAMED:
-        name = name.removesuffix(suffix)
+    name = RENAMED.sub("", path.name)
     if name in BY_NAME:
         return BY_NAME[name]
     suffix = Path(name).suffix

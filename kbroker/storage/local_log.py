@@ -5,8 +5,10 @@ Knows nothing of high watermarks, producers or epochs: `UnifiedLog` puts those o
     recovery_point   everything below it is durable: data, indexes, transaction index
     log_end_offset   the offset that the next record gets
 
-Segments that leave the log are renamed to `.deleted` at once and unlinked later, so that readers that already hold
-a file region end in peace and a crash in between leaves nothing that could be mistaken for data.
+Segments that leave the log are renamed to `.<number>.deleted` at once and unlinked later, so that readers that already
+hold a file region end in peace and a crash in between leaves nothing that could be mistaken for data.  The number is
+never given twice: a segment of the same base offset may leave before the first is unlinked, and so may one of another
+log that has got this one's directory name.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from itertools import count
 from typing import TYPE_CHECKING
 
 from kbroker._fast.producer_table import ProducerBudget
@@ -40,6 +43,7 @@ logger = logging.getLogger("kbroker.storage")
 Later = Callable[[int, Callable[[], None]], None]
 
 NEVER_CUT = 1 << 62
+_retirements = count(1)
 
 
 class LogEnvironment:
@@ -107,6 +111,11 @@ def random_jitter(config: LogConfig) -> int:
     return random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms > 0 else 0
 
 
+def retired_suffix() -> str:
+    """What files are called that wait to be unlinked; no two deletions share it (a start removes what is left)."""
+    return f".{next(_retirements)}{DELETED_SUFFIX}"
+
+
 def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: int) -> LogSegment:
     """A segment with freshly made files."""
     segment = LogSegment(
@@ -158,7 +167,8 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.log_end_offset = log_end_offset
         self._name_durable = False
-        # The log has gone to another directory: this one's rest goes with it, and its name may be given again.
+        # The log was moved or deleted, or its disk has failed: what waits to be unlinked goes with the directory, whose
+        # name may be given again.
         self.left = False
         # The smallest offset that a truncation went to; a copy in another directory (`future_log`) resets it.
         self.lowest_cut = NEVER_CUT
@@ -315,15 +325,30 @@ class LocalLog:
         self.discard(gone, self.config.file_delete_delay_ms if delay_ms is None else delay_ms)
 
     def discard(self, segments: Iterable[LogSegment], delay_ms: int) -> None:
-        gone = list(segments)
-        for segment in gone:
-            segment.rename_suffix(DELETED_SUFFIX)
+        """Renames segments that are not the log's any more, and unlinks them after the delay.
+
+        OSError when one cannot be renamed: it and those after it keep their names.
+        """
+        suffix = retired_suffix()
+        gone: list[LogSegment] = []
+        try:
+            for segment in segments:
+                segment.rename_suffix(suffix)
+                gone.append(segment)
+        finally:
+            self._unlink(gone, delay_ms)
+
+    def _unlink(self, gone: list[LogSegment], delay_ms: int) -> None:
+        if delay_ms <= 0:
+            for segment in gone:
+                segment.delete_files()
+            return
 
         def unlink() -> None:
-            if self.left:
-                return
             try:
                 for segment in gone:
+                    if self.left:
+                        return
                     segment.delete_files()
             except OSError as error:
                 logger.warning("Deleting files of %s failed: %s", self.topic_partition, error)
@@ -332,12 +357,11 @@ class LocalLog:
         def start() -> None:
             # Giving the blocks of a large file back takes the file system longer than the loop may wait.
             executor = self.environment.executor
+            if self.left:
+                return
             unlink() if executor is None else executor.submit(unlink)
 
-        if delay_ms <= 0:
-            for segment in gone:
-                segment.delete_files()
-        else:
+        if gone:
             self.environment.later(delay_ms, start)
 
     def truncate_to(self, offset: int) -> None:
@@ -363,8 +387,9 @@ class LocalLog:
         """Drops all records; the log goes on empty at `offset`."""
         self.wait_for_flushes()
         old = list(self.segments)
+        suffix = retired_suffix()
         for segment in old:
-            segment.rename_suffix(DELETED_SUFFIX)
+            segment.rename_suffix(suffix)
         self.segments = LogSegments([self._new_segment(offset)])
         for segment in old:
             segment.delete_files()

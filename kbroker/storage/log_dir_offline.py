@@ -34,6 +34,7 @@ def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
     for log in gone:
         del manager.logs[log.topic_partition]
         log.gate = FailedGate(refusal)
+        log.local.left = True
         manager.cleaner.forget(log.topic_partition)
         if log.committer is not None:
             log.committer.close(refusal)

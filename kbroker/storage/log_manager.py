@@ -358,6 +358,7 @@ class LogManager:
             log.committer.close()
         self.cleaner.forget(topic_partition)
         log.close(clean=False)
+        log.local.left = True
         parent = log.parent
         path = f"{parent}/{marked_directory(*topic_partition, suffix)}"
         try:

@@ -47,6 +47,14 @@ def test_batches_of_a_segment() -> None:
     ]
 
 
+@pytest.mark.parametrize("suffix", [".deleted", ".17.deleted", ".swap", ".cleaned"])
+def test_a_segment_on_its_way_out_is_a_segment(tmp_path: Path, suffix: str) -> None:
+    """What was deleted by mistake could not be looked at before it is gone for good."""
+    for kind in (".log", ".index"):
+        shutil.copy(VECTORS / "vec-0" / f"{FIRST}{kind}", tmp_path / f"{FIRST}{kind}{suffix}")
+    assert [row["base_offset"] for row in dump(tmp_path) if "base_offset" in row] == [0, 1, 2, 3]
+
+
 def test_records_of_a_segment() -> None:
     """Keys, values and headers would stay hidden."""
     rows = [row for row in dump("--print-data", VECTORS / "vec-0" / f"{FIRST}.log") if "record" in row]
