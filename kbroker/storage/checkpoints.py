@@ -76,12 +76,13 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
 class OffsetCheckpoint:
     """One offset checkpoint file of a log directory."""
 
-    __slots__ = ("_files", "_last", "path")
+    __slots__ = ("_files", "_last", "_named", "path")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
         self.path = path
         self._last: bytes | None = None
+        self._named: frozenset[TopicPartition] = frozenset()
 
     def read(self) -> dict[TopicPartition, int]:
         """The offsets; none when the file is missing or corrupt (which is logged)."""
@@ -95,6 +96,7 @@ class OffsetCheckpoint:
             logger.warning("Ignoring a corrupt checkpoint: %s", error)
             return {}
         self._last = data
+        self._named = frozenset(offsets)
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
@@ -104,4 +106,16 @@ class OffsetCheckpoint:
             return False
         self._files.write_atomic(self.path, data)
         self._last = data
+        self._named = frozenset(offsets)
         return True
+
+    def names(self, topic_partition: TopicPartition) -> bool:
+        """Whether a partition was in the file when this object last wrote or read it."""
+        return topic_partition in self._named
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Takes a partition out of the file, if it `names` it."""
+        if topic_partition in self._named:
+            offsets = self.read()
+            offsets.pop(topic_partition, None)
+            self.write(offsets)

@@ -59,7 +59,7 @@ def _high_watermarks(logs: Iterable[UnifiedLog]) -> Offsets:
 class LogCheckpoints:
     """The checkpoints of one broker."""
 
-    __slots__ = ("_directories", "_executor", "_failures", "_files", "_futures", "_logs", "_writing")
+    __slots__ = ("_contents", "_directories", "_executor", "_failures", "_files", "_futures", "_logs", "_writing")
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class LogCheckpoints:
         self._executor = executor
         self._directories: dict[str, DirectoryCheckpoints] = {}
         self._writing: dict[OffsetCheckpoint, Future[OSError | None]] = {}
+        self._contents: dict[OffsetCheckpoint, Offsets] = {}
 
     def __getitem__(self, path: str) -> DirectoryCheckpoints:
         return self._directories[path]
@@ -129,7 +130,8 @@ class LogCheckpoints:
         under_way = self._writing.get(checkpoint)
         if under_way is not None and not under_way.done():
             return
-        self._writing[checkpoint] = self._executor.submit(self._write, checkpoint, offsets(logs))
+        content = self._contents[checkpoint] = offsets(logs)
+        self._writing[checkpoint] = self._executor.submit(self._write, checkpoint, content)
 
     # On demand
 
@@ -138,8 +140,9 @@ class LogCheckpoints:
         futures = []
         for checkpoints, logs in self._pairs_of_starts():
             checkpoint = checkpoints.log_starts
-            job = self._executor.submit(self._write_after, self._writing.get(checkpoint), checkpoint, _log_starts(logs))
-            self._writing[checkpoint] = job
+            before, content = self._writing.get(checkpoint), _log_starts(logs)
+            job = self._executor.submit(self._write_after, before, checkpoint, content)
+            self._writing[checkpoint], self._contents[checkpoint] = job, content
             futures.append(job)
         return futures
 
@@ -154,6 +157,20 @@ class LogCheckpoints:
             checkpoints.recovery_points.write(_recovery_points(logs))
             checkpoints.log_starts.write(_log_starts(logs))
             checkpoints.high_watermarks.write(_high_watermarks(logs))
+
+    def forget(self, path: str, topic_partition: TopicPartition) -> None:
+        """Before a log is made: the files must not say of it what they say of a log that had its name.
+
+        That is in them until the next periodic write, and a crash before it would give the new log the old one's start.
+        OSError when a file cannot be written.
+        """
+        for checkpoint in self._directories[path]:
+            under_way = self._writing.get(checkpoint)
+            waits = under_way is not None and not under_way.done()
+            if checkpoint.names(topic_partition) or (waits and topic_partition in self._contents[checkpoint]):
+                if under_way is not None:
+                    wait((under_way,))
+                checkpoint.forget(topic_partition)
 
     # On threads
 

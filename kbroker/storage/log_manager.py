@@ -334,6 +334,7 @@ class LogManager:
             return log
         path = make_partition_directory(self, self._files, topic_partition)
         try:
+            self.checkpoints.forget(path.rpartition("/")[0], topic_partition)
             log = load_log(LoadRequest(path, topic_partition, config, False), self.environment)
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+
+import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.local_log import LogEnvironment
@@ -15,7 +18,7 @@ from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition, random_uuid
 from tests.cleaner.logs import clean, put
 from tests.cleaner.logs import config as compacted
-from tests.storage.batches import UNSYNCED_FILES, HandClock, append, batch, open_log
+from tests.storage.batches import UNSYNCED_FILES, HandClock, UnsyncedFiles, append, batch, open_log, read_all
 from tests.storage.moves import Inline
 
 TP = TopicPartition("orders", 0)
@@ -139,3 +142,57 @@ def test_a_segment_that_has_left_is_looked_up_in_its_own_indexes(tmp_path: Path)
     clean(log)
     assert [segment.locate(offset) for offset in range(segment.base_offset, end)] == before
     log.close()
+
+
+@pytest.mark.parametrize("appended", [2, 6])
+def test_a_topic_made_again_does_not_begin_where_the_last_one_did(tmp_path: Path, appended: int) -> None:
+    """After a crash the records of a topic would be gone, because one that had its name began at a later offset."""
+    manager = manager_in(tmp_path, HandClock())
+    old = manager.get_or_create_log(TP, random_uuid(), LogConfig())
+    other = manager.get_or_create_log(TopicPartition("others", 0), random_uuid(), LogConfig())
+    for log in (old, other):
+        for at in range(9):
+            append(log, batch([b"old %d" % at]))
+        log.maybe_increment_log_start_offset(4)
+        log.flush()
+    manager.checkpoints.write_all()
+    manager.delete_log(TP)
+    new = manager.get_or_create_log(TP, random_uuid(), LogConfig())
+    values = [append(new, batch([b"new %d" % at])).first_offset for at in range(appended)]
+    manager.release()
+    again = manager_in(tmp_path, HandClock())
+    assert [offset for offset, _ in read_all(again.logs[TP])] == values
+    assert again.logs[TP].log_start_offset == 0
+    assert again.checkpoints[str(tmp_path)].recovery_points.read() == {other.topic_partition: 9}
+    assert again.logs[other.topic_partition].log_start_offset == 4
+    again.release()
+
+
+def test_a_checkpoint_on_its_way_to_the_disk_does_not_speak_of_a_topic_made_again(tmp_path: Path) -> None:
+    """A write that a busy disk holds up would bring the offsets of the topic back that had the name before."""
+
+    class Slow(UnsyncedFiles):
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith("-checkpoint"):
+                writing.set()
+                assert going_on.wait(60)
+            super().rename(source, target)
+
+    writing, going_on = threading.Event(), threading.Event()
+    config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path)})
+    manager = LogManager(config, HandClock(), Slow())
+    going_on.set()
+    manager.start(CLUSTER)
+    old = manager.get_or_create_log(TP, random_uuid(), LogConfig())
+    for _ in range(9):
+        append(old, batch())
+    old.flush()
+    writing.clear()
+    going_on.clear()
+    manager.checkpoints.start_recovery_points()
+    assert writing.wait(60)
+    manager.delete_log(TP)
+    threading.Timer(0.05, going_on.set).start()
+    manager.get_or_create_log(TP, random_uuid(), LogConfig())
+    manager.release()
+    assert manager.checkpoints[str(tmp_path)].recovery_points.read() == {}
