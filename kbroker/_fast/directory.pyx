@@ -5,7 +5,7 @@ the path, as those of `os`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, ENOMEM
+from libc.errno cimport EINTR, ENOENT, ENOMEM
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, strlen
@@ -37,7 +37,7 @@ cdef extern from "<dirent.h>" nogil:
     struct dirent:
         unsigned char d_type
         char* d_name
-    unsigned char DT_DIR
+    unsigned char DT_DIR, DT_LNK
     DIR* opendir(const char* path)
     dirent* readdir(DIR* stream)
     int dirfd(DIR* stream)
@@ -106,6 +106,9 @@ cdef int fill(Listing* listing, const char* path) noexcept nogil:
         size = -1
         if entry.d_type != DT_DIR:
             if fstatat(dirfd(stream), entry.d_name, &status, 0) != 0:
+                # Threads unlink files meanwhile.  A link to nothing has not gone, and may be a partition.
+                if errno == ENOENT and entry.d_type != DT_LNK:
+                    continue
                 failure = errno
                 break
             if not S_ISDIR(status.st_mode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import threading
 
 import pytest
 
@@ -40,6 +41,36 @@ def test_a_listing_follows_links_and_takes_any_name(tmp_path: pathlib.Path) -> N
         odd: (False, 0),
         "\u540d\u524d": (False, 1),
     }
+
+
+def test_files_that_are_unlinked_meanwhile_do_not_fail_a_listing(tmp_path: pathlib.Path) -> None:
+    """A compaction would be given up for a file of its log that a thread deletes just then."""
+    (tmp_path / "stays").write_bytes(b"1")
+    stopped = threading.Event()
+
+    def come_and_go() -> None:
+        while not stopped.is_set():
+            names = [tmp_path / f"{number:020d}.timeindex.1.deleted" for number in range(50)]
+            for name in names:
+                os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+            for name in names:
+                name.unlink()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(10_000):
+            assert DirectoryEntry("stays", False, 1) in SYSTEM_FILES.list_directory(str(tmp_path))
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def test_a_link_to_nothing_fails_a_listing(tmp_path: pathlib.Path) -> None:
+    """A partition linked in from a disk that is not mounted would count as one that is not there, and be made anew."""
+    (tmp_path / "orders-0").symlink_to(tmp_path / "missing" / "orders-0")
+    with pytest.raises(FileNotFoundError):
+        SYSTEM_FILES.list_directory(str(tmp_path))
 
 
 def test_errors_of_a_listing_name_the_directory(tmp_path: pathlib.Path) -> None:
