@@ -210,6 +210,8 @@ class FutureLog:
         self.copied_bytes -= copy.copied
         self.discarded_bytes += copy.copied
         copy.file = None
+        # What an interrupted move left of it goes too: `_open` must not look for it.
+        self._leftovers.pop(copy.base_offset, None)
         prefix = self.path_of(copy.base_offset, "")
         self._dropped.extend(
             prefix + suffix for suffix in (LOG_SUFFIX, LOG_SUFFIX + COPY_SUFFIX, *INDEX_SUFFIXES, TXN_INDEX_SUFFIX)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,11 @@ import pytest
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
 from kbroker.storage.filesystem import Buffer
+from kbroker.storage.future_log import FutureLog
+from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from tests.cleaner.logs import pairs_batch
+from kbroker.storage.throttle import Throttle
+from tests.cleaner.logs import clean, pairs_batch
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
 from tests.storage.moves import SMALL, TP, Inline, Storage, records_of
 
@@ -340,6 +345,41 @@ def test_the_way_back_keeps_what_the_way_there_had_to_delete(tmp_path: Path) -> 
         storage.clock.now += 61_000
         storage.logs.run_due()
         assert set(retired) <= set(os.listdir(log.directory))
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_resumed_copy_that_compaction_has_overtaken_is_made_anew(tmp_path: Path) -> None:
+    """A move that a stop has interrupted would fail when a segment was compacted before its copy was gone on with."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path, configs={**SMALL, "cleanup.policy": "compact"}, executor=Inline())
+        moves = storage.lead()
+        log = storage.log
+        for at in range(60):
+            append(log, pairs_batch([(b"k%d" % (at % 3), VALUE + b"%d" % at)]))
+        log.roll()
+        names_before = [os.path.basename(segment.path) for segment in log.local.segments]
+        directory = f"{storage.b}/{marked_directory(*TP, FUTURE_SUFFIX)}"
+        os.mkdir(directory)
+        for name in names_before[:-1]:
+            shutil.copy(f"{log.directory}/{name}", f"{directory}/{name}")
+        future = FutureLog(storage.logs.environment.files, log, storage.b, directory)
+        future.begin()
+        assert future.next_steps()
+        first = log.local.segments.first
+        clean(log, now_ms=storage.clock.now)
+        assert log.local.segments.first is not first
+        while steps := future.next_steps():
+            copied: list[int] = []
+            future.carry_out(steps, Throttle(math.inf), copied)
+            future.finished(steps, copied)
+        assert future.end_offset == log.log_end_offset
+        for segment in list(log.local.segments)[:-1]:
+            name = os.path.basename(segment.path)
+            assert Path(directory, name).read_bytes() == Path(segment.path).read_bytes()
         await moves.stop()
         storage.logs.shutdown()
 
