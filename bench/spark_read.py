@@ -1,12 +1,13 @@
-"""Reading a topic into Spark: this project's data sources beside Spark's own Kafka connector, interleaved rounds.
+"""Topics in and out of Spark: this project's data sources beside Spark's own Kafka connector, interleaved rounds.
 
     python bench/spark_read.py                                         a kbroker of its own, a million records
     python bench/spark_read.py --records 5000000 --codec zstd --partitions 8 --rounds 5
     python bench/spark_read.py --bootstrap 127.0.0.1:9092 --data /var/lib/kafka/data      a broker that runs already
 
 Each round scans the topic once with every reader (`noop` sink: every column of every row reaches the JVM) and once for
-sums over keys and values.  Beside rows per second stands rows per second of CPU time (driver, JVM and Python workers
-together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
+sums over keys and values, and writes as many records, made by Spark, into a new topic with both writers, each with its
+defaults (`acks=all`, idempotent).  Beside rows per second stands rows per second of CPU time (driver, JVM and Python
+workers together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
 Spark's connector comes by Maven on first use (tests/replay/connector).  Needs the extra `spark` and Java 17.
 """
 
@@ -32,6 +33,7 @@ from tests.broker_process import BrokerProcess  # noqa: E402
 from tests.replay.connector import connector_jars  # noqa: E402
 
 READERS = ("kafka", "kbroker", "kbroker-log")
+WRITERS = ("kafka", "kbroker")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -48,14 +50,38 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def fill(bootstrap: str, arguments: argparse.Namespace) -> str:
-    from confluent_kafka import Producer
+def create(bootstrap: str, partitions: int, suffix: str = "") -> str:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    topic = f"spark-read-{int(time.time())}"
+    topic = f"spark-read-{time.time_ns()}{suffix}"
     client = AdminClient({"bootstrap.servers": bootstrap})
-    client.create_topics([NewTopic(topic, arguments.partitions, 1)])[topic].result(30)
+    client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    return topic
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(30)
+
+
+def count(bootstrap: str, topic: str, partitions: int) -> int:
+    """How many records the topic has."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "spark-read"})
+    try:
+        ends = (consumer.get_watermark_offsets(TopicPartition(topic, number), 30) for number in range(partitions))
+        return sum(high - low for low, high in ends)
+    finally:
+        consumer.close()
+
+
+def fill(bootstrap: str, arguments: argparse.Namespace) -> str:
+    from confluent_kafka import Producer
+
+    topic = create(bootstrap, arguments.partitions)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "compression.type": arguments.codec, "linger.ms": 50, "batch.size": 262_144}
     )
@@ -149,21 +175,38 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
             raise SystemExit(f"{reader} read {sums[0]} rows with {sums[2]} bytes of values")
         return arguments.records
 
+    def write(writer: str) -> int:
+        made = spark.range(0, arguments.records, 1, arguments.cores).selectExpr(
+            "cast(concat('key-', id % 1000) as binary) key",
+            f"cast(rpad(concat(id, ' '), {arguments.size}, 'abcdefghij') as binary) value",
+        )
+        options = {"kafka.bootstrap.servers": bootstrap, "topic": written}
+        made.write.format(writer).options(**options).mode("append").save()
+        return arguments.records
+
     readers = READERS if data is not None else READERS[:2]
     figures: dict[str, dict[str, list[float]]] = {}
+
+    def note(number: int, which: str, name: str, work: Callable[[str], int]) -> None:
+        wall, cpu, rows = measure(lambda: work(which))
+        if number == 0:
+            # The first round warms the JVM, the workers and the page cache.
+            return
+        row = figures.setdefault(f"{which} {name}", {"rows_per_s": [], "rows_per_cpu_s": []})
+        row["rows_per_s"].append(rows / wall)
+        row["rows_per_cpu_s"].append(rows / cpu)
+        print(f"round {number}  {which:12} {name:5}  {rows / wall:12,.0f} rows/s  {rows / cpu:12,.0f} rows/CPU s")
+
     for number in range(arguments.rounds + 1):
         for reader in readers if number % 2 else reversed(readers):
-            for name, work in (("scan", scan), ("sums", add_up)):
-                wall, cpu, rows = measure(lambda work=work, reader=reader: work(reader))
-                if number == 0:
-                    # The first round warms the JVM, the workers and the page cache.
-                    continue
-                row = figures.setdefault(f"{reader} {name}", {"rows_per_s": [], "rows_per_cpu_s": []})
-                row["rows_per_s"].append(rows / wall)
-                row["rows_per_cpu_s"].append(rows / cpu)
-                print(
-                    f"round {number}  {reader:12} {name}  {rows / wall:12,.0f} rows/s  {rows / cpu:12,.0f} rows/CPU s"
-                )
+            note(number, reader, "scan", scan)
+            note(number, reader, "sums", add_up)
+        for writer in WRITERS if number % 2 else reversed(WRITERS):
+            written = create(bootstrap, arguments.partitions, "-write")
+            note(number, writer, "write", write)
+            if (found := count(bootstrap, written, arguments.partitions)) != arguments.records:
+                raise SystemExit(f"{writer} wrote {found} records instead of {arguments.records}")
+            delete(bootstrap, written)
     peak = peak_worker_bytes()
     spark.stop()
     medians = {name: {key: statistics.median(values) for key, values in row.items()} for name, row in figures.items()}

@@ -158,18 +158,19 @@ def running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterato
         from pyspark.errors import PySparkException
 
         from kbroker.replay.session import spark_session
-        from kbroker.replay.traces.errors import TraceError, explain
+        from kbroker.replay.traces.errors import TraceError, reason_of
     except ModuleNotFoundError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
     try:
         _check(paths, given)
         with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
             yield spark
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    except (PySparkException, RuntimeError) as error:
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise click.ClickException(explain(error) or first) from None
+    except (PySparkException, Py4JJavaError, RuntimeError) as error:
+        raise click.ClickException(reason_of(error)) from None
 
 
 def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:

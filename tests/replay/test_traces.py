@@ -160,7 +160,7 @@ def test_log4j_events_of_several_lines(spark: SparkSession, tmp_path: Path, spli
     second, third = EVENTS.index("[", first + 1), EVENTS.index("[", EVENTS.index("Y.java:2"))
     wanted = [EVENTS[first:second], EVENTS[second:third], EVENTS[third:], "[2016-12-19 17:00:00,000] INFO four"]
     assert [row["value"].decode() for row in found] == [text.rstrip("\n") for text in wanted]
-    assert {(row["source"], row["topic"], row["key"]) for row in found} == {
+    assert {(row["source"], row["topic"], bytes(row["key"])) for row in found} == {
         ("kafka1.server", "kafka-log.server", b"kafka1"),
     }  # fmt: skip
     assert found[1]["arrival_time"] - found[0]["arrival_time"] == 36_000

@@ -77,7 +77,9 @@ class Delivery:
             "partitioner": "murmur2_random",
         }
         if transactional_id is not None:
-            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": 60_000}
+            # A record may take no longer than its transaction.
+            longest = max(60_000, settings["message.timeout.ms"])
+            settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": longest}
         return settings | dict(self.client)
 
     def consumer(self, bootstrap: str, group: str) -> dict[str, Any]:

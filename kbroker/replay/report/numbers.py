@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +69,21 @@ def read_numbers(run: str) -> Numbers:
         if row["kind"] == PRODUCE and row["topic"] and row["partition"] >= 0:
             by_place[row["executor"], row["topic"], row["partition"]].add(row)
     started_us = events.pop(STARTED, 0)
+    samples = _samples(run, started_us)
     seconds = [_second(second, by_second[second]) for second in range(max(by_second, default=-1) + 1)]
     verified = _json(Path(run) / "verify.json")
     return {
         "run": document,
         "started_at_us": started_us,
-        "summary": _summary(whole, document, seconds, {key: number for key, number in events.items() if number}),
+        "summary": _summary(whole, document, seconds, {key: number for key, number in events.items() if number})
+        | _usage(samples),
         "kinds": {kind: _facts(own) for kind, own in sorted(by_kind.items())},
         "seconds": seconds,
         "places": [
             {"executor": executor, "topic": topic, "partition": partition, **_facts(own)}
             for (executor, topic, partition), own in sorted(by_place.items())
         ],
-        "broker": _samples(run, started_us),
+        "broker": samples,
         "verified": verified,
     }
 
@@ -149,6 +152,18 @@ def _samples(run: str, started_us: int) -> list[Numbers]:
         # While Spark sorts the trace nothing is sent yet.
         if row["time_us"] >= started_us - BEFORE_US
     ]
+
+
+def _usage(samples: list[Numbers]) -> Numbers:
+    """What the broker's process took from the replay's start: seconds of a core, and memory; None where unseen."""
+    running = [(before, one) for before, one in pairwise(samples) if one["second"] >= 0]
+    parts = [
+        one["cpu_percent"] / 100 * (one["second"] - max(before["second"], 0.0))
+        for before, one in running
+        if one["cpu_percent"] is not None
+    ]
+    memory = [one["rss_bytes"] for one in samples if one["rss_bytes"] is not None]
+    return {"broker_cpu_seconds": sum(parts) if parts else None, "broker_rss_max_bytes": max(memory, default=None)}
 
 
 def _json(path: Path) -> Numbers | None:

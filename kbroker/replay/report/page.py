@@ -38,7 +38,7 @@ def _percent(value: float) -> str:
 
 
 def _megabytes(value: float) -> str:
-    return f"{value / 1e6:,.3g}"
+    return _short(value / 1e6)
 
 
 MEASURES: list[tuple[str, str, Callable[[float], str]]] = [
@@ -61,6 +61,8 @@ MEASURES: list[tuple[str, str, Callable[[float], str]]] = [
     ("intended to sent, highest, ms", "sent_error_max_ms", _short),
     ("sent late", "late_share", _percent),
     ("local queue full, s", "queue_full_seconds", _short),
+    ("broker: CPU seconds", "broker_cpu_seconds", _short),
+    ("broker: most memory, MB", "broker_rss_max_bytes", _megabytes),
 ]
 _BOXES = (5, 7, 9, 11, 15)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _OURS = re.compile(r"(?:Trace|Replay|Option|LogDirectory|DataLoss|TopicUnknown|Offsets)Error: (.+)")
 
 
@@ -15,3 +16,10 @@ def explain(error: BaseException) -> str | None:
     """The sentence of an error of ours that an executor or a data source raised, out of what Spark made of it."""
     found = _OURS.search(str(error))
     return found[1].strip() if found else None
+
+
+def reason_of(error: BaseException) -> str:
+    """One line about what Spark raised: a sentence of ours if there is one, else the cause of all causes."""
+    causes = _CAUSE.findall(str(error))
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return explain(error) or str([*lines[:1], type(error).__name__, *causes][-1 if causes else 0])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,7 +18,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 from kbroker.replay.trace_schema import KINDS, MALFORMED_SCHEMA, RAW_LIMIT, TRACE_SCHEMA
 from kbroker.replay.traces.entries import EntryRule
 from kbroker.replay.traces.entry_frame import NO_MATCH, entry_frame
-from kbroker.replay.traces.errors import TraceError, explain
+from kbroker.replay.traces.errors import TraceError, reason_of
 from kbroker.replay.traces.files import FilePlan, TraceFile, list_files, plan_files, read_head
 from kbroker.replay.traces.mapping import CsvRule, Mapping, find_mapping
 from kbroker.replay.traces.records import lenient, records
@@ -185,9 +186,8 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     files = list_files(paths)
     try:
         frame = spark.read.parquet(*(file.path for file in files))
-    except PySparkException as error:
-        reason = explain(error) or str(error).splitlines()[0]
-        raise TraceError(f"{files[0].path} is not Parquet, or not readable: {reason}") from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise TraceError(f"{files[0].path} is not Parquet, or not readable: {reason_of(error)}") from None
     order = spark.createDataFrame(
         [(file.path.rpartition("://")[2], index) for index, file in enumerate(files)], "path string, number long"
     )
@@ -247,8 +247,8 @@ def _topics(spark: SparkSession, paths: Sequence[str], kind: str, options: Mappi
             frame = reader.format("kbroker").option("subscribe", ",".join(paths)).load()
         else:
             frame = reader.format("kbroker-log").option("path", ",".join(paths)).load()
-    except PySparkException as error:
-        raise TraceError(f"{', '.join(paths)}: {explain(error) or str(error).splitlines()[0]}") from None
+    except (PySparkException, Py4JJavaError) as error:
+        raise TraceError(f"{', '.join(paths)}: {reason_of(error)}") from None
     return frame.withColumns(
         {
             "_file": F.concat_ws("-", "topic", F.col("partition").cast("string")),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, StringType
+from pyspark.sql.types import BinaryType, DataType, StringType
 
 from kbroker.replay.trace_schema import COMMIT, HEADER, KINDS, PRODUCE, RAW_LIMIT, TRACE_SCHEMA
 from kbroker.replay.traces.errors import TraceError
@@ -138,26 +138,80 @@ def _with_names(rows: DataFrame, mapping: Mapping) -> DataFrame:
     return rows.withColumns({name: column for name, column in offered.items() if name.lower() not in own})
 
 
-def _evaluate(frame: DataFrame, mapping: Mapping) -> DataFrame:
-    """Adds a column for the time and for each field of each record."""
-    columns: dict[str, Column] = {}
+class _Expressions:
+    """The expressions of a mapping, by their text: a column each, and its type.
+
+    All are analysed in one go, because each analysis costs Spark some tens of milliseconds; only when that fails are
+    they tried one by one, to find the one to name.
+    """
+
+    def __init__(self, frame: DataFrame, mapping: Mapping) -> None:
+        places: dict[str, str] = {}
+        for where, text in _texts(frame, mapping):
+            places.setdefault(text, where)
+        try:
+            self._columns = {text: F.expr(text) for text in places}
+            chosen = (column.alias(f"_{number}") for number, column in enumerate(self._columns.values()))
+            with _silent():
+                fields = frame.select(*chosen).schema.fields
+        except (ParseException, AnalysisException):
+            for text, where in places.items():
+                _check_expression(frame, where, text)
+            raise
+        self._types = {text: field.dataType for text, field in zip(places, fields, strict=True)}
+
+    def __getitem__(self, text: str) -> Column:
+        return self._columns[text]
+
+    def kind(self, text: str) -> DataType:
+        return self._types[text]
+
+
+def _texts(frame: DataFrame, mapping: Mapping) -> Iterator[tuple[str, str]]:
+    """Each expression of a mapping and where it stands."""
     where = f"mapping {mapping.name}"
-    rules = mapping.records
-    for number, rule in enumerate(rules):
+    for number, rule in enumerate(mapping.records):
         table = f"{where}: {'record' if number == 0 else 'extra'}"
         for name in _FIELDS:
             text = getattr(rule, name)
             if text is not None:
-                columns[f"_{number}_{name}"] = _field(frame, f"{table}.{name}", name, text)
-        columns[f"_{number}_headers"] = _headers(frame, f"{table}.headers", rule.headers)
-    time = _expression(frame, f"{where}: time.column", _quoted(mapping.time.column, frame))
-    kind = frame.select(time.alias("time")).schema[0].dataType.typeName()
+                yield from ((f"{table}.{name}", piece) for is_one, piece in _pieces(name, text, table) if is_one)
+        headers = rule.headers
+        if isinstance(headers, str):
+            yield f"{table}.headers", template(headers)[0][1]
+        for text in headers.values() if isinstance(headers, Mappings) else ():
+            yield from ((f"{table}.headers", piece) for is_one, piece in template(text) if is_one)
+    yield f"{where}: time.column", _quoted(mapping.time.column, frame)
+
+
+def _pieces(name: str, text: str, table: str) -> list[tuple[bool, str]]:
+    """The pieces of a field: of a number's one expression, which may stand without braces."""
+    if name not in _NUMBERS:
+        return template(text)
+    pieces = template(text) if text.startswith("{") else [(True, text)]
+    if len(pieces) != 1:
+        raise TraceError(f"{table}.{name}: {text!r} must be one expression")
+    return pieces
+
+
+def _evaluate(frame: DataFrame, mapping: Mapping) -> DataFrame:
+    """Adds a column for the time and for each field of each record."""
+    columns: dict[str, Column] = {}
+    expressions = _Expressions(frame, mapping)
+    for number, rule in enumerate(mapping.records):
+        for name in _FIELDS:
+            text = getattr(rule, name)
+            if text is not None:
+                columns[f"_{number}_{name}"] = _field(expressions, name, text)
+        columns[f"_{number}_headers"] = _headers(expressions, rule.headers)
+    text = _quoted(mapping.time.column, frame)
+    time, kind = expressions[text], expressions.kind(text).typeName()
     if kind == "timestamp":
         columns["_time"] = F.unix_micros(time)
     elif kind in ("timestamp_ntz", "date"):
         # As text, so that the zone is the mapping's and not the session's.
-        text = F.date_format(time.cast("timestamp_ntz"), "yyyy-MM-dd HH:mm:ss.SSSSSS")
-        columns["_time"] = arrival_time(text, replace(mapping.time, format="iso", unit=None))
+        shown = F.date_format(time.cast("timestamp_ntz"), "yyyy-MM-dd HH:mm:ss.SSSSSS")
+        columns["_time"] = arrival_time(shown, replace(mapping.time, format="iso", unit=None))
     else:
         columns["_time"] = arrival_time(time, mapping.time)
     columns["_time_text"] = time.cast("string")
@@ -169,24 +223,23 @@ def _quoted(name: str, frame: DataFrame) -> str:
     return f"`{name}`" if name in frame.columns else name
 
 
-def _field(frame: DataFrame, where: str, name: str, text: str) -> Column:
+def _field(expressions: _Expressions, name: str, text: str) -> Column:
+    pieces = _pieces(name, text, "")
     if name in _NUMBERS:
-        pieces = template(text) if text.startswith("{") else [(True, text)]
-        if len(pieces) != 1:
-            raise TraceError(f"{where}: {text!r} must be one expression")
-        return _expression(frame, where, pieces[0][1])
-    parts = [
-        _expression(frame, where, piece) if is_expression else F.lit(piece) for is_expression, piece in template(text)
-    ]
-    if len(parts) == 1:
-        return _as_bytes(frame, parts[0]) if name in ("key", "value") else parts[0].cast("string")
+        return expressions[pieces[0][1]]
+    if len(pieces) == 1:
+        is_expression, piece = pieces[0]
+        if name in ("key", "value"):
+            return _as_bytes(expressions, piece) if is_expression else F.lit(piece).cast("binary")
+        return (expressions[piece] if is_expression else F.lit(piece)).cast("string")
+    parts = (expressions[piece] if is_expression else F.lit(piece) for is_expression, piece in pieces)
     joined = F.concat(*(part.cast("string") for part in parts))
     return joined.cast("binary") if name in ("key", "value") else joined
 
 
-def _as_bytes(frame: DataFrame, column: Column) -> Column:
+def _as_bytes(expressions: _Expressions, text: str) -> Column:
     """Bytes stay bytes; numbers are their text, arrays and objects their JSON."""
-    kind = frame.select(column.alias("one")).schema[0].dataType
+    column, kind = expressions[text], expressions.kind(text)
     if isinstance(kind, BinaryType):
         return column
     if kind.typeName() in ("array", "map", "struct"):
@@ -194,28 +247,26 @@ def _as_bytes(frame: DataFrame, column: Column) -> Column:
     return (column if isinstance(kind, StringType) else column.cast("string")).cast("binary")
 
 
-def _headers(frame: DataFrame, where: str, headers: Any) -> Column:
+def _headers(expressions: _Expressions, headers: Any) -> Column:
     wanted = f"array<{HEADER.simpleString()}>"
     if headers is None:
         return F.array().cast(wanted)
     if isinstance(headers, str):
-        pieces = template(headers)
-        given = _expression(frame, where, pieces[0][1])
+        given = expressions[template(headers)[0][1]]
         return F.coalesce(given.cast(wanted), F.array().cast(wanted))
     assert isinstance(headers, Mappings)
     pairs = (
-        F.struct(F.lit(key).alias("key"), _field(frame, where, "value", text).alias("value"))
+        F.struct(F.lit(key).alias("key"), _field(expressions, "value", text).alias("value"))
         for key, text in headers.items()
     )
     return F.array(*pairs).cast(wanted)
 
 
-def _expression(frame: DataFrame, where: str, text: str) -> Column:
-    log = logging.getLogger("SQLQueryContextLogger")
-    silent, log.disabled = log.disabled, True
+def _check_expression(frame: DataFrame, where: str, text: str) -> None:
+    """TraceError when the text is no expression over the frame's columns."""
     try:
-        column = F.expr(text)
-        frame.select(column)
+        with _silent():
+            frame.select(F.expr(text))
     except ParseException as error:
         raise TraceError(f"{where}: {text!r} is not an expression: {_first_line(error)}") from None
     except AnalysisException as error:
@@ -225,9 +276,17 @@ def _expression(frame: DataFrame, where: str, text: str) -> Column:
             name = named[1] if named else text
             raise TraceError(f"{where}: there is no column {name!r}; the columns are: {there}") from None
         raise TraceError(f"{where}: {text!r}: {_first_line(error)}") from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """PySpark logs what it cannot analyse, and raises it as well."""
+    log = logging.getLogger("SQLQueryContextLogger")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
     finally:
-        log.disabled = silent
-    return column
+        log.disabled = before
 
 
 def _first_line(error: Exception) -> str:
