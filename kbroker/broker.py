@@ -63,7 +63,7 @@ from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
-from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, offline_at_start, reason_to_halt
+from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, leaders_at_start, reason_to_halt
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_dirs import LogDirError
@@ -135,7 +135,7 @@ class Broker:
         reason = reason_to_halt(self.log_manager)
         if reason is not None:
             raise LogDirError(reason)
-        image = offline_at_start(image, node_id, self.log_manager)
+        image = leaders_at_start(image, node_id, self.log_manager, store)
         cache = MetadataCache(image)
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
@@ -162,7 +162,7 @@ class Broker:
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self._start_coordinator(services)
-        self.disk_failures = LogDirFailureHandler(self.log_manager, cache, node_id, self.loop, self._halt)
+        self.disk_failures = LogDirFailureHandler(self.log_manager, cache, store, node_id, self.loop, self._halt)
         self.disk_failures.start()
         store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)

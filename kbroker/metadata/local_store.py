@@ -200,6 +200,18 @@ class LocalStore:
             for topic_id, partitions in additions:
                 self._insert_partitions(topic_id, partitions)
 
+    def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(
+                "UPDATE partitions SET leader = ?, leader_epoch = ?, partition_epoch = ?, isr = ? "
+                "WHERE topic_id = ? AND partition = ?",
+                [
+                    (p.leader, p.leader_epoch, p.partition_epoch, _join(p.isr), topic_id, p.partition)
+                    for topic_id, partitions in changes
+                    for p in partitions
+                ],
+            )
+
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         with self._transaction() as connection:
             for topic_id, configs in changes:

@@ -60,6 +60,9 @@ class MetadataStore(Protocol):
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         """Add partitions to topics, given by id: all or none."""
 
+    def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        """Replace leader, ISR and epochs of partitions, of topics given by id: all or none.  Skips unknown ones."""
+
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         """Replace all configs of topics, given by id: all or none."""
 

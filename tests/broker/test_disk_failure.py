@@ -96,6 +96,15 @@ def epoch_end(client: Client, partition: int) -> int:
     return int(client.ask("OffsetForLeaderEpoch", 4, asked).topics[0].partitions[0].error_code)
 
 
+def epoch_ends(client: Client, partition: int, epoch: int) -> tuple[int, int]:
+    """The newest epoch up to the one asked for, and where it ends."""
+    rows = [{"partition": partition, "current_leader_epoch": -1, "leader_epoch": epoch}]
+    asked = {"replica_id": -1, "topics": [{"topic": "t", "partitions": rows}]}
+    answer = client.ask("OffsetForLeaderEpoch", 4, asked).topics[0].partitions[0]
+    assert answer.error_code == 0
+    return int(answer.leader_epoch), int(answer.end_offset)
+
+
 def commit(client: Client, group: str) -> int:
     rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
     asked = {
@@ -127,12 +136,15 @@ def check_the_wire(client: Client) -> None:
         kept, lost = metadata(client, "t", version)
         assert (kept.error_code, kept.leader_id, len(kept.isr_nodes)) == (0, kept.replica_nodes[0], 1)
         assert (lost.error_code, lost.leader_id, list(lost.isr_nodes)) == (LEADER_NOT_AVAILABLE, -1, [])
+        if version >= 7:
+            assert (kept.leader_epoch, lost.leader_epoch) == (0, 1)
         assert list(lost.replica_nodes) == list(kept.replica_nodes)
         if version >= 5:
             assert (list(kept.offline_replicas), list(lost.offline_replicas)) == ([], list(lost.replica_nodes))
     asked = {"topics": [{"name": "t"}], "response_partition_limit": 10}
     described = client.ask("DescribeTopicPartitions", 0, asked).topics[0].partitions[LOST]
     assert (described.error_code, described.leader_id, list(described.isr_nodes)) == (0, -1, [])
+    assert described.leader_epoch == 1
     assert len(described.eligible_leader_replicas) == len(described.offline_replicas) == 1
     first, second = client.ask("DescribeLogDirs", 4, {"topics": None}).results
     assert first.error_code == 0 and {topic.name for topic in first.topics} >= {"t"}
@@ -174,6 +186,8 @@ def test_the_wire_says_what_kafka_says(tmp_path: Path, disk: FailingDisk, kbroke
         assert [client.offset("t", partition=each) for each in (KEPT, LOST)] == [3, 2]
         assert {commit(client, group) for group in groups} == {0}
         client.write("t", partition=LOST)
+        assert [each.leader_epoch for each in metadata(client, "t")] == [0, 2]
+        assert [epoch_ends(client, LOST, each) for each in (0, 1, 2)] == [(0, 2), (0, 2), (2, 3)]
         assert {each.leader_id for each in metadata(client, "t")} == {metadata(client, "t")[0].replica_nodes[0]}
 
 
@@ -278,6 +292,32 @@ def test_a_directory_that_does_not_work_at_start_is_offline_from_then_on(
     with Client(broker.port) as client:
         assert [client.offset("t", partition=each) for each in (KEPT, LOST)] == [3, 2]
         assert client.write("t", partition=LOST) == 2
+        assert [each.leader_epoch for each in metadata(client, "t")] == [0, 2]
+
+
+def test_leader_epochs_never_go_back(tmp_path: Path, disk: FailingDisk, kbroker_process: StartBroker) -> None:
+    """Clients keep the newest leader epoch that they saw: an older one would leave them without a leader for good."""
+    broker = two_disks(kbroker_process, tmp_path, disk.path)
+    with Client(broker.port) as client:
+        client.create("t", 2)
+        client.write("t", partition=LOST)
+    seen = []
+    for _ in range(2):
+        fail_until_noticed(broker, disk)
+        for kill in (False, True):
+            with Client(broker.port) as client:
+                seen.append(metadata(client, "t")[LOST].leader_epoch)
+            if kill:
+                broker.kill()
+            else:
+                assert broker.stop() == 0
+                broker.start()
+        disk.repair()
+        broker.start()
+        with Client(broker.port) as client:
+            assert client.write("t", partition=LOST) > 0
+            seen.append(metadata(client, "t")[LOST].leader_epoch)
+    assert seen == [1, 1, 2, 3, 3, 4]
 
 
 def test_the_last_directory_ends_the_broker_with_a_reason(disk: FailingDisk, kbroker_process: StartBroker) -> None:

@@ -73,6 +73,21 @@ def test_changes_are_read_back(tmp_path: Path) -> None:
     assert dict(found["altered"].configs) == {"b": "2"}
 
 
+def test_changed_partitions_are_read_back_and_no_others(tmp_path: Path) -> None:
+    """Leader epochs would go back with a restart, and clients take what is older than they know for stale."""
+    store = LocalStore.open(tmp_path / FILE)
+    changed, other = topic("changed", 3), topic("other", 3)
+    store.create_topics([changed, other])
+    offline = PartitionImage(1, -1, 4, (1, 2), (), 6)
+    store.alter_partitions([(changed.topic_id, [offline]), (random_uuid(), [offline])])
+    store.close()
+    store = LocalStore.open(tmp_path / FILE)
+    first, second = store.topics()
+    assert first.partitions == (changed.partitions[0], offline, changed.partitions[2])
+    assert second == other
+    store.close()
+
+
 def test_a_failed_change_leaves_nothing_behind(tmp_path: Path) -> None:
     """Half of a request's topics would exist although the client was told that it failed."""
     store = LocalStore.open(tmp_path / FILE)
