@@ -23,6 +23,7 @@ from kbroker.replay.client.list_offsets import LATEST, list_offsets
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
+from tests.replay.conftest import SPARK_SETTINGS
 from tests.replay.moved_topics import assert_same, produce
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def test_a_mirror_that_follows_goes_on_after_a_kill(
     words = [sys.executable, "-m", "kbroker.cli", "mirror", topic, "--from", kbroker_broker.bootstrap]
     words += ["--to", target.bootstrap, "--state", str(tmp_path / "state"), "--follow", "--trigger", "0.3"]
     words += ["--master", "local[2]", "--slice", "50", "--conf", f"spark.local.dir={tmp_path / 'local'}"]
+    words += ["--conf", f"spark.driver.extraJavaOptions={SPARK_SETTINGS['spark.driver.extraJavaOptions']}"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
     written = 300
     for turn in range(2):

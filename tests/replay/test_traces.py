@@ -149,7 +149,7 @@ java.io.IOException: broken
 """
 
 
-@pytest.mark.parametrize("split", [7, 50, 1 << 20])
+@pytest.mark.parametrize("split", [50, 1 << 20])
 def test_log4j_events_of_several_lines(spark: SparkSession, tmp_path: Path, split: int) -> None:
     """A stack trace would be torn where a large log is split, or be rows without a time."""
     (tmp_path / "kafka1.server.log.2016-12-19-16").write_text(EVENTS)
