@@ -28,7 +28,7 @@ _EXTENSIONS = {
     "receive": ("receiver", "receive_buffer", "connection"),
     "decode": ("decoder", "structs", "codec"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
-    "append": ("producer_entry", "producer_table", "file_space", "batch_seek"),
+    "append": ("ordinary_append", "ordinary_fetch", "producer_entry", "producer_table", "file_space", "batch_seek"),
     "index": ("index",),
     "respond": ("encoder",),
     "send": ("sender", "file_region"),

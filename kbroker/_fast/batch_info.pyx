@@ -149,6 +149,9 @@ cdef class BatchInfo:
         """Whether a producer's batch may be stored as it is: uncompressed, no control batch, base offset 0, a sequence
         where there is a producer, its own timestamps, which are at most so long before and after now, and their true
         maximum in the header."""
+        return self.ordinary(now_ms, before_ms, after_ms)
+
+    cdef bint ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
         cdef const Header* header = &self.header
         if header.attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
             return False

@@ -7,47 +7,9 @@ whatever the lengths say.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t
 
-from kbroker._fast.index cimport load32, load64
-from kbroker._fast.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITION
-
-cdef enum:
-    HEADER_BYTES = 61
-    MAGIC_POSITION = 16
-    LENGTH_LEFT_OUT = 12
-
-
-cdef struct Seen:
-    int64_t size
-    int64_t last
-    int64_t timestamp
-
-
-cdef enum Sight:
-    SEEN = 1
-    CUT_OFF = 0           # not enough of the header is there
-    NONE = -1             # no header can be here: `size`
-
-
-cdef inline int see(const uint8_t* header, Py_ssize_t left, Seen* out) noexcept nogil:
-    cdef bint is_old
-    if left < LEAST_BATCH_BYTES:
-        return CUT_OFF
-    is_old = header[MAGIC_POSITION] < 2
-    out.size = <int64_t><int32_t>load32(header + 8) + LENGTH_LEFT_OUT
-    if out.size < (LEAST_BATCH_BYTES if is_old else HEADER_BYTES):
-        return NONE
-    if is_old:
-        out.last = load64(header)
-        out.timestamp = load64(header + V1_TIMESTAMP_POSITION) if header[MAGIC_POSITION] else -1
-        return SEEN
-    if left < HEADER_BYTES:
-        return CUT_OFF
-    out.last = load64(header) + <int32_t>load32(header + 23)
-    out.timestamp = load64(header + 35)
-    return SEEN
-
+from kbroker._fast.index cimport load64
 
 cdef object no_batch(int64_t position, int64_t size):
     return ValueError(f"no batch at position {position}: length {size}")
@@ -141,3 +103,34 @@ def walk_batches(data, int64_t position, int64_t end):
         return position + at, last, max_timestamp, offset_of_max
     finally:
         PyBuffer_Release(&view)
+
+
+cdef class FollowUps:
+    """Where batches begin, by their first offset, for those who read on: the last 32 that were noted."""
+
+    def __cinit__(self):
+        self.next = 0
+        self.count = 0
+
+    def find(self, int64_t offset):
+        """The position of the batch that begins with `offset`; -1 when it was not noted."""
+        return self.position_of(offset)
+
+    def note(self, int64_t offset, int64_t position):
+        self.add(offset, position)
+
+    cdef int64_t position_of(self, int64_t offset) noexcept nogil:
+        cdef unsigned int step
+        for step in range(1, self.count + 1):
+            if self.offsets[(self.next + FOLLOW_UPS - step) & (FOLLOW_UPS - 1)] == offset:
+                return self.positions[(self.next + FOLLOW_UPS - step) & (FOLLOW_UPS - 1)]
+        return -1
+
+    cdef void add(self, int64_t offset, int64_t position) noexcept nogil:
+        if self.position_of(offset) == position:
+            return
+        self.offsets[self.next] = offset
+        self.positions[self.next] = position
+        self.next = (self.next + 1) & (FOLLOW_UPS - 1)
+        if self.count < FOLLOW_UPS:
+            self.count += 1

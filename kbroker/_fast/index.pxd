@@ -59,3 +59,4 @@ cdef class AppendTail:
     cdef unsigned int next_batch
     cdef unsigned int batches
     cdef bint take(self, int64_t base_offset, int64_t last_offset, int64_t size, int64_t max_timestamp) noexcept nogil
+    cdef const TailBatch* batch_of(self, int64_t offset) noexcept nogil

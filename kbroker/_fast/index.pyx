@@ -345,12 +345,16 @@ cdef class AppendTail:
 
     def find(self, int64_t offset):
         """(position, size) of the remembered batch that holds `offset`, or None."""
+        cdef const TailBatch* batch = self.batch_of(offset)
+        return (batch.position, batch.size) if batch != NULL else None
+
+    cdef const TailBatch* batch_of(self, int64_t offset) noexcept nogil:
         cdef unsigned int step
-        cdef TailBatch* batch
+        cdef const TailBatch* batch
         for step in range(1, self.batches + 1):
             batch = &self.ring[(self.next_batch + 32 - step) & 31]
             if batch.last_offset < offset:
-                return None
+                return NULL
             if batch.base_offset <= offset:
-                return batch.position, batch.size
-        return None
+                return batch
+        return NULL

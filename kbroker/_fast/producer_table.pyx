@@ -44,11 +44,6 @@ cdef int32_t last_sequence_of(const Header* header) noexcept nogil:
 cdef class ProducerBudget:
     """How many producers all partitions of a broker remember; 0 for no limit.  Counts what was forgotten for it."""
 
-    cdef readonly int64_t count
-    cdef readonly int64_t evictions
-    cdef public int64_t limit
-    cdef public object on_eviction
-
     def __cinit__(self, int64_t limit=0):
         self.limit = limit
         self.count = 0
@@ -60,17 +55,6 @@ cdef class ProducerBudget:
 @no_gc_clear
 cdef class ProducerTable:
     """A mapping from producer id to ProducerEntry, which are copies: changes go through the methods."""
-
-    cdef readonly ProducerBudget budget
-    cdef Producer** slabs
-    cdef int32_t* index
-    cdef int32_t slab_room      # slabs that `slabs` can point to
-    cdef int32_t slab_count
-    cdef int32_t first_room     # records that the first slab has room for
-    cdef int32_t places         # of the index: a power of two, or 0
-    cdef int32_t count
-    cdef int32_t oldest
-    cdef int32_t newest
 
     def __cinit__(self, ProducerBudget budget=None):
         self.budget = budget if budget is not None else ProducerBudget()
@@ -145,6 +129,9 @@ cdef class ProducerTable:
 
         False leaves the judgement to the caller, as does every transactional batch outside of an open transaction.
         """
+        return self.follows(info)
+
+    cdef bint follows(self, BatchInfo info) noexcept:
         cdef const Header* header = &info.header
         cdef const Producer* record = self._find(header.producer_id)
         cdef bint transactional = (header.attributes & TRANSACTIONAL_MASK) != 0
@@ -161,6 +148,9 @@ cdef class ProducerTable:
 
     def note(self, BatchInfo info not None, int64_t base_offset, int64_t last_offset):
         """Remembers a data batch that was written.  True when it begins a transaction."""
+        return self.remember(info, base_offset, last_offset)
+
+    cdef bint remember(self, BatchInfo info, int64_t base_offset, int64_t last_offset) except -1:
         cdef const Header* header = &info.header
         cdef Producer* record = self._obtain(header.producer_id)
         producer_add(
@@ -206,10 +196,10 @@ cdef class ProducerTable:
 
     # -- records ------------------------------------------------------------------------------------------------------
 
-    cdef inline Producer* _at(self, int32_t at) noexcept nogil:
+    cdef Producer* _at(self, int32_t at) noexcept nogil:
         return &self.slabs[at >> SLAB_SHIFT][at & (SLAB - 1)]
 
-    cdef inline int32_t _home(self, int64_t producer_id) noexcept nogil:
+    cdef int32_t _home(self, int64_t producer_id) noexcept nogil:
         return <int32_t>((<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15) >> 32) & (self.places - 1)
 
     cdef int32_t _place(self, int64_t producer_id) noexcept nogil:

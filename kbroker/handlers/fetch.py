@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -22,6 +23,7 @@ from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchPlan, FetchTarget, PartitionKey
 from kbroker.schemas import message
+from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_values import FetchIsolation
 from kbroker.types import ZERO_UUID
 
@@ -35,6 +37,7 @@ FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 PartitionData: Any = FetchResponse.PartitionData
 AbortedTransaction: Any = FetchResponse.AbortedTransaction
 EpochEndOffset: Any = FetchResponse.EpochEndOffset
+ORDINARY = OrdinaryFetch(FetchResponse, FetchableTopicResponse, PartitionData, FileSystem)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -49,6 +52,9 @@ def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
 
     Fetches by followers are refused: this broker has no replicas elsewhere.
     """
+    response: Struct | None = ORDINARY.serve(ctx, request)
+    if response is not None:
+        return response
     services = ctx.services
     replica_id = (
         request.replica_id if ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
@@ -66,8 +72,8 @@ def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
             services.clock.now_ms(),
         )
     except KafkaError as error:
-        response: Struct = FetchResponse(error_code=error.code)
-        return response
+        refusal: Struct = FetchResponse(error_code=error.code)
+        return refusal
     return FetchRead(ctx, request, plan, by_id, replica_id >= 0).start()
 
 
@@ -213,9 +219,13 @@ class FetchRead:
         limit = min(target.max_bytes, left)
         if limit < 0:
             raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
+        committed = self._isolation is FetchIsolation.TXN_COMMITTED
+        found = ORDINARY.read(log, target.index, target.fetch_offset, limit, first, committed)
+        if found is not None:
+            return found, len(found.records)
         data = log.read(target.fetch_offset, limit, self._isolation, first)
         aborted = None
-        if self._isolation is FetchIsolation.TXN_COMMITTED:
+        if committed:
             aborted = [
                 AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
                 for txn in data.aborted_transactions or ()

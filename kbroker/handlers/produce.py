@@ -77,7 +77,8 @@ def handle_produce(ctx: RequestContext, request: Any) -> Any:
         return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
     for topic in request.topic_data:
         for data in topic.partition_data:
-            if _takes_long(ctx, topic, data):
+            records = data.records
+            if records is not None and len(records) >= LONG_BATCH_BYTES and _takes_long(ctx, topic, data):
                 task = asyncio.ensure_future(_produce_with_thread(ctx, request))
                 task.add_done_callback(lambda done: _finish_thread(ctx, request, done))
                 return None
@@ -173,6 +174,13 @@ def _append(
     judged: AnalyzedBatch | None,
     unsettled: list[Unsettled],
 ) -> Any:
+    manager = ctx.services.replica_manager
+    if judged is None and data.records is not None:
+        first = manager.append_ordinary(partition, data.records, ctx.services.clock.now_ms())
+        if first >= 0:
+            return PartitionProduceResponse(
+                index=data.index, base_offset=first, log_start_offset=partition.log.log_start_offset
+            )
     analyzed = (
         _judge(ctx, partition, data.records if data.records is not None else memoryview(b""))
         if judged is None
@@ -183,9 +191,7 @@ def _append(
         raise KafkaError.of(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
         )
-    result = ctx.services.replica_manager.append(
-        partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
-    )
+    result = manager.append(partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed)
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.first_offset,

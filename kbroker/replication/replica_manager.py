@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from kbroker._fast.ordinary_append import append_ordinary
 from kbroker.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
@@ -53,8 +54,8 @@ class ReplicaManager:
         self._node_id = node_id
         self._log_manager = log_manager
         self._log_config = log_config
-        self._topics: dict[str, dict[int, Partition]] = {}
-        self._names: dict[bytes, str] = {}
+        self.topics: dict[str, dict[int, Partition]] = {}
+        self.names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
         self._unborn: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
         self._loop = loop
@@ -80,8 +81,8 @@ class ReplicaManager:
     def _lead(self, topic: TopicImage) -> None:
         deadline = self._loop.time() + CREATE_SECONDS
         config = self._log_config(topic.configs)
-        known = self._topics.setdefault(topic.name, {})
-        self._names[topic.topic_id] = topic.name
+        known = self.topics.setdefault(topic.name, {})
+        self.names[topic.topic_id] = topic.name
         for image in topic.partitions:
             if image.leader != self._node_id:
                 if self._node_id in image.offline_replicas:
@@ -113,7 +114,7 @@ class ReplicaManager:
         log.assign_leader_epoch(image.leader_epoch)
         log.maybe_increment_high_watermark(log.log_end_offset)
         partition = Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image)
-        self._topics[topic.name][image.partition] = partition
+        self.topics[topic.name][image.partition] = partition
 
     def _create_some(self) -> None:
         """Make logs that nobody has asked for yet, a few at a time."""
@@ -133,8 +134,8 @@ class ReplicaManager:
     def _forget(self, topic: TopicImage) -> None:
         for index in range(len(topic.partitions)):
             self._unborn.pop(TopicPartition(topic.name, index), None)
-        partitions = self._topics.pop(topic.name, {})
-        self._names.pop(topic.topic_id, None)
+        partitions = self.topics.pop(topic.name, {})
+        self.names.pop(topic.topic_id, None)
         self._failed = {failed for failed in self._failed if failed.topic != topic.name}
         for partition in partitions.values():
             self.purgatory.expire_partition(partition)
@@ -147,14 +148,14 @@ class ReplicaManager:
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
         self._closed = True
-        self._topics.clear()
+        self.topics.clear()
         self._unborn.clear()
 
     # Lookup
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition, if this broker leads it; else the error that sends a client to look elsewhere."""
-        partitions = self._topics.get(topic)
+        partitions = self.topics.get(topic)
         if partitions is not None:
             partition = partitions.get(index)
             if partition is not None:
@@ -179,23 +180,33 @@ class ReplicaManager:
             raise KafkaStorageError(f"Partition {topic}-{index} is offline")
         if self._closed:
             raise NotLeaderOrFollowerError()
-        partitions = self._topics.get(topic)
+        partitions = self.topics.get(topic)
         if partitions is None or index < 0 or index >= len(partitions):
             raise UnknownTopicOrPartitionError()
         raise NotLeaderOrFollowerError()
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind a topic id.  UnknownTopicIdError when no topic has it."""
-        name = self._names.get(topic_id)
+        name = self.names.get(topic_id)
         if name is None:
             raise UnknownTopicIdError()
         return name
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._topics.values():
+        for partitions in self.topics.values():
             yield from partitions.values()
 
     # Data
+
+    def append_ordinary(self, partition: Partition, records: memoryview | bytearray, now_ms: int) -> int:
+        """Append a client's batch if nothing is out of the ordinary (`_fast.ordinary_append`): its offset, else -1.
+
+        With -1 nothing has been changed, and `append` does all that there is to do.
+        """
+        first = append_ordinary(partition.log, records, partition.leader_epoch, now_ms)
+        if first >= 0 and partition.waiting:
+            self.purgatory.mark(partition)
+        return first
 
     def append(
         self,
@@ -225,7 +236,7 @@ class ReplicaManager:
 
     def on_durable(self, log: UnifiedLog) -> None:
         """An fsync has covered more of a log whose appends wait for that: show it to consumers."""
-        partition = self._topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
+        partition = self.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
         if partition is None or partition.log is not log or log.committer is None:
             return
         if log.maybe_increment_high_watermark(log.committer.durable_offset) and partition.waiting:

@@ -32,8 +32,8 @@ from kbroker.storage import cleaner_legacy
 from kbroker.storage.cleaner_plan import CleanPlan, Source, group_segments
 from kbroker.storage.cleaner_transactions import CleanedTransactions
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_segment import CorruptSegmentError
 from kbroker.storage.open_files import SegmentFile
+from kbroker.storage.segment_search import CorruptSegmentError
 from kbroker.storage.segment_swap import CleanedSegment, discard_cleaned, open_cleaned, remove_leftovers, swap_in
 
 if TYPE_CHECKING:

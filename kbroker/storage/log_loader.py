@@ -36,7 +36,6 @@ from kbroker.storage.log_segment import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    CorruptSegmentError,
     LogSegment,
     base_offset_of,
 )
@@ -46,6 +45,7 @@ from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.producer_state import ProducerState
 from kbroker.storage.recovery_progress import LogProgress, RecoveryProgress
 from kbroker.storage.recovery_saver import RecoverySaver
+from kbroker.storage.segment_search import CorruptSegmentError
 from kbroker.storage.segment_split import split_segment
 from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.storage.unified_log import UnifiedLog

@@ -15,11 +15,12 @@ failed one left behind is cut off.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import NamedTuple
 
-from kbroker._fast.batch_seek import max_timestamp_of, walk_batches
+from kbroker._fast.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.index import AppendTail
 from kbroker.storage import segment_search
 from kbroker.storage.filesystem import Buffer, FileSystem
@@ -47,15 +48,10 @@ NEVER = 1 << 62
 UNCUT = -1
 LEAST_BATCH_BYTES = 26  # a message of the first format without key and value
 HEADER_BYTES = 61
-_SCAN_BYTES = 16384
 
 
 class SegmentOffsetOverflowError(ValueError):
     """A batch's last offset is too far from the segment's base offset for the indexes."""
-
-
-class CorruptSegmentError(ValueError):
-    """Bytes in a segment that are not whole batches, found where only whole batches may be."""
 
 
 class SegmentConfig(NamedTuple):
@@ -93,8 +89,8 @@ class LogSegment:
     """A segment of one partition's log.  Changed by its owner alone."""
 
     __slots__ = (
-        "_allocated_bytes",
-        "_file",
+        "allocated_bytes",
+        "open_file",
         "_files",
         "_has_txn_index",
         "_log_path",
@@ -134,14 +130,14 @@ class LogSegment:
     ) -> None:
         self._files = files
         self._open_files = open_files
-        self.follow_ups: dict[int, int] | None = None
+        self.follow_ups: FollowUps | None = None
         self.times_checked = False
         self._prefix = f"{directory}/{base_offset:020d}"
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
         self._size = size
-        self._allocated_bytes = max(ALLOCATE_FROM_BYTES, size)
-        self._file: SegmentFile | None = None
+        self.allocated_bytes = max(ALLOCATE_FROM_BYTES, size)
+        self.open_file: SegmentFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TransactionIndex | None = None
@@ -184,12 +180,12 @@ class LogSegment:
         self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
 
     def _hold(self, file: SegmentFile) -> None:
-        self._file = file
+        self.open_file = file
         self._open_files.opened(self)
 
     def file(self) -> SegmentFile:
         """The open log file; it stays valid for as long as the caller keeps the object."""
-        file = self._file
+        file = self.open_file
         if file is None:
             file = SegmentFile(self._files, self._log_path, os.O_RDWR)
             self._hold(file)
@@ -197,7 +193,7 @@ class LogSegment:
         return file
 
     def release(self) -> bool:
-        self._file = None
+        self.open_file = None
         return True
 
     @property
@@ -235,16 +231,15 @@ class LogSegment:
     def has_txn_index(self) -> bool:
         return self._has_txn_index
 
-    def existing_suffixes(self) -> list[str]:
-        return [suffix for suffix in SEGMENT_SUFFIXES if self._files.exists(self.path_of(suffix))]
-
     def rename_suffix(self, suffix: str) -> None:
         """Gives every file of the segment another last suffix (".1.deleted", ".swap" or none).
 
         The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
         """
-        for kind in self.existing_suffixes():
-            self._files.rename(self.path_of(kind), f"{self._prefix}{kind}{suffix}")
+        for kind in SEGMENT_SUFFIXES:
+            # Not every segment has every file: to find that out here takes fewer calls than to ask before.
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(self.path_of(kind), f"{self._prefix}{kind}{suffix}")
         self._suffix = suffix
         self._log_path = self.path_of(LOG_SUFFIX)
         self.close_files()
@@ -264,9 +259,9 @@ class LogSegment:
 
     def close_files(self) -> None:
         """Lets go of descriptor and maps; what others hold stays open."""
-        if self._file is not None:
+        if self.open_file is not None:
             self._open_files.closed(self)
-            self._file = None
+            self.open_file = None
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()
@@ -291,25 +286,25 @@ class LogSegment:
             tail = self.prepare_append()
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
-        file = self._file or self.file()
+        file = self.open_file or self.file()
         position = tail.size
         try:
-            if position + size > self._allocated_bytes:
+            if position + size > self.allocated_bytes:
                 self._cut_leftover(file)
                 self._allocate_ahead(file, position, size)
             self._files.pwrite(file.fd, data, position)
         except OSError:
-            self._cut_failed_write(file, position)
+            self.cut_failed_write(file, position)
             raise
         self.recently_used = True
         if tail.append(base_offset, last_offset, size, max_timestamp):
-            self._index(tail, last_offset, position)
+            self.index_batch(tail, last_offset, position)
 
     def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
         end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
         ahead = self._files.allocate_ahead(file.fd, position, end - position)
-        self._allocated_bytes = end if ahead else NEVER
+        self.allocated_bytes = end if ahead else NEVER
 
     def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
         """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
@@ -331,7 +326,7 @@ class LogSegment:
             raise RuntimeError("account() needs begin_rebuild() first")
         position = tail.size
         if tail.append(base_offset, last_offset, size, max_timestamp):
-            self._index(tail, last_offset, position)
+            self.index_batch(tail, last_offset, position)
 
     def end_rebuild(self, file_size: int, *, active: bool) -> None:
         """Cuts the file after the last batch accounted for; an inactive segment gets its final shape."""
@@ -343,7 +338,8 @@ class LogSegment:
             self.become_inactive()
             self.tail = None
 
-    def _index(self, tail: AppendTail, last_offset: int, position: int) -> None:
+    def index_batch(self, tail: AppendTail, last_offset: int, position: int) -> None:
+        """Makes the index entries that are due with a batch."""
         offset_index, time_index = self.offset_index, self.time_index
         if not self.indexes_full:
             try:
@@ -353,18 +349,18 @@ class LogSegment:
                 logger.warning("Cannot write an index of %s, trying again later: %s", self._log_path, error)
         self.indexes_full = offset_index.is_full or time_index.is_full
 
-    def _cut_failed_write(self, file: SegmentFile, position: int) -> None:
+    def cut_failed_write(self, file: SegmentFile, position: int) -> None:
         # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
-        self._allocated_bytes = UNCUT
+        self.allocated_bytes = UNCUT
         try:
             self._cut_leftover(file)
         except OSError as error:
             logger.warning("Cannot cut a failed write off %s at %d: %s", self._log_path, position, error)
 
     def _cut_leftover(self, file: SegmentFile) -> None:
-        if self._allocated_bytes == UNCUT:
+        if self.allocated_bytes == UNCUT:
             self._files.ftruncate(file.fd, self.size)
-            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, self.size)
+            self.allocated_bytes = max(ALLOCATE_FROM_BYTES, self.size)
 
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
@@ -377,7 +373,7 @@ class LogSegment:
     def become_inactive(self) -> None:
         """The final time index entry, then indexes cut to their entries and the file to its bytes."""
         tail = self.prepare_append()
-        if self._allocated_bytes == UNCUT:
+        if self.allocated_bytes == UNCUT:
             self._cut_leftover(self.file())
         if tail.max_timestamp >= 0:
             self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
@@ -386,7 +382,7 @@ class LogSegment:
         if self.config.preallocate_bytes or tail.size > ALLOCATE_FROM_BYTES:
             # Gives back blocks that were reserved and not written.
             self._files.ftruncate(self.file().fd, tail.size)
-            self._allocated_bytes = max(ALLOCATE_FROM_BYTES, tail.size)
+            self.allocated_bytes = max(ALLOCATE_FROM_BYTES, tail.size)
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -407,7 +403,7 @@ class LogSegment:
 
         CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
         """
-        next_offset, timestamp, offset = self._measure_end(is_indexed=True)
+        next_offset, timestamp, offset = segment_search.measure_end(self, self._files, is_indexed=True)
         if self._size == 0:
             return next_offset, timestamp, offset
         largest = self.time_index.last_entry()
@@ -415,33 +411,7 @@ class LogSegment:
 
     def end_offset(self, *, is_indexed: bool) -> int:
         """The offset after the last batch, as `measure`; without `is_indexed` the offset index is known to be empty."""
-        return self._measure_end(is_indexed=is_indexed)[0]
-
-    def _measure_end(self, *, is_indexed: bool) -> tuple[int, int, int]:
-        """(next offset, max timestamp, offset of it) of the batches from the offset index's last entry on."""
-        max_timestamp, offset_of_max = -1, self.base_offset
-        next_offset = self.base_offset
-        file = self.file() if self._size else None
-        position: int | None = 0
-        if file is not None and is_indexed:
-            position = self.offset_index.last_position(file.fd, self._size)
-        if position is None:
-            raise CorruptSegmentError(f"{self._log_path}: the last entry of its index leads to no batch")
-        while file is not None and position < self._size:
-            data = self._files.pread(file.fd, min(_SCAN_BYTES, self._size - position), position)
-            try:
-                following, last, timestamp, offset = walk_batches(data, position, self._size)
-            except ValueError as error:
-                raise CorruptSegmentError(f"{self._log_path}: {error}") from error
-            if last < 0 or following <= position:
-                raise CorruptSegmentError(f"{self._log_path}: no whole batch at position {position} of {self._size}")
-            if last < next_offset - 1 or last < self.base_offset:
-                raise CorruptSegmentError(f"{self._log_path}: offset {last} at {position} descends")
-            position = following
-            next_offset = last + 1
-            if timestamp > max_timestamp:
-                max_timestamp, offset_of_max = timestamp, offset
-        return next_offset, max_timestamp, offset_of_max
+        return segment_search.measure_end(self, self._files, is_indexed=is_indexed)[0]
 
     @property
     def max_timestamp(self) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.ordinary_append import AppendRules
 from kbroker._fast.record_batch import (
     BATCH_OVERHEAD,
     BatchError,
@@ -52,6 +53,7 @@ from kbroker.records.compression import (
     compressor,
     iter_decompress,
 )
+from kbroker.storage.filesystem import FileSystem
 from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -178,6 +180,24 @@ def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int)
     """Gives the batch its place in the log; the bytes are then ready to be written."""
     stamp(analyzed.view, 0, base_offset, leader_epoch, analyzed.info)
     return analyzed.view
+
+
+def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
+    """What `_fast.ordinary_append` asks of a batch; None where no batch is ordinary.
+
+    That is where the broker changes what it stores, and on files that are not the system's own: what is put behind
+    their calls must see all of them.
+    """
+    keeps = config.compression_type in KEEPS_UNCOMPRESSED and config.message_timestamp_type == CREATE_TIME
+    if not keeps or type(files) is not FileSystem:
+        return None
+    return AppendRules(
+        config.max_message_bytes,
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        config.roll_bytes,
+        config.compact,
+    )
 
 
 def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:

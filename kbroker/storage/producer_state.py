@@ -79,8 +79,8 @@ class ProducerState:
         "_files",
         "_ongoing",
         "_topic_partition",
-        "_unreplicated",
-        "_verifications",
+        "unreplicated",
+        "verifications",
         "expiration_ms",
         "first_unstable_offset",
         "last_snapshot_offset",
@@ -106,9 +106,9 @@ class ProducerState:
         self.expiration_ms = expiration_ms
         self.verifies = verifies
         self.producers = ProducerTable(budget)
-        self._verifications: dict[int, VerificationState] = {}
+        self.verifications: dict[int, VerificationState] = {}
         self._ongoing: dict[int, int] = {}
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
@@ -120,7 +120,7 @@ class ProducerState:
         self, info: BatchInfo, origin: AppendOrigin, offset: int, guard: VerificationGuard = NO_GUARD
     ) -> Duplicate | None:
         """Judges a batch that has a producer id before it is written at `offset`."""
-        if origin is AppendOrigin.CLIENT and not self._verifications and self.producers.is_next(info):
+        if origin is AppendOrigin.CLIENT and not self.verifications and self.producers.is_next(info):
             return None
         if origin is AppendOrigin.REPLICATION:
             return None
@@ -148,7 +148,7 @@ class ProducerState:
 
     def _check_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: int) -> None:
         epoch, first = info.producer_epoch, info.base_sequence
-        verification = self._verifications.get(info.producer_id)
+        verification = self.verifications.get(info.producer_id)
         if verification is not None:
             where = f"for producer {info.producer_id} at offset {offset} in partition {self._topic_partition}"
             if verification.supports_epoch_bump and first != 0 and (entry is None or not entry.count):
@@ -210,7 +210,7 @@ class ProducerState:
             first = self.producers.end_transaction(info, marker.coordinator_epoch)
             if first >= 0:
                 completed = CompletedTransaction(info.producer_id, first, last_offset, marker.is_abort)
-        if self._verifications and info.is_transactional:
+        if self.verifications and info.is_transactional:
             self._settle_verification(info)
         return completed
 
@@ -228,15 +228,15 @@ class ProducerState:
             raise self._fenced(entry, epoch)
         if self.has_ongoing_transaction(producer_id, epoch):
             return NO_GUARD
-        state = self._verifications.get(producer_id)
+        state = self.verifications.get(producer_id)
         if state is None:
-            state = self._verifications[producer_id] = VerificationState(now_ms, sequence, epoch, supports_epoch_bump)
+            state = self.verifications[producer_id] = VerificationState(now_ms, sequence, epoch, supports_epoch_bump)
         state.note(sequence, epoch)
         return state.guard
 
     def verification_guard(self, producer_id: int) -> VerificationGuard:
         """The guard that an append has to bring now; NO_GUARD when none was given out."""
-        state = self._verifications.get(producer_id)
+        state = self.verifications.get(producer_id)
         return state.guard if state is not None else NO_GUARD
 
     def _check_guard(self, info: BatchInfo, entry: ProducerEntry | None, guard: VerificationGuard) -> None:
@@ -260,10 +260,10 @@ class ProducerState:
         A marker of the epoch that is being verified leaves it, where each transaction has an epoch of its own: it ends
         the one before.
         """
-        state = self._verifications.get(info.producer_id)
+        state = self.verifications.get(info.producer_id)
         if state is None or (state.supports_epoch_bump and info.is_control and info.producer_epoch == state.epoch):
             return
-        del self._verifications[info.producer_id]
+        del self.verifications[info.producer_id]
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once `completed` is done: what its aborted-transaction entry records."""
@@ -274,14 +274,14 @@ class ProducerState:
         """Takes a transaction out of the open ones; it stays unstable until the high watermark passes its marker."""
         if self._ongoing.pop(completed.first_offset, None) is None:
             raise InvalidTxnStateError(f"{completed} is not an open transaction of {self._topic_partition}")
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
         self._refresh_unstable()
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker lies below the high watermark are stable."""
-        done = [first for first, last in self._unreplicated.items() if last < high_watermark]
+        done = [first for first, last in self.unreplicated.items() if last < high_watermark]
         for first in done:
-            del self._unreplicated[first]
+            del self.unreplicated[first]
         if done:
             self._refresh_unstable()
 
@@ -290,10 +290,10 @@ class ProducerState:
 
     @property
     def has_unreplicated(self) -> bool:
-        return bool(self._unreplicated)
+        return bool(self.unreplicated)
 
     def _refresh_unstable(self) -> None:
-        candidates = [min(offsets) for offsets in (self._ongoing, self._unreplicated) if offsets]
+        candidates = [min(offsets) for offsets in (self._ongoing, self.unreplicated) if offsets]
         self.first_unstable_offset = min(candidates, default=None)
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
@@ -304,8 +304,8 @@ class ProducerState:
     def remove_expired(self, now_ms: int) -> int:
         """Forgets idle producers without an open transaction.  Returns how many."""
         limit = now_ms - self.expiration_ms
-        for producer_id in [known for known, state in self._verifications.items() if state.timestamp <= limit]:
-            del self._verifications[producer_id]
+        for producer_id in [known for known, state in self.verifications.items() if state.timestamp <= limit]:
+            del self.verifications[producer_id]
         return self.producers.remove_idle(limit)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ class ProducerState:
     def clear(self) -> None:
         self.producers.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
         self.first_unstable_offset = None
         self.map_end_offset = 0
         self.last_snapshot_offset = 0

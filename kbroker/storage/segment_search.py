@@ -4,8 +4,8 @@ An index is under no checksum.  A walk that begins at an entry's position theref
 batch that begins at or before the offset asked for, with ascending ones after it.  Where that is not so the index is
 damaged: it is built again from the batches, and the walk begins at the segment's start.
 
-Who reads on asks for the offset behind the batch that was found last: where that one ends is kept for some readers of a
-segment (`follow_ups`), so that reading on costs one header and no look-up.
+Who reads on asks for the offset behind the batch that was found last: where that one lies and where it ends is kept for
+some readers of a segment (`follow_ups`), so that reading on, or again, costs one header and no look-up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker._fast.batch_seek import find_batch
+from kbroker._fast.batch_seek import FollowUps, find_batch, walk_batches
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.segment_batches import iterate_headers
 
@@ -26,7 +26,10 @@ _SCAN_BYTES = 16384
 _SHORT_SCAN_BYTES = 4096
 _SHORT_INTERVAL_BYTES = 1024
 _HEADER_BYTES = 61
-_FOLLOW_UPS = 64
+
+
+class CorruptSegmentError(ValueError):
+    """Bytes in a segment that are not whole batches, found where only whole batches may be."""
 
 
 class BatchPlace(NamedTuple):
@@ -42,20 +45,19 @@ def find_place(segment: LogSegment, files: FileSystem, offset: int, end: int) ->
     """The first batch that ends at or after `offset`, in a segment of `end` bytes; None when there is none."""
     follow_ups = segment.follow_ups
     if follow_ups is None:
-        follow_ups = segment.follow_ups = {}
-    position = follow_ups.pop(offset, end)
+        follow_ups = segment.follow_ups = FollowUps()
+    position = follow_ups.find(offset)
     place = None
-    if position < end:
-        # Nothing leads astray here: a batch that ends right before the offset was seen in front of this place.
+    if 0 <= position < end:
+        # Nothing leads astray here: the batch was seen at this place, or one that ends right before it in front of it.
         header = files.pread(segment.file().fd, _HEADER_BYTES, position)
         found = find_batch(header, offset, position, end)
         place = BatchPlace(*found) if found[1] else None
     if place is None:
         place = _look_up(segment, files, offset, end)
     if place is not None and place.last_offset >= offset:
-        if len(follow_ups) >= _FOLLOW_UPS:
-            follow_ups.clear()
-        follow_ups[place.last_offset + 1] = place.position + place.size
+        follow_ups.note(offset, place.position)
+        follow_ups.note(place.last_offset + 1, place.position + place.size)
     return place
 
 
@@ -111,3 +113,34 @@ def rebuild_offset_index(segment: LogSegment, files: FileSystem, end: int) -> No
         index.trim()
     else:
         index.write_tail()
+
+
+def measure_end(segment: LogSegment, files: FileSystem, *, is_indexed: bool) -> tuple[int, int, int]:
+    """(next offset, max timestamp, offset of it) of a segment's batches from its offset index's last entry on.
+
+    CorruptSegmentError when the file does not end with a whole batch, or the index does not lead to one.
+    """
+    max_timestamp, offset_of_max = -1, segment.base_offset
+    next_offset = segment.base_offset
+    size, path = segment.size, segment.path
+    file = segment.file() if size else None
+    position: int | None = 0
+    if file is not None and is_indexed:
+        position = segment.offset_index.last_position(file.fd, size)
+    if position is None:
+        raise CorruptSegmentError(f"{path}: the last entry of its index leads to no batch")
+    while file is not None and position < size:
+        data = files.pread(file.fd, min(_SCAN_BYTES, size - position), position)
+        try:
+            following, last, timestamp, offset = walk_batches(data, position, size)
+        except ValueError as error:
+            raise CorruptSegmentError(f"{path}: {error}") from error
+        if last < 0 or following <= position:
+            raise CorruptSegmentError(f"{path}: no whole batch at position {position} of {size}")
+        if last < next_offset - 1 or last < segment.base_offset:
+            raise CorruptSegmentError(f"{path}: offset {last} at {position} descends")
+        position = following
+        next_offset = last + 1
+        if timestamp > max_timestamp:
+            max_timestamp, offset_of_max = timestamp, offset
+    return next_offset, max_timestamp, offset_of_max

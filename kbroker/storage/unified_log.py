@@ -32,20 +32,18 @@ from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
 from kbroker.storage.log_dir_failure import NO_SPACE
 from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, LogSegment, SyncJob
-from kbroker.storage.log_validator import AnalyzedBatch, assign_offsets, validate_and_analyze
+from kbroker.storage.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
 from kbroker.storage.roll import RollReason, roll_reason, state_before
 from kbroker.storage.verification import NO_GUARD, VerificationGuard
 from kbroker.storage.write_gate import WriteGate
-from kbroker.types import TopicPartition
+from kbroker.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.partition_metadata import PartitionMetadata
 
 logger = logging.getLogger("kbroker.storage")
-
-NO_TIMESTAMP = -1
 
 
 class UnifiedLog:
@@ -56,6 +54,7 @@ class UnifiedLog:
         "_commits",
         "_config",
         "_environment",
+        "append_rules",
         "committer",
         "directory",
         "gate",
@@ -93,6 +92,7 @@ class UnifiedLog:
         self.gate = environment.gates.get(self.parent) or WriteGate()
         self._commits = environment.commits or GroupCommit(environment.files)
         self.committer = self._commits.committer(self)
+        self.append_rules = append_rules(self._config, self._environment.files)
 
     def __repr__(self) -> str:
         bounds = f"{self.log_start_offset}..{self.log_end_offset}, high_watermark={self.high_watermark}"
@@ -132,6 +132,7 @@ class UnifiedLog:
         if config is self._config:
             return
         self._config = self.local.config = config
+        self.append_rules = append_rules(self._config, self._environment.files)
         self.committer = self._commits.committer(self, self.committer)
         active = self.local.segments.active
         active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
@@ -363,7 +364,7 @@ class UnifiedLog:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        if self.producer_state.has_unreplicated:
+        if self.producer_state.unreplicated:
             self.producer_state.on_high_watermark(offset)
         return True
 

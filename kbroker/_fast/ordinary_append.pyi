@@ -1,0 +1,8 @@
+from typing import Any
+
+class AppendRules:
+    def __init__(
+        self, max_message_bytes: int, before_max_ms: int, after_max_ms: int, segment_bytes: int, needs_keys: bool
+    ) -> None: ...
+
+def append_ordinary(log: Any, records: memoryview | bytearray, leader_epoch: int, now_ms: int) -> int: ...

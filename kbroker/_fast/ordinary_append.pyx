@@ -1,0 +1,153 @@
+"""The ordinary append in one call: judge a batch, give it its offsets, write it, count it.
+
+Most batches are uncompressed ones of a producer, fit to be stored as they are, for a log whose active segment has room.
+Those are appended here; for whatever is out of the ordinary the answer is -1, nothing has been changed, and the way
+through `UnifiedLog.append_as_leader` does the rest, errors included.  Its steps, in their order, are these; each test
+pairs the two.
+
+Reads attributes of the log's objects by name: it knows their meaning, not their types.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from kbroker._fast.batch_info import BatchError
+from kbroker._fast.record_batch import validate
+
+from kbroker._fast.batch_info cimport (
+    BASE_OFFSET_POSITION,
+    LOG_OVERHEAD_BYTES,
+    PARTITION_LEADER_EPOCH_POSITION,
+    TRANSACTIONAL_MASK,
+    BatchInfo,
+)
+from kbroker._fast.index cimport AppendTail
+from kbroker._fast.producer_table cimport ProducerTable
+
+cdef extern from *:
+    """
+    #include <string.h>
+    static inline void kb_store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
+    static inline void kb_store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
+    """
+    void kb_store32(uint8_t*, uint32_t) noexcept nogil
+    void kb_store64(uint8_t*, uint64_t) noexcept nogil
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_pwrite "pwrite"(int fd, const void* buffer, size_t count, int64_t offset)
+
+cdef enum:
+    OUT_OF_THE_ORDINARY = -1
+    STAMPED_BYTES = 16          # base offset, length and leader epoch: what an append writes into a header
+    # From this size on other threads may run meanwhile; below it is shorter than handing them the interpreter.
+    RELEASE_GIL_BYTES = 131072
+
+
+cdef class AppendRules:
+    """What a topic's settings ask of an ordinary batch.  Made anew with each change of the settings."""
+
+    cdef int64_t max_message_bytes
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef int64_t segment_bytes
+    cdef bint needs_keys
+
+    def __init__(self, int64_t max_message_bytes, int64_t before_max_ms, int64_t after_max_ms, int64_t segment_bytes,
+                 bint needs_keys):
+        self.max_message_bytes = max_message_bytes
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.segment_bytes = segment_bytes
+        self.needs_keys = needs_keys
+
+
+def append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms):
+    """Appends the one batch in `records` (writable) and moves the high watermark: its base offset, or -1."""
+    cdef AppendRules rules = log.append_rules
+    cdef BatchInfo info
+    if (
+        rules is None or log.committer is not None or log.gate.closed
+        or leader_epoch != <int32_t> log.leader_epoch_cache.latest_epoch
+    ):
+        return OUT_OF_THE_ORDINARY
+    try:
+        info = validate(records)
+    except BatchError:
+        return OUT_OF_THE_ORDINARY
+    if (
+        <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES > rules.max_message_bytes
+        or <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES != <int64_t> len(records)
+        or info.header.attributes & TRANSACTIONAL_MASK
+        or (rules.needs_keys and info.keyless_count)
+        or not info.ordinary(now_ms, rules.before_max_ms, rules.after_max_ms)
+    ):
+        return OUT_OF_THE_ORDINARY
+    return _append(log, records, info, rules, leader_epoch)
+
+
+cdef object _append(log, records, BatchInfo info, AppendRules rules, int32_t leader_epoch):
+    cdef object local = log.local
+    cdef object segment = local.segments.active
+    cdef object state = log.producer_state
+    cdef object tail_object = segment.tail
+    cdef object file = segment.open_file
+    cdef ProducerTable producers = state.producers
+    cdef AppendTail tail
+    cdef int64_t first = local.log_end_offset
+    cdef int64_t last = first + info.header.last_offset_delta
+    cdef int64_t size = <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES
+    cdef int64_t position
+    if tail_object is None or file is None or segment.indexes_full:
+        return OUT_OF_THE_ORDINARY
+    tail = <AppendTail?> tail_object
+    position = tail.size
+    if (
+        position + size > rules.segment_bytes
+        or position + size > <int64_t> segment.allocated_bytes
+        or info.header.max_timestamp > <int64_t> segment.roll_after_timestamp
+        or last - <int64_t> segment.base_offset > INT32_MAX
+        or state.unreplicated
+    ):
+        return OUT_OF_THE_ORDINARY
+    if info.header.producer_id >= 0 and (state.verifications or not producers.follows(info)):
+        return OUT_OF_THE_ORDINARY
+    if not _write(file.fd, records, position, size, first, leader_epoch):
+        segment.cut_failed_write(file, position)
+        return OUT_OF_THE_ORDINARY
+    segment.recently_used = True
+    if tail.take(first, last, size, info.header.max_timestamp):
+        segment.index_batch(tail, last, position)
+    local.log_end_offset = last + 1
+    if info.header.producer_id >= 0:
+        producers.remember(info, first, last)
+    if last >= <int64_t> log.high_watermark:
+        log.high_watermark = last + 1
+    return first
+
+
+cdef bint _write(int fd, records, int64_t position, int64_t size, int64_t first, int32_t leader_epoch) except -1:
+    """Stamps the batch and writes it.  False when not all of it was written: the batch is as it was before then."""
+    cdef Py_buffer view
+    cdef uint8_t before[STAMPED_BYTES]
+    cdef uint8_t* data
+    cdef ssize_t written
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        if view.len != size:
+            raise ValueError(f"{view.len} bytes for a batch of {size}")
+        data = <uint8_t*> view.buf
+        memcpy(before, data, STAMPED_BYTES)
+        kb_store64(data + BASE_OFFSET_POSITION, <uint64_t> first)
+        kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t> leader_epoch)
+        if size >= RELEASE_GIL_BYTES:
+            with nogil:
+                written = c_pwrite(fd, data, size, position)
+        else:
+            written = c_pwrite(fd, data, size, position)
+        if written == size:
+            return True
+        memcpy(data, before, STAMPED_BYTES)
+        return False
+    finally:
+        PyBuffer_Release(&view)

@@ -1,0 +1,244 @@
+"""The ordinary append and read in C do what the general ones do, byte for byte, or leave it to them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbroker._fast.ordinary_append import append_ordinary
+from kbroker.config import LogConfig
+from kbroker.errors import KafkaError
+from kbroker.handlers.fetch import ORDINARY
+from kbroker.records.batch import RecordBatchBuilder
+from kbroker.storage.filesystem import SYSTEM_FILES
+from kbroker.storage.log_validator import AppendOrigin
+from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.unified_log import UnifiedLog
+from tests.storage.batches import START_MS, append, batch, environment, marker, open_log
+
+CONFIGS = [
+    LogConfig(),
+    LogConfig(segment_bytes=1200, index_interval_bytes=100),
+    LogConfig(segment_index_bytes=48, index_interval_bytes=50),
+    LogConfig(cleanup_policy=frozenset({"compact"}), segment_ms=2_000),
+    LogConfig(message_timestamp_type="LogAppendTime"),
+    LogConfig(compression_type="lz4"),
+    LogConfig(max_message_bytes=300, message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000),
+]
+
+
+@st.composite
+def produced(draw: st.DrawFn) -> bytes:
+    """A batch as a producer may send it: mostly plain, of each kind of oddity some."""
+    producer = draw(st.sampled_from([-1, -1, -1, 7, 8]))
+    builder = RecordBatchBuilder(
+        compression=draw(st.sampled_from([0, 0, 0, 0, 3])),
+        producer_id=producer,
+        producer_epoch=-1 if producer < 0 else draw(st.sampled_from([0, 0, 0, 1])),
+        base_sequence=-1 if producer < 0 else draw(st.integers(0, 4)),
+        is_transactional=producer == 8 and draw(st.booleans()),
+    )
+    time = START_MS + draw(st.sampled_from([0, 0, 1, 500, 5_000, -5_000]))
+    for at in range(draw(st.integers(1, 3))):
+        key = draw(st.sampled_from([b"k", b"key", None]))
+        builder.append(key, draw(st.sampled_from([b"", None, b"v" * 20, b"v" * 200])), time + at)
+    data = builder.build()
+    damage = draw(st.sampled_from(["", "", "", "", "", "", "", "bit", "short", "long", "offset"]))
+    if damage == "bit":
+        data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
+    elif damage == "short":
+        del data[draw(st.integers(0, len(data) - 1)) :]
+    elif damage == "long":
+        data += b"\0" * draw(st.integers(1, 70))
+    elif damage == "offset":
+        data[7] = 9
+    return bytes(data)
+
+
+def general(log: UnifiedLog, data: bytearray) -> Any:
+    """What the handler does after a -1: base offset, or the error."""
+    try:
+        result = log.append_as_leader(data, 0, origin=AppendOrigin.CLIENT)
+    except KafkaError as error:
+        return error.code
+    if not result.duplicate:
+        log.maybe_increment_high_watermark(log.log_end_offset)
+    return result.first_offset, result.log_append_time
+
+
+def quick(log: UnifiedLog, data: bytearray, now_ms: int) -> Any:
+    before = bytes(data)
+    first = append_ordinary(log, memoryview(data), 0, now_ms)
+    if first < 0:
+        assert bytes(data) == before
+        return general(log, data)
+    return first, -1
+
+
+def state(log: UnifiedLog) -> list[Any]:
+    """Everything that an append changes, files included."""
+    log.flush()
+    tail = log.local.segments.active.tail
+    assert tail is not None
+    return [
+        {path.name: path.read_bytes() for path in sorted(Path(log.directory).iterdir()) if path.suffix != ".tmp"},
+        (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset),
+        (tail.size, tail.max_timestamp, tail.offset_of_max_timestamp, tail.bytes_since_index),
+        sorted((each.producer_id, each.last_sequence, each.count) for each in log.producer_state.producers.values()),
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(config=st.sampled_from(CONFIGS), batches=st.lists(produced(), min_size=1, max_size=12))
+def test_an_ordinary_append_leaves_what_the_general_one_leaves(config: LogConfig, batches: list[bytes]) -> None:
+    """Records would be stored that a rule forbids, twice, at other offsets, or without their index entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = [environment(SYSTEM_FILES), environment(SYSTEM_FILES)]
+        logs = [open_log(Path(folder, name), config, env=each) for name, each in zip("ab", env, strict=True)]
+        for data in batches:
+            expected = general(logs[0], bytearray(data))
+            assert quick(logs[1], bytearray(data), START_MS) == expected
+        assert state(logs[1]) == state(logs[0])
+        for log in logs:
+            log.close()
+
+
+def test_plain_batches_take_the_ordinary_way(tmp_path: Path) -> None:
+    """A condition that never holds would send every produce the long way, unnoticed."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    general(log, batch())  # makes the segment ready, and its first time known
+    general(log, batch())
+    for at in range(5):
+        assert append_ordinary(log, memoryview(batch([b"x", b"y"])), 0, START_MS) == 2 + 2 * at
+    for sequence in range(3):
+        data = batch([b"x"], producer_id=4, epoch=0, sequence=sequence)
+        assert append_ordinary(log, memoryview(data), 0, START_MS) == 12 + sequence
+    assert log.high_watermark == log.log_end_offset == 15
+    assert append_ordinary(log, memoryview(batch()), 1, START_MS) == -1  # an epoch that the log has not seen
+    log.close()
+
+
+def test_logs_on_other_files_never_take_it(tmp_path: Path) -> None:
+    """Faults that a test puts behind the file calls would not be met."""
+    log = open_log(tmp_path)
+    for _ in range(3):
+        general(log, batch())
+    assert append_ordinary(log, memoryview(batch()), 0, START_MS) == -1
+    assert ORDINARY.read(log, 0, 0, 1 << 20, True, False) is None
+    log.close()
+
+
+@pytest.mark.parametrize("failure", ["closed", "full"])
+def test_a_write_that_fails_is_left_to_the_general_way(tmp_path: Path, failure: str) -> None:
+    """Bytes of a failed write would pass for records after a restart, or the producer would get no error."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    for _ in range(2):
+        general(log, batch())
+    segment = log.local.segments.active
+    held = segment.file()
+
+    full = os.open("/dev/full", os.O_WRONLY)
+    segment.open_file = SimpleNamespace(fd=-1 if failure == "closed" else full)  # type: ignore[assignment]
+    data = batch([b"lost"])
+    before = bytes(data)
+    assert append_ordinary(log, memoryview(data), 0, START_MS) == -1
+    os.close(full)
+    assert bytes(data) == before
+    assert log.log_end_offset == 2
+    segment.open_file = held
+    assert general(log, data) == (2, -1)
+    assert Path(segment.path).stat().st_size == segment.size
+    log.close()
+
+
+def with_transactions(folder: Path, *, aborts: bool) -> UnifiedLog:
+    """Several segments, of which some hold transactions, the last one of them closed."""
+    log = open_log(folder, LogConfig(segment_bytes=700, index_interval_bytes=150), env=environment(SYSTEM_FILES))
+    sequence = 0
+    for at in range(40):
+        if at % 9 == 4:
+            data = batch([b"t"], producer_id=5, epoch=0, sequence=sequence, transactional=True)
+            append(log, data)
+            sequence += 1
+            append(log, batch([b"between"] * 2))
+            append(log, marker(5, 0, abort=aborts), origin=AppendOrigin.COORDINATOR)
+        append(log, batch([b"%d" % at] * (at % 4 + 1)))
+    return log
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    aborts=st.booleans(),
+    reads=st.lists(
+        st.tuples(st.integers(-2, 140), st.sampled_from([-1, 0, 1, 90, 200, 1 << 20]), st.booleans(), st.booleans()),
+        min_size=20,
+        max_size=60,
+    ),
+)
+def test_an_ordinary_read_gives_what_the_general_one_gives(
+    aborts: bool, reads: list[tuple[int, int, bool, bool]]
+) -> None:
+    """A consumer would get other records than are at its offset, or aborted ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = with_transactions(Path(folder), aborts=aborts)
+        for offset, limit, at_least_one, committed in reads:
+            isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
+            found = ORDINARY.read(log, 3, offset, limit, at_least_one, committed)
+            if found is None:
+                if 0 <= offset < log.log_end_offset:
+                    log.read(offset, max(limit, 0), isolation, at_least_one)  # who reads on finds its place
+                continue
+            data = log.read(offset, limit, isolation, at_least_one)
+            assert data.records is not None and not data.first_entry_incomplete and not data.aborted_transactions
+            assert (found.records.position, found.records.size) == (data.records.position, data.records.size)
+            assert found.records.fd == data.records.fd
+            assert (found.high_watermark, found.last_stable_offset, found.log_start_offset, found.partition_index) == (
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                3,
+            )
+            assert found.aborted_transactions == ([] if committed else None)
+        log.close()
+
+
+def test_reading_on_takes_the_ordinary_way(tmp_path: Path) -> None:
+    """A condition that never holds would send every fetch the long way, unnoticed."""
+    log = open_log(tmp_path, LogConfig(segment_bytes=4000), env=environment(SYSTEM_FILES))
+    for _ in range(200):
+        append(log, batch([b"x" * 30] * 3))
+    offset = ways = 0
+    while offset < log.log_end_offset:
+        found = ORDINARY.read(log, 0, offset, 1, True, False)
+        if found is None:
+            log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
+        else:
+            ways += 1
+        offset += 3
+    assert ways > 150
+    log.close()
+
+
+def test_nobody_is_led_by_a_place_that_was_cut(tmp_path: Path) -> None:
+    """After a truncation a reader would be sent into the middle of another batch."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    for _ in range(80):
+        append(log, batch([b"x" * 30]))
+    for offset in range(40):
+        log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
+    log.truncate_to(20)
+    for at in range(40):
+        append(log, batch([b"y" * (at + 1)]))
+    for offset in range(15, 60):
+        found = ORDINARY.read(log, 0, offset, 1, True, False)
+        if found is not None:
+            data = log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
+            assert data.records is not None and found.records.position == data.records.position
+    log.close()
