@@ -98,6 +98,8 @@ def test_a_replay_over_a_killed_broker_loses_nothing(
     # The records that were due while nobody answered waited, and their waiting counts.
     assert numbers["summary"]["latency_max_ms"] > numbers["summary"]["sent_error_p50_ms"]
     assert len(numbers["seconds"]) >= 6
+    assert numbers["summary"]["broker_cpu_seconds"] > 0
+    assert numbers["summary"]["broker_rss_max_bytes"] > 10_000_000
     assert {one["executor"] for one in numbers["places"]} == {0, 1}
     page = write_report(str(run), str(run))
     assert "Every promise was kept" in page.read_text() and page.read_text().count("<svg") >= 5

@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 
 from kbroker.replay.traces import TraceError, bundled, find_mapping, parse_mapping
 from kbroker.replay.traces.entries import ORPHAN, TOO_LONG, EntryRule, read_entries
+from kbroker.replay.traces.errors import reason_of
 from kbroker.replay.traces.files import plan_files, rotation_order
 
 pytestmark = pytest.mark.spark
@@ -144,3 +145,17 @@ def test_a_mapping_that_is_not_there_names_those_that_are(tmp_path: Path) -> Non
     broken.write_text("format =")
     with pytest.raises(TraceError, match="is not TOML"):
         find_mapping(str(broken), None)
+
+
+def test_what_java_says_is_one_line() -> None:
+    """The user would see pages of Java, or only that a call failed, and not which file is broken."""
+    said = (
+        "An error occurred while calling o42.parquet.\n: org.apache.spark.SparkException: Job aborted\n"
+        "\tat a.B.c(B.java:1)\n"
+        "Caused by: org.apache.spark.SparkException: task failed\n\t... 9 more\n"
+        "Caused by: java.lang.RuntimeException: /data/x is not a Parquet file\n\t... 9 more\n"
+    )
+    assert reason_of(RuntimeError(said)) == "/data/x is not a Parquet file"
+    assert reason_of(RuntimeError(f"{said}TraceError: /data/x cannot be read: gone")) == "/data/x cannot be read: gone"
+    assert reason_of(RuntimeError("first\nsecond")) == "first"
+    assert reason_of(RuntimeError()) == "RuntimeError"
