@@ -39,6 +39,11 @@ def available_gigabytes() -> float:
     return meminfo("MemAvailable") / (1 << 30)
 
 
+def gigabytes_to_touch(asked: float, share: float) -> float:
+    """What was asked for, or where that is negative a share of the memory that can be had."""
+    return asked if asked >= 0 else available_gigabytes() * share
+
+
 def touch_memory(gigabytes: float) -> None:
     """Write to memory once in a process of its own: pages never used before cost several times the CPU."""
     code = "import mmap,sys\nm=mmap.mmap(-1,int(sys.argv[1]))\nfor i in range(0,len(m),4096): m[i]=1"

@@ -42,8 +42,8 @@ def how(document: dict[str, Any]) -> list[str]:
     arguments, machine = document["arguments"], document["machine"]
     lines = [
         f"- TCP congestion control on both sides: {arguments['congestion'] or 'the system default'}.",
-        "- Memory was touched once before; a first round of each cell warmed both sides and was thrown away; "
-        "who went first alternated.",
+        "- Memory was used once before, and again before cells of large batches; a first round of each cell warmed "
+        "both sides and was thrown away; who went first alternated.",
         f"- The kernel makes writers wait from {machine.get('dirty_limit_gb', '?')} GB dirty on; a cell that wrote "
         "more says so.",
         "- CPU is the broker's user and system time, all threads.",

@@ -141,7 +141,8 @@ class Session:
 
     def _measure(self, cell: Cell, broker: Broker, number: int) -> None:
         seconds = self.arguments.seconds if number else self.arguments.warm_seconds
-        load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale)
+        touch_gb = limits.gigabytes_to_touch(self.arguments.touch_gb, 0.8) if number else 0.0
+        load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, touch_gb=touch_gb)
         with self._step(cell, broker.name):
             result = run(cell, broker, load)
             if result.get("errors"):

@@ -7,11 +7,11 @@
     python bench/side_by_side.py --compare bench/results/A bench/results/B
     python bench/side_by_side.py --list
 
-Memory is touched once, a first round warms both sides and is thrown away, and who goes first alternates.  Each cell's
-figures are the medians over the rounds.  Ctrl-C keeps what was measured and reports it.  CPU is the broker's user and
-system time, all threads, over the measured window.  TCP congestion control is the same on both sides (`--congestion`):
-kbroker has a setting for it, Kafka gets it from a preloaded listen().  Results go to bench/results/<date>/:
-results.json, report.md and report.html, which needs nothing beside it.
+Memory is used once, and again before cells that fill much of it; a first round warms both sides and is thrown away, and
+who goes first alternates.  Each cell's figures are the medians over the rounds.  Ctrl-C keeps what was measured and
+reports it.  CPU is the broker's user and system time, all threads, over the measured window.  TCP congestion control is
+the same on both sides (`--congestion`): kbroker has a setting for it, Kafka gets it from a preloaded listen().  Results
+go to bench/results/<date>/: results.json, report.md and report.html, which needs nothing beside it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--against", metavar="HOST:PORT", help="a broker that runs already, in Kafka's place")
     parser.add_argument("--pid", type=int, default=0, help="its process, for CPU and memory")
     parser.add_argument("--congestion", default="cubic", help="TCP congestion control; empty leaves the system's")
-    parser.add_argument("--touch-gb", type=float, default=-1.0, help="memory to touch first; half of what's free")
+    parser.add_argument(
+        "--touch-gb",
+        type=float,
+        default=-1.0,
+        help="memory to use once, at first and before cells of large batches; half, then four fifths of what is free",
+    )
     parser.add_argument("--data", type=pathlib.Path, help="folder for the brokers' data; the system's temporary one")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")
     parser.add_argument("--compare", nargs=2, type=pathlib.Path, metavar=("A", "B"), help="two results, no run")
@@ -77,7 +82,7 @@ def measure(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     folder = arguments.results / time.strftime("%Y-%m-%d-%H%M%S")
-    gigabytes = arguments.touch_gb if arguments.touch_gb >= 0 else limits.available_gigabytes() / 2
+    gigabytes = limits.gigabytes_to_touch(arguments.touch_gb, 0.5)
     try:
         if gigabytes:
             print(f"touching {gigabytes:.1f} GB of memory", file=sys.stderr, flush=True)

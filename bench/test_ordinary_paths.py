@@ -1,0 +1,114 @@
+"""The ordinary append and read in C beside the general ones, and what a start reads of each partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbroker._fast.directory import list_directory, read_small_file
+from kbroker._fast.ordinary_append import append_ordinary
+from kbroker._fast.ordinary_fetch import OrdinaryFetch
+from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kbroker.storage.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
+from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.unified_log import UnifiedLog
+from tests.storage.batches import START_MS, append, batch, environment, open_log
+
+RECORDS = 150
+ROUNDS, TIMES = 200, 50
+BATCHES = 400
+
+
+@pytest.fixture(name="log")
+def _log(tmp_path: Path) -> Iterator[UnifiedLog]:
+    opened = open_log(tmp_path / "log", env=environment(SYSTEM_FILES))
+    for _ in range(BATCHES):
+        append(opened, batch([b"x" * 100] * RECORDS))
+    yield opened
+    opened.close(clean=False)
+
+
+@pytest.fixture(name="data")
+def _data() -> bytearray:
+    return batch([b"x" * 100])
+
+
+@pytest.mark.benchmark(group="append: one record")
+def test_append_ordinary(benchmark: Any, log: UnifiedLog, data: bytearray) -> None:
+    start = bytes(data[:16])
+    view = memoryview(data)
+
+    def run() -> None:
+        view[:16] = start
+        if append_ordinary(log, view, 0, START_MS) < 0:
+            append(log, data)  # the next blocks have to be reserved
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.benchmark(group="append: one record")
+def test_append_general(benchmark: Any, log: UnifiedLog, data: bytearray) -> None:
+    start = bytes(data[:16])
+    view = memoryview(data)
+
+    def run() -> None:
+        view[:16] = start
+        log.append_as_leader(view, 0)
+        log.maybe_increment_high_watermark(log.log_end_offset)
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.benchmark(group="read: on from batch to batch")
+def test_read_ordinary(benchmark: Any, log: UnifiedLog) -> None:
+    fetch = OrdinaryFetch(FetchResponse, FetchableTopicResponse, PartitionData, FileSystem)
+
+    def run() -> int:
+        ways = 0
+        for offset in range(0, BATCHES * RECORDS, RECORDS):
+            if fetch.read(log, 0, offset, 1, True, False) is None:
+                log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
+            else:
+                ways += 1
+        return ways
+
+    assert benchmark(run) > BATCHES * 0.9
+
+
+@pytest.mark.benchmark(group="read: on from batch to batch")
+def test_read_general(benchmark: Any, log: UnifiedLog) -> None:
+    def run() -> None:
+        for offset in range(0, BATCHES * RECORDS, RECORDS):
+            log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
+
+    benchmark(run)
+
+
+@pytest.mark.benchmark(group="a partition's directory")
+def test_list_directory(benchmark: Any, log: UnifiedLog) -> None:
+    assert benchmark(list_directory, log.directory, DirectoryEntry)
+
+
+@pytest.mark.benchmark(group="a partition's directory")
+def test_list_directory_reference(benchmark: Any, log: UnifiedLog) -> None:
+    def run() -> list[tuple[str, bool, int]]:
+        with os.scandir(log.directory) as entries:
+            return [(entry.name, entry.is_dir(), entry.stat().st_size) for entry in entries]
+
+    assert benchmark(run)
+
+
+@pytest.mark.benchmark(group="a small file")
+def test_read_small_file(benchmark: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 43)
+    benchmark(read_small_file, str(tmp_path / "file"))
+
+
+@pytest.mark.benchmark(group="a small file")
+def test_read_small_file_reference(benchmark: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 43)
+    benchmark(SYSTEM_FILES.read_large_file, str(tmp_path / "file"))
