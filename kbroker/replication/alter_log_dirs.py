@@ -292,7 +292,7 @@ class DirectoryMoves:
             logger.error("%s stays, as the names of its successor are not durable: %s", doomed, error)
             self._logs.failures.report(str(error.filename or future.parent), "an fsync", error, fsync=True)
             return
-        self._logs.later(future.log.config.file_delete_delay_ms, lambda: self._remove_later(doomed))
+        self._logs.deletions.later(future.log.config.file_delete_delay_ms, partial(self._files.remove_tree, doomed))
 
     async def _discard(self, future: FutureLog) -> None:
         """Takes the copy of a move that is not wanted away, under a name that no start goes on with."""
@@ -310,19 +310,6 @@ class DirectoryMoves:
         except OSError as error:
             logger.warning("The copy in %s was not removed: %s", future.directory, error)
             self._logs.failures.report(future.directory, "deleting files", error)
-
-    def _remove_later(self, path: str) -> None:
-        """Giving the blocks of large files back takes longer than the loop may wait."""
-
-        def remove() -> None:
-            try:
-                self._files.remove_tree(path)
-            except OSError as error:
-                logger.warning("%s was not removed: %s", path, error)
-
-        if self._stopping:
-            return
-        self._pool().submit(remove)
 
     # -- threads ------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ Knows nothing of high watermarks, producers or epochs: `UnifiedLog` puts those o
     recovery_point   everything below it is durable: data, indexes, transaction index
     log_end_offset   the offset that the next record gets
 
-Segments that leave the log are renamed to `.<number>.deleted` at once and unlinked later, so that readers that already
-hold a file region end in peace and a crash in between leaves nothing that could be mistaken for data.  The number is
-never given twice: a segment of the same base offset may leave before the first is unlinked, and so may one of another
-log that has got this one's directory name.
+Segments that leave the log are renamed to `.<number>.deleted` and unlinked later, so that readers that already hold a
+file region end in peace and a crash in between leaves nothing that could be mistaken for data.  No number is given
+twice: a segment of the same base offset may leave before the first is unlinked, and so may one of another log that has
+got this one's directory name.  What retention takes away a thread renames (`segment_removal`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from itertools import count
 from typing import TYPE_CHECKING
 
 from kbroker._fast.producer_table import ProducerBudget
@@ -28,10 +27,11 @@ from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.flush_totals import FlushTotals
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment, SegmentConfig, SyncJob
+from kbroker.storage.log_segment import LogSegment, SegmentConfig, SyncJob
 from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.open_files import OpenFiles
 from kbroker.storage.roll import RollReason
+from kbroker.storage.segment_removal import SegmentRemoval, retired_suffix
 from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
 
@@ -43,16 +43,16 @@ logger = logging.getLogger("kbroker.storage")
 Later = Callable[[int, Callable[[], None]], None]
 
 NEVER_CUT = 1 << 62
-_retirements = count(1)
 
 
 class LogEnvironment:
     """What all logs of a broker share.
 
     `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` is told of I/O
-    errors.  Without `commits` a log fsyncs
-    in place when `flush.messages` asks for it.  `producers` is what the logs' producers are counted against;
-    `verifies`: a transaction's first batch must bring a guard (`transaction.partition.verification.enable`).
+    errors.  Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
+    after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.
+    `producers` is what the logs' producers are counted against; `verifies`: a transaction's first batch must bring a
+    guard (`transaction.partition.verification.enable`).
     """
 
     __slots__ = (
@@ -67,6 +67,7 @@ class LogEnvironment:
         "open_files",
         "producer_expiration_ms",
         "producers",
+        "soon",
         "verifies",
     )
 
@@ -93,6 +94,7 @@ class LogEnvironment:
         self.clock = clock
         self.open_files = open_files
         self.later = later
+        self.soon: Callable[[Callable[[], None]], None] | None = None
         self.executor = executor
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -109,11 +111,6 @@ def segment_config(config: LogConfig) -> SegmentConfig:
 def random_jitter(config: LogConfig) -> int:
     """Spreads time-based rolling over `segment.jitter.ms`."""
     return random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms > 0 else 0
-
-
-def retired_suffix() -> str:
-    """What files are called that wait to be unlinked; no two deletions share it (a start removes what is left)."""
-    return f".{next(_retirements)}{DELETED_SUFFIX}"
 
 
 def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: int) -> LogSegment:
@@ -137,6 +134,7 @@ class LocalLog:
     __slots__ = (
         "_flushing",
         "_name_durable",
+        "_removals",
         "config",
         "directory",
         "environment",
@@ -174,6 +172,7 @@ class LocalLog:
         self.lowest_cut = NEVER_CUT
         self.flush_failed = False
         self._flushing: list[tuple[int, Future[None]]] = []
+        self._removals: list[SegmentRemoval] = []
 
     @classmethod
     def empty(
@@ -236,7 +235,7 @@ class LocalLog:
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
-    def _report(self, what: str, error: OSError, *, fsync: bool = False) -> None:
+    def report(self, what: str, error: OSError, *, fsync: bool = False) -> None:
         failures = self.environment.failures
         if failures is not None:
             failures.report(self.directory, what, error, fsync=fsync)
@@ -259,7 +258,7 @@ class LocalLog:
             self._sync(jobs)
         except OSError as error:
             self.flush_failed = True
-            self._report("an fsync", error, fsync=True)
+            self.report("an fsync", error, fsync=True)
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
@@ -283,7 +282,7 @@ class LocalLog:
             try:
                 self._sync(jobs)
             except OSError as error:
-                self._report("an fsync", error, fsync=True)
+                self.report("an fsync", error, fsync=True)
                 raise
 
         self.collect_flushes()
@@ -316,59 +315,59 @@ class LocalLog:
 
     # -- removal ------------------------------------------------------------------------------------------------------
 
-    def remove(self, removed: Iterable[LogSegment], *, delay_ms: int | None = None) -> None:
-        """Takes segments out of the log now and off the disk after `file.delete.delay.ms`."""
+    def remove(self, removed: Iterable[LogSegment]) -> None:
+        """Takes segments out of the log now; their files lose their names soon and are unlinked after the delay."""
         gone = list(removed)
         if not gone:
             return
         self.segments = self.segments.without(gone)
-        self.discard(gone, self.config.file_delete_delay_ms if delay_ms is None else delay_ms)
+        removal = SegmentRemoval(self, gone)
+        soon = self.environment.soon
+        if soon is None or self.config.file_delete_delay_ms <= 0:
+            self._finish(removal, self.config.file_delete_delay_ms)
+            return
+        self._removals = [each for each in self._removals if not each.is_finished]
+        self._removals.append(removal)
+        soon(removal.finish_in_thread)
+        self.environment.later(self.config.file_delete_delay_ms, removal.unlink_in_thread)
 
     def discard(self, segments: Iterable[LogSegment], delay_ms: int) -> None:
-        """Renames segments that are not the log's any more, and unlinks them after the delay.
+        """Takes their names from segments that are not the log's any more, now, and unlinks them after the delay.
 
         OSError when one cannot be renamed: it and those after it keep their names.
         """
-        suffix = retired_suffix()
-        gone: list[LogSegment] = []
+        self._finish(SegmentRemoval(self, segments), delay_ms)
+
+    def _finish(self, removal: SegmentRemoval, delay_ms: int) -> None:
         try:
-            for segment in segments:
-                segment.rename_suffix(suffix)
-                gone.append(segment)
+            removal.finish()
         finally:
-            self._unlink(gone, delay_ms)
+            if delay_ms <= 0:
+                removal.unlink()
+            else:
+                self.environment.later(delay_ms, removal.unlink_in_thread)
 
-    def _unlink(self, gone: list[LogSegment], delay_ms: int) -> None:
-        if delay_ms <= 0:
-            for segment in gone:
-                segment.delete_files()
-            return
+    def finish_removals(self) -> None:
+        """Before a name may be given again, or the directory gets another: renames what a thread has not come to.
 
-        def unlink() -> None:
+        OSError when a file cannot be renamed; nothing is left to do all the same.
+        """
+        removals, self._removals = self._removals, []
+        failure: OSError | None = None
+        for removal in removals:
             try:
-                for segment in gone:
-                    if self.left:
-                        return
-                    segment.delete_files()
+                removal.finish()
             except OSError as error:
-                logger.warning("Deleting files of %s failed: %s", self.topic_partition, error)
-                self._report("deleting files", error)
-
-        def start() -> None:
-            # Giving the blocks of a large file back takes the file system longer than the loop may wait.
-            executor = self.environment.executor
-            if self.left:
-                return
-            unlink() if executor is None else executor.submit(unlink)
-
-        if gone:
-            self.environment.later(delay_ms, start)
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def truncate_to(self, offset: int) -> None:
         """Drops every record at or after `offset`."""
         if offset >= self.log_end_offset:
             return
         self.wait_for_flushes()
+        self.finish_removals()
         self.lowest_cut = min(self.lowest_cut, offset)
         later = [segment for segment in self.segments if segment.base_offset > offset]
         # In memory each step is whole before the disk may fail, so that the log goes on from where it came to.
@@ -386,6 +385,7 @@ class LocalLog:
     def restart_at(self, offset: int) -> None:
         """Drops all records; the log goes on empty at `offset`."""
         self.wait_for_flushes()
+        self.finish_removals()
         old = list(self.segments)
         suffix = retired_suffix()
         for segment in old:
@@ -399,6 +399,7 @@ class LocalLog:
     def close(self) -> None:
         """Brings all files into their final form.  OSError when a flush failed before: that cannot be a clean end."""
         self.wait_for_flushes()
+        self.finish_removals()
         for segment in self.segments:
             segment.close()
         self._check_flushes()

@@ -10,15 +10,13 @@ at once and removed after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import heapq
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
-from itertools import count
 
 from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
@@ -27,6 +25,7 @@ from kbroker.errors import KafkaStorageError
 from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner_manager import CleanerManager
+from kbroker.storage.delayed_deletions import DelayedDeletions
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.future_dirs import settle_futures
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
@@ -94,6 +93,7 @@ class LogManager:
         self._own_executor = executor is None
         self._executor = executor or ThreadPoolExecutor(FLUSH_WORKERS, thread_name_prefix="log-flush")
         self.failures = LogDirFailureChannel(filesystem)
+        self.deletions = DelayedDeletions(clock, self._executor, self.failures)
         self.commits = GroupCommit(filesystem, FsyncMode(config.get("kbroker.fsync")))
         self._commit_executor: Executor | None = None
         self.open_files = OpenFiles(segment_budget(config.get("kbroker.max.open.segments"), process_limits()))
@@ -101,7 +101,7 @@ class LogManager:
             filesystem,
             clock,
             self.open_files,
-            self.later,
+            self.deletions.later,
             self._executor,
             config.get("producer.id.expiration.ms"),
             self.commits,
@@ -110,6 +110,7 @@ class LogManager:
         )
         self.environment.producers.on_eviction = self._on_producer_evicted
         self.environment.failures = self.failures
+        self.environment.soon = self.deletions.soon
         self.gates: list[DirectoryGate] = []
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.plans = DirectoryPlans(config)
@@ -120,8 +121,6 @@ class LogManager:
         self.progress = RecoveryProgress()
         self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures, self.plans.futures)
         self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
-        self._later: list[tuple[float, int, Callable[[], None]]] = []
-        self._sequence = count()
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -219,7 +218,7 @@ class LogManager:
                 continue
             if found.mark:
                 if found.mark == "delete":
-                    self.later(0, lambda path=path: self._files.remove_tree(path))  # type: ignore[misc]
+                    self.deletions.later(0, partial(self._files.remove_tree, path))
                 continue
             tp = TopicPartition(found.topic, found.partition)
             known = topics.get(found.topic) if topics is not None else None
@@ -351,7 +350,7 @@ class LogManager:
         delay_ms = log.config.file_delete_delay_ms
         self.plans.cancel(topic_partition)
         path = self._move_away(topic_partition, DELETE_SUFFIX)
-        self.later(delay_ms, lambda: self._files.remove_tree(path))
+        self.deletions.later(delay_ms, partial(self._files.remove_tree, path))
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
@@ -359,6 +358,8 @@ class LogManager:
             log.committer.close()
         self.cleaner.forget(topic_partition)
         log.close(clean=False)
+        with contextlib.suppress(OSError):
+            log.local.finish_removals()
         log.local.left = True
         parent = log.parent
         path = f"{parent}/{marked_directory(*topic_partition, suffix)}"
@@ -370,20 +371,9 @@ class LogManager:
 
     # -- periodic work ------------------------------------------------------------------------------------------------
 
-    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Runs `action` after a delay, by the deletion task."""
-        heapq.heappush(self._later, (self._clock.monotonic() + delay_ms / 1000, next(self._sequence), action))
-
     def run_due(self) -> None:
         """Deletes what has waited long enough, or everything that waits while a directory is short of space."""
-        due = math.inf if any(gate.closed for gate in self.gates) else self._clock.monotonic()
-        while self._later and self._later[0][0] <= due:
-            _, _, action = heapq.heappop(self._later)
-            try:
-                action()
-            except OSError as error:
-                logger.warning("A delayed deletion failed: %s", error)
-                self.failures.report(str(error.filename), "deleting files", error)
+        self.deletions.run_due(everything=any(gate.closed for gate in self.gates))
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         get = self._config.get
@@ -443,6 +433,7 @@ class LogManager:
     def shutdown(self) -> None:
         """Closes every log, makes all durable, writes checkpoints, then markers; a directory that fails gets none."""
         self.cleaner.stop()
+        self.deletions.stop()
         logs = self.checkpoints.by_directory()
         for directory in self.online_directories():
             if close_logs(directory, logs.get(directory.path, []), self._files):

@@ -45,6 +45,7 @@ def take_over(future: FutureLog) -> str:
     """
     log, files = future.log, future.files
     future.remove_dropped()
+    log.local.finish_removals()
     old, copies = log.local, future.copies()
     _finish_active(future, copies[-1])
     _write_small_files(future)

@@ -15,7 +15,6 @@ failed one left behind is cut off.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from typing import NamedTuple
@@ -237,9 +236,13 @@ class LogSegment:
         The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
         """
         for kind in SEGMENT_SUFFIXES:
-            # Not every segment has every file: to find that out here takes fewer calls than to ask before.
-            with contextlib.suppress(FileNotFoundError):
-                self._files.rename(self.path_of(kind), f"{self._prefix}{kind}{suffix}")
+            path = self.path_of(kind)
+            try:
+                self._files.rename(path, f"{self._prefix}{kind}{suffix}")
+            except FileNotFoundError:
+                # Not every segment has every file: to find that out here takes fewer calls than to ask before.
+                if self._files.exists(path):
+                    raise
         self._suffix = suffix
         self._log_path = self.path_of(LOG_SUFFIX)
         self.close_files()

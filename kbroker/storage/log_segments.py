@@ -17,8 +17,9 @@ class LogSegments:
 
     __slots__ = ("_bases", "_segments", "active")
 
-    def __init__(self, segments: Iterable[LogSegment]) -> None:
-        self._segments: tuple[LogSegment, ...] = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+    def __init__(self, segments: Iterable[LogSegment], *, in_order: bool = False) -> None:
+        ordered = segments if in_order else sorted(segments, key=lambda segment: segment.base_offset)
+        self._segments: tuple[LogSegment, ...] = tuple(ordered)
         self._bases = [segment.base_offset for segment in self._segments]
         if not self._segments:
             raise ValueError("a log has at least one segment")
@@ -46,7 +47,7 @@ class LogSegments:
 
     def without(self, removed: Iterable[LogSegment]) -> LogSegments:
         gone = set(map(id, removed))
-        return LogSegments(segment for segment in self._segments if id(segment) not in gone)
+        return LogSegments([segment for segment in self._segments if id(segment) not in gone], in_order=True)
 
     def replacing(self, removed: Iterable[LogSegment], added: Iterable[LogSegment]) -> LogSegments:
         gone = set(map(id, removed))

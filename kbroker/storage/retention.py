@@ -59,12 +59,13 @@ class SegmentFacts(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """A log at one moment; the last segment is the active one."""
+    """A log at one moment; the last segment is the active one, unless `later_bytes` lie in segments after these."""
 
     segments: tuple[SegmentFacts, ...]
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
+    later_bytes: int = 0
 
 
 class Decision(NamedTuple):
@@ -117,7 +118,7 @@ def _beyond_size(facts: LogFacts, retention_bytes: int, reasons: list[Reason]) -
     if retention_bytes < 0:
         return
     segments = facts.segments
-    excess = sum(segment.size for segment in segments[len(reasons) :]) - retention_bytes
+    excess = sum(segment.size for segment in segments[len(reasons) :]) + facts.later_bytes - retention_bytes
     for at in range(len(reasons), len(segments)):
         if excess < segments[at].size or not _may_go(facts, at):
             return
@@ -144,21 +145,23 @@ def _beyond_time(facts: LogFacts, retention_ms: int, now_ms: int, reasons: list[
 def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
     """A snapshot for `decide`.  Timestamps are looked up, oldest first, up to the first segment that time keeps.
 
-    Of at most `most` segments, if given: each may cost a file to open.
+    With `most` only of so many segments and the next that holds something: enough for that `portion` of a decision, as
+    a log of thousands is looked at many times while it is shortened.
     """
     config = log.config
     asking = config.delete and config.retention_ms >= 0
     facts = []
-    asked = 0
-    for segment in log.local.segments:
-        asking = asking and asked != most
+    segments = log.local.segments
+    for segment in segments:
         timestamp = segment.largest_timestamp() if asking and segment.size else None
-        asked += timestamp is not None
         facts.append(SegmentFacts(segment.base_offset, segment.size, timestamp))
         if timestamp is None or now_ms - timestamp <= config.retention_ms:
             # An empty segment in the middle, which compaction may leave, has no age; the next one says it.
             asking = asking and segment.size == 0
-    return LogFacts(_with_ages(facts), log.log_start_offset, log.high_watermark, log.log_end_offset)
+        if most is not None and len(facts) > most and segment.size:
+            break
+    later = log.size_bytes - sum(each.size for each in facts) if len(facts) < len(segments) else 0
+    return LogFacts(_with_ages(facts), log.log_start_offset, log.high_watermark, log.log_end_offset, later)
 
 
 def _with_ages(facts: Sequence[SegmentFacts]) -> tuple[SegmentFacts, ...]:

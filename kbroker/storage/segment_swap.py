@@ -197,6 +197,7 @@ def finish_swap(log: UnifiedLog) -> None:
     if not waiting:
         return
     files = log.local.environment.files
+    log.local.finish_removals()
     in_use = {segment.path_of(kind) for segment in segments for kind in SEGMENT_SUFFIXES}
     for entry in files.list_directory(log.directory):
         path = f"{log.directory}/{entry.name}"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from kbroker._fast.file_region import FileRegion
@@ -389,8 +389,8 @@ class UnifiedLog:
 
     def delete_segments_below(self, offset: int) -> int:
         """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""
-        segments = list(self.local.segments)
-        gone = [segment for segment, following in pairwise(segments) if following.base_offset <= offset]
+        ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
+        gone = [segment for segment, _ in ends]
         if gone:
             try:
                 self.local.remove(gone)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.log_manager import LogManager
-from kbroker.storage.retention import MOST_AT_ONCE, Retention
+from kbroker.storage.retention import MOST_AT_ONCE, Retention, decide, look_at, portion
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import ZERO_UUID, TopicPartition
 from tests.storage.batches import START_MS, TP, HandClock, append, batch, environment, open_log, read_all
@@ -255,3 +256,32 @@ def test_many_empty_segments_before_old_ones_hold_nothing_up(tmp_path: Path) -> 
     clock.now += 10_000_000
     asyncio.run(retention(log, clock).run())
     assert (log.segment_count, log.size_bytes) == (1, 0)
+
+
+LIMITS = [{"retention_ms": HOUR_MS}, {"retention_bytes": 900}, {"retention_ms": HOUR_MS, "retention_bytes": 2_000}]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize(
+    "settings",
+    [{"retention_ms": HOUR_MS}, {"retention_bytes": 900}, {"retention_ms": HOUR_MS, "retention_bytes": 2000}],
+)
+def test_a_look_at_the_oldest_segments_decides_as_one_at_all(
+    tmp_path: Path, most: int, settings: dict[str, int]
+) -> None:
+    """Retention in portions would keep what is due, or take what is not."""
+    clock = HandClock()
+    log = open_log(tmp_path / "log", config(**settings), env=environment(clock=clock))
+    fill(log, 24)
+    for at, segment in enumerate(list(log.local.segments)[:-1]):
+        if at in (1, 2, 5):
+            os.truncate(segment.path, 0)
+    log.close(clean=False)
+    log = open_log(tmp_path / "log", config(**settings), env=environment(clock=clock), clean=True)
+    for passed_ms in (0, HOUR_MS + 6_500, 2 * HOUR_MS):
+        for high_watermark in (log.log_end_offset, 9):
+            now_ms = START_MS + passed_ms
+            log.high_watermark = high_watermark
+            whole, some = look_at(log, now_ms), look_at(log, now_ms, most)
+            expected = portion(whole, decide(whole, log.config, now_ms), most)
+            assert portion(some, decide(some, log.config, now_ms), most)[:3] == expected[:3]

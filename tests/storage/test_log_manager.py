@@ -24,6 +24,7 @@ from kbroker.storage.log_dirs import (
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.strays import KnownTopic
 from kbroker.types import TopicPartition, random_uuid
+from tests.compat.waiting import wait_for
 from tests.storage.batches import UNSYNCED_FILES, VECTORS, HandClock, append, batch, read_all
 from tests.storage.faulty_files import Fault, FaultyFiles
 
@@ -163,13 +164,13 @@ def test_deleted_partition_leaves_at_once_and_its_files_later(managers: Managers
     assert (tmp_path / "data" / left[0]).exists()
     managers.clock.now += 500
     manager.run_due()
-    assert not (tmp_path / "data" / left[0]).exists()
+    wait_for(lambda: not (tmp_path / "data" / left[0]).exists(), "the files to go")
     manager.delete_log(A0)
     manager.shutdown()
     restarted = managers.start()
     assert restarted.logs == {}
     restarted.run_due()
-    assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+    wait_for(lambda: not [path for path in (tmp_path / "data").iterdir() if path.is_dir()], "the directory to go")
 
 
 def test_log_of_another_topic_id_is_not_served(managers: Managers) -> None:

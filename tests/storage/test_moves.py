@@ -19,6 +19,7 @@ from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.log_values import AppendOrigin, FetchIsolation
 from kbroker.storage.throttle import Throttle
 from tests.cleaner.logs import clean, pairs_batch
+from tests.compat.waiting import wait_for
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
 from tests.storage.moves import SMALL, TP, Inline, Storage, records_of
 
@@ -88,11 +89,11 @@ def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
     assert again.log.log_start_offset == 2
     assert len(records_of(again.log)) > 100
     again.logs.run_due()
+    wait_for(lambda: names(again)[again.b] == [], "what a move left to go")
     producer = again.log.producer_state.producers.get(5)
     assert producer is not None
     assert producer.last_sequence == 19
     again.logs.shutdown()
-    assert names(again)[again.b] == []
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -136,9 +137,9 @@ def test_a_restart_goes_on_where_the_move_was(tmp_path: Path, clean: bool) -> No
         assert records_of(storage.log) == expected
         assert sum(reads) < size + size // 2
         storage.logs.run_due()
+        wait_for(lambda: names(storage)[storage.b] == ["orders-0"], "what the first half left to go")
         await moves.stop()
         storage.logs.shutdown()
-        assert names(storage)[storage.b] == ["orders-0"]
 
     asyncio.run(begin())
     asyncio.run(go_on())

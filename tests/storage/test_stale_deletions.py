@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
+from kbroker.storage.delayed_deletions import DelayedDeletions
 from kbroker.storage.local_log import LogEnvironment
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.log_segment import LogSegment
@@ -19,25 +23,48 @@ from kbroker.types import TopicPartition, random_uuid
 from tests.cleaner.logs import clean, put
 from tests.cleaner.logs import config as compacted
 from tests.storage.batches import UNSYNCED_FILES, HandClock, UnsyncedFiles, append, batch, open_log, read_all
-from tests.storage.moves import Inline
+from tests.storage.moves import Inline, Storage, records_of
 
 TP = TopicPartition("orders", 0)
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 CONFIG = LogConfig(internal_segment_bytes=200, file_delete_delay_ms=60_000)
 
 
-def manager_in(root: Path, clock: HandClock) -> LogManager:
-    manager = LogManager(BrokerConfig.from_mapping({"log.dirs": str(root)}), clock, UNSYNCED_FILES, Inline())
+class Busy(Inline):
+    """Carries jobs out at once, but deletions once it is not busy any more."""
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self._jobs: list[Callable[[], object]] = []
+
+    def submit(self, job: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if not self.is_busy or getattr(job, "__func__", None) is not DelayedDeletions._work:
+            return super().submit(job, *args, **kwargs)
+        self._jobs.append(partial(job, *args, **kwargs))
+        return Future()
+
+    def go_on(self) -> None:
+        self.is_busy = False
+        while self._jobs:
+            self._jobs.pop(0)()
+
+
+def manager_in(root: Path, clock: HandClock, executor: Executor | None = None) -> LogManager:
+    config = BrokerConfig.from_mapping({"log.dirs": str(root)})
+    manager = LogManager(config, clock, UNSYNCED_FILES, executor or Inline())
     manager.start(CLUSTER)
     return manager
 
 
-def retire_some(log: UnifiedLog) -> set[str]:
+def retire_some(log: UnifiedLog, *, renamed_at_once: bool = True) -> set[str]:
     """Fills the log and takes its first half away; the names that wait to be unlinked."""
     first = log.log_end_offset
     for at in range(20):
         append(log, batch([b"v%03d" % at]))
     log.maybe_increment_log_start_offset(first + 10)
+    if not renamed_at_once:
+        assert waiting(log) == set()
+        log.local.finish_removals()
     return waiting(log)
 
 
@@ -72,29 +99,19 @@ def test_a_topic_made_again_keeps_its_files_for_their_own_time(tmp_path: Path) -
 def test_a_thread_that_deletes_for_a_topic_that_is_gone_meets_nothing_of_the_next(tmp_path: Path) -> None:
     """A deletion that a busy disk holds up would end in the directory of the topic that was made meanwhile."""
     clock = HandClock()
-    held: list[Callable[[], None]] = []
-
-    class Held(Inline):
-        def submit(self, job: Callable[[], None], /, *args: object, **kwargs: object) -> Future[None]:
-            held.append(job)
-            return Future()
-
-    manager = manager_in(tmp_path, clock)
+    busy = Busy()
+    manager = manager_in(tmp_path, clock, busy)
     old = manager.get_or_create_log(TP, random_uuid(), CONFIG)
     retire_some(old)
     clock.now += 61_000
-    manager.environment.executor = Held()
+    busy.is_busy = True
     manager.run_due()
-    manager.environment.executor = Inline()
-    deletions = list(held)
-    assert deletions
     manager.delete_log(TP)
     # The thread had asked whether the log is still there before it was deleted.
     old.local.left = False
     new = manager.get_or_create_log(TP, random_uuid(), CONFIG)
-    retired = retire_some(new)
-    for delete in deletions:
-        delete()
+    retired = retire_some(new, renamed_at_once=False)
+    busy.go_on()
     assert waiting(new) == retired
     manager.shutdown()
 
@@ -196,3 +213,81 @@ def test_a_checkpoint_on_its_way_to_the_disk_does_not_speak_of_a_topic_made_agai
     manager.get_or_create_log(TP, random_uuid(), LogConfig())
     manager.release()
     assert manager.checkpoints[str(tmp_path)].recovery_points.read() == {}
+
+
+def test_a_topic_made_again_keeps_what_a_thread_was_to_rename_for_the_last_one(tmp_path: Path) -> None:
+    """Retention of a topic that is gone would take the segments of the one that was made meanwhile."""
+    busy = Busy()
+    manager = manager_in(tmp_path, HandClock(), busy)
+    old = manager.get_or_create_log(TP, random_uuid(), CONFIG)
+    busy.is_busy = True
+    retire_some(old, renamed_at_once=False)
+    for at in range(20):
+        append(old, batch([b"more %d" % at]))
+    old.maybe_increment_log_start_offset(30)
+    manager.delete_log(TP)
+    new = manager.get_or_create_log(TP, random_uuid(), CONFIG)
+    values = [append(new, batch([b"new %d" % at])).first_offset for at in range(20)]
+    busy.go_on()
+    assert waiting(new) == set()
+    manager.shutdown()
+    again = manager_in(tmp_path, HandClock())
+    assert [offset for offset, _ in read_all(again.logs[TP])] == values
+    again.release()
+
+
+@pytest.mark.parametrize("way", ["restart", "move"])
+def test_names_that_are_given_again_wait_for_no_thread(tmp_path: Path, way: str) -> None:
+    """A log that begins anew, or moves, would lose its first segments to the deletion of what was there before."""
+    busy = Busy()
+
+    async def run() -> None:
+        storage = Storage(tmp_path, executor=busy)
+        moves = storage.lead()
+        log = storage.log
+        for at in range(40):
+            append(log, batch([b"value %d" % at * 20]))
+        log.maybe_increment_high_watermark(40)
+        busy.is_busy = True
+        log.maybe_increment_log_start_offset(30)
+        if way == "restart":
+            log.truncate_fully_and_start_at(0)
+        else:
+            busy.is_busy = False
+            await storage.move(storage.b)
+            await storage.move(storage.a)
+        first = log.log_end_offset
+        offsets = [append(log, batch([b"value %d" % at * 20])).first_offset for at in range(40)]
+        assert offsets[0] == first
+        busy.go_on()
+        assert [record.offset for record in records_of(log)][-40:] == offsets
+        assert [segment.path for segment in log.local.segments if not Path(segment.path).exists()] == []
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_crash_before_old_segments_are_renamed_leaves_a_log_without_holes(tmp_path: Path) -> None:
+    """A broker that is killed while thousands of segments are deleted would start with gaps in its logs."""
+    for killed_after in range(0, 10, 3):
+        root = tmp_path / str(killed_after)
+        busy = Busy()
+        manager = manager_in(root, HandClock(), busy)
+        log = manager.get_or_create_log(TP, random_uuid(), CONFIG)
+        for at in range(40):
+            append(log, batch([b"v%03d" % at]))
+        busy.is_busy = True
+        log.maybe_increment_log_start_offset(30)
+        bases = [segment.base_offset for segment in log.local._removals[0]._segments]
+        assert len(bases) > 10
+        for segment in list(log.local._removals[0]._segments)[:killed_after]:
+            segment.rename_suffix(".1.deleted")
+        manager.release()
+        again = manager_in(root, HandClock())
+        log = again.logs[TP]
+        assert [offset for offset, _ in read_all(log)] == list(range(bases[killed_after], 40))
+        log.maybe_increment_high_watermark(40)
+        log.maybe_increment_log_start_offset(30)
+        assert [offset for offset, _ in read_all(log)] == list(range(30, 40))
+        again.shutdown()
