@@ -16,7 +16,9 @@ from kbroker._fast.batch_info import BatchError
 from kbroker._fast.record_batch import validate
 
 from kbroker._fast.batch_info cimport (
+    ATTRIBUTES_POSITION,
     BASE_OFFSET_POSITION,
+    COMPRESSION_MASK,
     LOG_OVERHEAD_BYTES,
     PARTITION_LEADER_EPOCH_POSITION,
     TRANSACTIONAL_MASK,
@@ -39,6 +41,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     OUT_OF_THE_ORDINARY = -1
+    FIRST_VERSION_WITH_TOPIC_IDS = 13
     STAMPED_BYTES = 16          # base offset, length and leader epoch: what an append writes into a header
     # From this size on other threads may run meanwhile; below it is shorter than handing them the interpreter.
     RELEASE_GIL_BYTES = 131072
@@ -62,14 +65,70 @@ cdef class AppendRules:
         self.needs_keys = needs_keys
 
 
-def append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms):
+cdef class OrdinaryProduce:
+    """A produce request of one batch, for acks 1 and all.
+
+    `response`, `topic_response` and `partition_response` are the structs of the answer; `internal` are the topics that
+    not everybody may write to.
+    """
+
+    cdef object response
+    cdef object topic_response
+    cdef object partition_response
+    cdef frozenset internal
+
+    def __init__(self, response, topic_response, partition_response, frozenset internal):
+        self.response = response
+        self.topic_response = topic_response
+        self.partition_response = partition_response
+        self.internal = internal
+
+    def serve(self, ctx, request):
+        """The answer, once the batch is appended and who waits for it is woken; None where anything else is to be done.
+
+        The services give the partitions that are led (`replica_manager.topics`, `.names`) and the time.
+        """
+        cdef list topics = request.topic_data
+        cdef list batches
+        cdef object topic, batch, manager, name, partition, log, answer, first
+        cdef int acks = request.acks
+        if len(topics) != 1 or (acks != 1 and acks != -1):
+            return None
+        topic = topics[0]
+        batches = topic.partition_data
+        if len(batches) != 1:
+            return None
+        services = ctx.services
+        manager = services.replica_manager
+        name = topic.name if ctx.api_version < FIRST_VERSION_WITH_TOPIC_IDS else manager.names.get(topic.topic_id)
+        led = manager.topics.get(name)
+        if led is None or name in self.internal:
+            return None
+        batch = batches[0]
+        partition = (<dict?> led).get(batch.index)
+        if partition is None or (acks < 0 and len(partition.isr) < <Py_ssize_t> partition.min_in_sync):
+            return None
+        log = partition.log
+        first = append_ordinary(log, batch.records, partition.leader_epoch, services.clock.now_ms())
+        if <int64_t> first < 0:
+            return None
+        if partition.waiting:
+            manager.purgatory.mark(partition)
+        answer = self.partition_response(index=batch.index, base_offset=first, log_start_offset=log.log_start_offset)
+        topic = self.topic_response(name=name, topic_id=topic.topic_id, partition_responses=[answer])
+        return self.response(responses=[topic])
+
+
+cpdef object append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms):
     """Appends the one batch in `records` (writable) and moves the high watermark: its base offset, or -1."""
     cdef AppendRules rules = log.append_rules
     cdef BatchInfo info
     if (
-        rules is None or log.committer is not None or log.gate.closed
+        rules is None or records is None or log.committer is not None or log.gate.closed
         or leader_epoch != <int32_t> log.leader_epoch_cache.latest_epoch
     ):
+        return OUT_OF_THE_ORDINARY
+    if is_compressed(records):
         return OUT_OF_THE_ORDINARY
     try:
         info = validate(records)
@@ -84,6 +143,16 @@ def append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms):
     ):
         return OUT_OF_THE_ORDINARY
     return _append(log, records, info, rules, leader_epoch)
+
+
+cdef bint is_compressed(records) except -1:
+    """By the header alone, whose checksum nobody has looked at yet."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        return view.len > ATTRIBUTES_POSITION + 1 and (<uint8_t*> view.buf)[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef object _append(log, records, BatchInfo info, AppendRules rules, int32_t leader_epoch):

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbroker._fast.ordinary_append import OrdinaryProduce
 from kbroker._fast.route import NO_RESPONSE
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.produce_commit import ProduceCommit, Unsettled
@@ -49,6 +50,7 @@ ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
+ORDINARY = OrdinaryProduce(ProduceResponse, TopicProduceResponse, PartitionProduceResponse, INTERNAL_TOPICS)
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 # Kafka tells where the log starts with every refusal but these.
 WITHOUT_LOG_START = frozenset(
@@ -73,6 +75,9 @@ def handle_produce(ctx: RequestContext, request: Any) -> Any:
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
     v8 on names the refused records; v13 on names topics by id.
     """
+    response = ORDINARY.serve(ctx, request)
+    if response is not None:
+        return response
     if request.acks not in (0, 1, ALL_REPLICAS):
         return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
     for topic in request.topic_data:
