@@ -158,21 +158,18 @@ def read_small_file(str path):
     cdef char data[SMALL_BYTES]
     cdef int fd
     cdef int failure = 0
-    cdef Py_ssize_t got = 0, count
+    cdef Py_ssize_t got = 0
     with nogil:
         fd = c_open(where, O_RDONLY | O_CLOEXEC)
         if fd < 0:
             failure = errno
         else:
-            while got < SMALL_BYTES:
-                count = read(fd, data + got, SMALL_BYTES - got)
-                if count > 0:
-                    got += count
-                elif count == 0:
-                    break
-                elif errno != EINTR:
-                    failure = errno
-                    break
+            # A file gives less than was asked for at its end only.
+            got = read(fd, data, SMALL_BYTES)
+            while got < 0 and errno == EINTR:
+                got = read(fd, data, SMALL_BYTES)
+            if got < 0:
+                failure = errno
             close(fd)
     if failure:
         raise OSError(failure, os.strerror(failure), path)
