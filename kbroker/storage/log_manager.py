@@ -310,10 +310,13 @@ class LogManager:
         self.plans.follow(config)
         self.cleaner.reconfigure(config)
         expiration_ms = config.get("producer.id.expiration.ms")
-        if expiration_ms != self.environment.producer_expiration_ms:
-            self.environment.producer_expiration_ms = expiration_ms
+        verifies = config.get("transaction.partition.verification.enable")
+        environment = self.environment
+        if (expiration_ms, verifies) != (environment.producer_expiration_ms, environment.verifies):
+            environment.producer_expiration_ms, environment.verifies = expiration_ms, verifies
             for log in self.logs.values():
                 log.producer_state.expiration_ms = expiration_ms
+                log.producer_state.verifies = verifies
 
     # -- logs ---------------------------------------------------------------------------------------------------------
 

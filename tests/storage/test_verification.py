@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceNumberError
+from kbroker.storage.log_manager import LogManager
 from kbroker.storage.log_values import AppendOrigin, AppendResult
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.storage.verification import NO_GUARD, VerificationGuard
-from tests.storage.batches import START_MS, HandClock, append, batch, environment, marker, open_log
+from kbroker.types import TopicPartition, random_uuid
+from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, environment, marker, open_log
 
+SETTING = "transaction.partition.verification.enable"
 COORDINATOR = AppendOrigin.COORDINATOR
 
 
@@ -130,3 +134,22 @@ def test_retry_and_marker_and_replica_need_no_guard(log: UnifiedLog, tmp_path: P
     copy = open_log(tmp_path / "copy", env=env)
     copy.append_as_follower(data)
     assert copy.log_end_offset == 2
+
+
+def test_the_setting_is_followed_at_run_time(tmp_path: Path) -> None:
+    """An operator who turns verification off to let producers through, or on, would have to restart the broker."""
+    config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path)})
+    manager = LogManager(config, HandClock(), UNSYNCED_FILES)
+    manager.start("MkU3OEVBNTcwNTJENDM2Qg")
+    log = manager.get_or_create_log(TopicPartition("loaded", 0), random_uuid(), LogConfig())
+    for number, verifies in enumerate((False, True, False)):
+        manager.follow(BrokerConfig.from_mapping({"log.dirs": str(tmp_path), SETTING: str(verifies).lower()}))
+        made = manager.get_or_create_log(TopicPartition("made", number), random_uuid(), LogConfig())
+        for each in (log, made):
+            data = batch(producer_id=number, epoch=0, sequence=0, transactional=True)
+            if verifies:
+                with pytest.raises(InvalidTxnStateError):
+                    each.append_as_leader(data, 0)
+            else:
+                each.append_as_leader(data, 0)
+    manager.shutdown()
