@@ -36,7 +36,7 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.retention")
 
-SLICE_SECONDS = 0.005
+SLICE_SECONDS = 0.003
 MOST_AT_ONCE = 40
 FUTURE_REPORT_MS = 3_600_000
 NEVER = 1 << 63
