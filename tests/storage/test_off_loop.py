@@ -14,7 +14,8 @@ from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition, random_uuid
-from tests.storage.batches import HandClock, append, batch
+from tests.compat.waiting import wait_for
+from tests.storage.batches import HandClock, UnsyncedFiles, append, batch
 
 TOPIC_ID = random_uuid()
 
@@ -88,3 +89,50 @@ def test_no_fsync_on_the_loop(tmp_path: Path, mode: str, flush_messages: int) ->
     assert {"recovery-point-offset-checkpoint.tmp", "replication-offset-checkpoint.tmp"} <= files.elsewhere
     assert "log-start-offset-checkpoint.tmp" in files.elsewhere
     assert any(name.endswith(".log") for name in files.elsewhere)
+
+
+def test_nothing_is_deleted_on_the_loop(tmp_path: Path) -> None:
+    """Every client would wait while thousands of segments, or the directories of a large topic, leave the disk."""
+    loop_thread = threading.current_thread()
+
+    class Files(UnsyncedFiles):
+        def _check(self, path: str) -> None:
+            assert threading.current_thread() is not loop_thread, f"{path} was deleted on the loop"
+
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith(".deleted"):
+                self._check(source)
+            super().rename(source, target)
+
+        def unlink(self, path: str) -> None:
+            if not path.endswith(".snapshot"):
+                self._check(path)
+            super().unlink(path)
+
+        def rmdir(self, path: str) -> None:
+            self._check(path)
+            super().rmdir(path)
+
+    clock = HandClock()
+    manager = LogManager(BrokerConfig.from_mapping({"log.dirs": str(tmp_path)}), clock, Files())
+    manager.start("cluster-id-of-the-test1")
+    config = LogConfig(internal_segment_bytes=500, retention_bytes=800)
+    log = manager.get_or_create_log(TopicPartition("a", 0), TOPIC_ID, config)
+    for _ in range(40):
+        append(log, batch([b"x" * 50]))
+    asyncio.run(manager.retention.run())
+    assert log.segment_count < 4
+    directory = Path(log.directory)
+    live = {f"{segment.base_offset:020d}" for segment in log.local.segments}
+    wait_for(
+        lambda: {path.name[:20] for path in directory.iterdir() if path.suffix == ".log"} == live,
+        "the segments to lose their names",
+    )
+    clock.now += 61_000
+    manager.run_due()
+    wait_for(lambda: not list(directory.glob("*.deleted")), "the segments to go")
+    manager.delete_log(TopicPartition("a", 0))
+    clock.now += 61_000
+    manager.run_due()
+    wait_for(lambda: not [path for path in tmp_path.iterdir() if path.is_dir()], "the partition to go")
+    manager.shutdown()
