@@ -20,6 +20,7 @@ of one that was stored before is not recognised.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import NamedTuple
 
@@ -390,7 +391,8 @@ class ProducerState:
         self.map_end_offset = self.last_snapshot_offset = offset
 
     def _remove_snapshot(self, offset: int) -> None:
-        self._files.unlink_if_exists(self._snapshot_path(offset))
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(self._snapshot_path(offset))
         self.snapshots.pop(offset, None)
 
     def remove_snapshots_after(self, offset: int) -> None:
