@@ -63,7 +63,8 @@ def create(bootstrap: str, partitions: int, suffix: str = "") -> str:
 def delete(bootstrap: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(30)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.delete_topics([topic])[topic].result(30)
 
 
 def count(bootstrap: str, topic: str, partitions: int) -> int:

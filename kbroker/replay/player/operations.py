@@ -47,6 +47,7 @@ class Sender:
         transactional_id = f"kbroker-replay-{job.run_id}-{executor}" if self._batch else None
         settings = job.delivery.producer(job.bootstrap, transactional_id)
         self._producer = Producer({**settings, "error_cb": self._event})
+        self._produce = self._producer.produce
         self._in_transaction = 0
         if transactional_id is not None:
             begin_transactions(self._producer, READY_SECONDS)
@@ -72,15 +73,15 @@ class Sender:
         """Hands the record over now.  While the local queue is full it waits, and counts how long."""
         now = time.monotonic()
         start = self.start
-        cell = self._cells.at(int(due - start), PRODUCE, topic)
+        second = int(due - start)
+        cell = self._cells.at(second, PRODUCE, topic)
         cell.offered += 1
         waited = 0.0
+        chosen = -1 if partition is None else partition
         while True:
             delivered = partial(self._delivered, due, now, topic, source, sequence)
             try:
-                self._producer.produce(
-                    topic, value, key, -1 if partition is None else partition, delivered, headers=headers
-                )
+                self._produce(topic, value, key, chosen, delivered, headers=headers)
                 break
             except BufferError:
                 self._producer.poll(_QUEUE_FULL_WAIT_S)
@@ -104,11 +105,14 @@ class Sender:
         if waited:
             cell.queue_full_us += int(waited * 1e6)
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
-        at_send = self._cells.at(max(int(now - start), 0), PRODUCE, topic)
-        at_send.sent += 1
-        at_send.bytes += size
-        self._totals.sent += 1
-        self._totals.bytes += size
+        at_send = int(now - start)
+        if at_send != second:
+            cell = self._cells.at(max(at_send, 0), PRODUCE, topic)
+        cell.sent += 1
+        cell.bytes += size
+        totals = self._totals
+        totals.sent += 1
+        totals.bytes += size
         if self._batch:
             self._in_transaction += 1
             if self._in_transaction >= self._batch:

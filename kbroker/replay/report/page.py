@@ -129,7 +129,8 @@ def _render(named: list[tuple[str, Numbers]], metrics: Sequence[str]) -> str:
         boxes=[_box(index, named[0][1]) for index in _BOXES] if len(named) == 1 else [],
         names=[*(name for name, _ in named), *(["factor"] if len(named) > 1 else [])],
         rows=[_row(label, key, form, named) for label, key, form in MEASURES] + _error_rows(named),
-        plots=drawn,
+        plots=[svg for svg in drawn if svg],
+        failed=any(run["summary"]["failed"] for _, run in named),
         maps=[(name, svg) for name, run in named if (svg := plots.heat_map(name, run))],
         metrics=beside,
         verified=[

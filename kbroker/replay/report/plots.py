@@ -47,7 +47,7 @@ def rate(runs: Named) -> str:
                 axes.step(at, offered, where="post", color=GREY, linewidth=4, alpha=0.7, label="offered")
             done = [one["acknowledged"] for one in run["seconds"]]
             axes.step(at, done, where="post", color=colour, linewidth=1.4, label=_label("acknowledged", name, runs))
-        _over_time(axes, "Offered and achieved rate", "records/s")
+        _over_time(axes, runs, "Offered and achieved rate", "records/s")
         _legend(axes)
     return result[0]
 
@@ -64,7 +64,7 @@ def latency(runs: Named) -> str:
                 pairs = _pairs(run["seconds"], f"latency_{which}_ms")
                 label = _label("p99.9" if which == "p999" else which, name, runs)
                 axes.plot(*pairs, style, color=colour if len(runs) > 1 else shade, linewidth=1.3, label=label)
-        _over_time(axes, "Latency to the acknowledgement, from the intended time", "ms")
+        _over_time(axes, runs, "Latency to the acknowledgement, from the intended time", "ms")
         _logarithmic(axes)
         _legend(axes)
     return result[0]
@@ -81,25 +81,24 @@ def sending(runs: Named) -> str:
             if full:
                 label = _label("waited for the local queue, sum", name, runs)
                 axes.plot(*zip(*full, strict=True), "x", color=colour, label=label)
-        _over_time(axes, "Back-pressure: intended to sent", "ms")
+        _over_time(axes, runs, "Back-pressure: intended to sent", "ms")
         _logarithmic(axes)
         _legend(axes)
     return result[0]
 
 
 def errors(runs: Named) -> str:
-    """Records that failed, by second and error."""
+    """Records that failed, by second and error; empty without any."""
+    if not any(one["errors"] for _, run in runs for one in run["seconds"]):
+        return ""
     with _drawing(2.6) as (figure, result):
         axes = figure.add_subplot()
         for (name, run), marker in zip(runs, ("o", "x"), strict=False):
             for code in sorted({code for one in run["seconds"] for code in one["errors"]}):
                 found = [(one["second"], one["errors"][code]) for one in run["seconds"] if code in one["errors"]]
                 axes.plot(*zip(*found, strict=True), marker, label=_label(code, name, runs))
-        _over_time(axes, "Failed records by error", "records/s")
+        _over_time(axes, runs, "Failed records by error", "records/s")
         _legend(axes)
-        if not axes.lines:
-            axes.annotate("none", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
-            axes.set_yticks([])
     return result[0]
 
 
@@ -116,7 +115,10 @@ def heat_map(name: str, run: Numbers) -> str:
         totals[at] = totals.get(at, 0) + one["acknowledged"]
     shown = sorted(sorted(totals, key=lambda at: -totals[at])[:MOST_PLACES])
     executors = sorted({one["executor"] for one in places})
-    with _drawing(1.6 + 0.34 * max(len(executors), 2)) as (figure, result):
+    labels = [f"{topic}-{partition}" for topic, partition in shown]
+    upright = sum(map(len, labels)) > 40
+    room = 0.07 * max(map(len, labels)) if upright else 0.0
+    with _drawing(1.6 + room + 0.34 * max(len(executors), 2)) as (figure, result):
         pair = figure.subplots(1, 2)
         for axes, (title, measure) in zip(
             pair, (("records", "acknowledged"), ("p99 latency, ms", "latency_p99_ms")), strict=True
@@ -131,8 +133,7 @@ def heat_map(name: str, run: Numbers) -> str:
             figure.colorbar(picture, ax=axes, shrink=0.9)
             axes.set_title(f"By executor and partition: {title}")
             axes.set_yticks(range(len(executors)), [f"executor {number}" for number in executors])
-            labels = [f"{topic}-{partition}" for topic, partition in shown]
-            axes.set_xticks(range(len(shown)), labels, rotation=90 if len(shown) > 6 else 0, fontsize=8)
+            axes.set_xticks(range(len(shown)), labels, rotation=90 if upright else 0, fontsize=8)
     del name
     return result[0]
 
@@ -148,7 +149,7 @@ def broker(runs: Named) -> str:
             (pair[1], "Broker: memory", "MB", lambda one: None if one["rss_bytes"] is None else one["rss_bytes"] / 1e6),
         ):
             _sampled(axes, runs, of)
-            _over_time(axes, title, unit)
+            _over_time(axes, runs, title, unit)
             _legend(axes)
     return result[0]
 
@@ -166,7 +167,7 @@ def metric(runs: Named, name: str) -> str:
                 points = [(b[0], (b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0] and b[1] >= a[1]]
             if points:
                 axes.plot(*zip(*points, strict=True), color=colour, label=_label(name, label, runs))
-        _over_time(axes, name, "per second" if cumulative else "")
+        _over_time(axes, runs, name, "per second" if cumulative else "")
         _legend(axes)
     return result[0]
 
@@ -205,8 +206,10 @@ def _sampled(axes: Axes, runs: Named, of: Callable[[Numbers], float | None]) -> 
     axes.set_ylim(bottom=0)
 
 
-def _over_time(axes: Axes, title: str, unit: str) -> None:
+def _over_time(axes: Axes, runs: Named, title: str, unit: str) -> None:
     axes.set(title=title, xlabel="seconds from the start", ylabel=unit)
+    # The same seconds in all pictures.
+    axes.set_xlim(-1, max((len(run["seconds"]) for _, run in runs), default=0) + 1)
 
 
 def _logarithmic(axes: Axes) -> None:
