@@ -188,9 +188,9 @@ class Broker:
         handlers = dispatch.served()
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
-        limits = self.limits = ConnectionLimits(
-            *_connection_limits(self.settings.config), self._descriptors - self.log_manager.open_files.budget
-        )
+        files = self.log_manager.open_files
+        left = self._descriptors - files.least_budget
+        limits = self.limits = ConnectionLimits(*_connection_limits(self.settings.config), left, files.leave_room)
         options = SocketOptions(
             backlog=config.get("socket.listen.backlog.size"),
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),

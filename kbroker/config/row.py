@@ -63,7 +63,9 @@ class ConfigRow(NamedTuple):
 def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
     """The rows of one table by name, in its order."""
     rows: dict[str, ConfigRow] = {}
-    for line in table.strip().replace("\n    ", "").split("\n"):
+    # A row goes on in lines that are set in; words are not joined there, what comes after a bar needs no space.
+    whole = table.strip().replace("|\n    ", "|").replace("\n    ", " ")
+    for line in whole.split("\n"):
         name, kind, default, middle, check, status, doc = line.split("|")
         config_type = ConfigType[kind]
         topic = scope == "topic"

@@ -21,7 +21,8 @@ kbroker.disk.reserve.bytes|LONG|67108864||>=0|+|
     free space in a log directory below which produce is refused there until there is more; 0 turns the watch off
 kbroker.max.open.segments|INT|null||>=16|+|
     segments open at a time, each with a file descriptor and up to two maps; the rest of the descriptors (ulimit -n) is
-    for connections; unset: a third of the descriptors, as long as three quarters of vm.max_map_count suffice
+    for connections; unset: a third of the descriptors, and of the others what connections leave, as far as three
+    quarters of vm.max_map_count go
 kbroker.max.producers|LONG|1000000||>=0|+|
     idempotent producers remembered, at up to 200 bytes for each partition that they write to; beyond it a partition
     with more than 16 forgets the one it has not heard of for longest; 0 for no limit

@@ -3,20 +3,23 @@
 Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka leaves those over
 `max.connections` in the listen backlog instead, where the client waits without a word.
 
-Every connection is an open file of the process.  Once the process may open no more, the loop drops new connections
+Every connection is an open file of the process.  Who uses the descriptors that connections do not is told how many
+these are (`on_count`), a few at a time.  Once the process may open no more, the loop drops new connections
 silently and logs cannot be opened, so connections stop a little before that, with a line in the log.
 """
 
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 # Descriptors that connections leave for the logs' files, the metadata, metrics and what else there is.
 KEPT_DESCRIPTORS = 128
 OPEN_FILES = "the limit of open files (ulimit -n)"
 # More than anybody can use; some systems have no limit at all.
 MOST_DESCRIPTORS = 1 << 20
+# `on_count` is called each time that so many connections have come or gone.
+TOLD_EVERY = 64
 
 
 def raise_descriptor_limit() -> int:
@@ -32,7 +35,7 @@ def raise_descriptor_limit() -> int:
 class ConnectionLimits:
     """Counts connections in all and by address."""
 
-    __slots__ = ("_by_address", "_max", "_max_per_address", "_overrides", "_room", "count")
+    __slots__ = ("_by_address", "_max", "_max_per_address", "_overrides", "_room", "count", "on_count")
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class ConnectionLimits:
         max_per_address: int,
         overrides: Mapping[str, int],
         descriptors: int = MOST_DESCRIPTORS,
+        on_count: Callable[[int], None] | None = None,
     ) -> None:
         self._max = max_connections
         self._room = max(1, descriptors - KEPT_DESCRIPTORS)
@@ -47,6 +51,7 @@ class ConnectionLimits:
         self._overrides = overrides
         self._by_address: dict[str, int] = {}
         self.count = 0
+        self.on_count = on_count
 
     def change(self, max_connections: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
         """Other limits for connections from now on; those that are open stay."""
@@ -60,6 +65,8 @@ class ConnectionLimits:
         A refused connection is counted as well until `leave`.
         """
         self.count += 1
+        if self.on_count is not None and self.count % TOLD_EVERY == 0:
+            self.on_count(self.count)
         used = self._by_address.get(address, 0) + 1
         self._by_address[address] = used
         if self.count > self._max:
@@ -73,6 +80,8 @@ class ConnectionLimits:
     def leave(self, address: str) -> None:
         """A connection of that address ended."""
         self.count -= 1
+        if self.on_count is not None and self.count % TOLD_EVERY == 0:
+            self.on_count(self.count)
         left = self._by_address.get(address, 0) - 1
         if left > 0:
             self._by_address[address] = left

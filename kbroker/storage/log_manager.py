@@ -49,7 +49,7 @@ from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
 from kbroker.storage.log_placement import DirectoryPlans, make_partition_directory, stray_of_two
 from kbroker.storage.log_recoveries import Opener, recover_logs, take_saved_points
-from kbroker.storage.open_files import OpenFiles, process_limits, segment_budget
+from kbroker.storage.open_files import open_segments, process_limits
 from kbroker.storage.recovery_progress import RecoveryProgress
 from kbroker.storage.recovery_saver import RecoverySaver
 from kbroker.storage.retention import Retention
@@ -96,7 +96,7 @@ class LogManager:
         self.deletions = DelayedDeletions(clock, self._executor, self.failures)
         self.commits = GroupCommit(filesystem, FsyncMode(config.get("kbroker.fsync")))
         self._commit_executor: Executor | None = None
-        self.open_files = OpenFiles(segment_budget(config.get("kbroker.max.open.segments"), process_limits()))
+        self.open_files = open_segments(config.get("kbroker.max.open.segments"), process_limits())
         self.environment = LogEnvironment(
             filesystem,
             clock,

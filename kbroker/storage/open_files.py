@@ -5,8 +5,9 @@ each would otherwise hold a million descriptors and two million maps, of which L
 register what they opened; over the budget, the one that was not used since the last sweep is asked to let go (a
 second-chance queue, so that use costs one attribute store, no bookkeeping).
 
-Segments that may be open: each has a descriptor and up to two maps, which have a queue of their own.  What is not
-theirs of the process's descriptors is left for connections (`network.limits`).
+Segments that may be open: each has a descriptor and up to two maps, which have a queue of their own.  A third of the
+process's descriptors is always theirs, the rest as long as connections do not need it (`network.limits`): with few
+clients 10,000 partitions stay open, with 10,000 clients they take turns.
 
 A `SegmentFile` closes its descriptor when the last reference goes: a file region that waits to be sent keeps it
 alive, whatever happens to the segment meanwhile.  So does everybody who uses a descriptor more than once: while logs
@@ -29,6 +30,8 @@ LEAST_SEGMENTS = 16
 KEPT_DESCRIPTORS = 128
 MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 LINUX_MAP_LIMIT = 65_530
+# Between what connections hold and what segments may take: neither has to wait for the other.
+SLACK_DESCRIPTORS = 512
 # Libraries, thread stacks and the allocator have the rest.
 MAP_SHARE = 3 / 4
 
@@ -80,19 +83,28 @@ class HolderQueue:
         """Registers a holder that has just opened its files; call once until it released."""
         with self._lock:
             self._queue.append(holder)
-            excess = len(self._queue) - self.budget
-            chances = 2 * len(self._queue)
-            while excess > 0 and chances > 0:
-                chances -= 1
-                candidate = self._queue.popleft()
-                if candidate.recently_used or candidate is holder:
-                    candidate.recently_used = False
-                    self._queue.append(candidate)
-                elif candidate.release():
-                    excess -= 1
-                    self.evictions += 1
-                else:
-                    self._queue.append(candidate)
+            self._trim(holder)
+
+    def _trim(self, kept: Holder | None = None) -> None:
+        excess = len(self._queue) - self.budget
+        chances = 2 * len(self._queue)
+        while excess > 0 and chances > 0:
+            chances -= 1
+            candidate = self._queue.popleft()
+            if candidate.recently_used or candidate is kept:
+                candidate.recently_used = False
+                self._queue.append(candidate)
+            elif candidate.release():
+                excess -= 1
+                self.evictions += 1
+            else:
+                self._queue.append(candidate)
+
+    def change_budget(self, budget: int) -> None:
+        """Another budget from now on; what is over it is let go."""
+        with self._lock:
+            self.budget = budget
+            self._trim()
 
     def closed(self, holder: Holder) -> None:
         """Takes out a holder that let go on its own."""
@@ -104,13 +116,26 @@ class HolderQueue:
 
 
 class OpenFiles(HolderQueue):
-    """The open files of segments, at most `budget` of them, and in `maps` those of their indexes."""
+    """The open files of segments, and in `maps` those of their indexes.
 
-    __slots__ = ("maps",)
+    At least `least_budget` of them may be open, and up to `most` while connections leave as much.
+    """
 
-    def __init__(self, budget: int) -> None:
+    __slots__ = ("least_budget", "maps", "most")
+
+    def __init__(self, budget: int, most: int = 0) -> None:
         super().__init__(max(budget, LEAST_SEGMENTS))
+        self.least_budget = self.budget
+        self.most = max(most, self.budget)
         self.maps = HolderQueue(self.budget * MAPS_PER_SEGMENT)
+        self.leave_room(0)
+
+    def leave_room(self, connections: int) -> None:
+        """Follows how many connections there are: what they do not need of the descriptors is for segments."""
+        budget = max(self.least_budget, self.most - connections - SLACK_DESCRIPTORS)
+        if budget != self.budget:
+            self.change_budget(budget)
+            self.maps.change_budget(budget * MAPS_PER_SEGMENT)
 
 
 class ProcessLimits(NamedTuple):
@@ -130,13 +155,23 @@ def process_limits() -> ProcessLimits:
     return ProcessLimits(soft if soft != resource.RLIM_INFINITY else 1 << 20, maps)
 
 
-def segment_budget(configured: int | None, limits: ProcessLimits) -> int:
-    """How many segments may be open at a time.
+def open_segments(configured: int | None, limits: ProcessLimits) -> OpenFiles:
+    """The files of segments: `configured` of them, or what the process's limits give.  OpenFilesError as below."""
+    budget = segment_budget(configured, limits)
+    return OpenFiles(budget, budget if configured else min(limits.descriptors - KEPT_DESCRIPTORS, _by_maps(limits)))
 
-    Unless configured: a third of the descriptors, so that most are left for connections, as far as the maps go.
+
+def _by_maps(limits: ProcessLimits) -> int:
+    return int(limits.maps * MAP_SHARE) // MAPS_PER_SEGMENT
+
+
+def segment_budget(configured: int | None, limits: ProcessLimits) -> int:
+    """How many segments may be open at a time however many connections there are.
+
+    Unless configured: a third of the descriptors, as far as the maps go.
     OpenFilesError when more is configured than the process may have.
     """
-    by_maps = int(limits.maps * MAP_SHARE) // MAPS_PER_SEGMENT
+    by_maps = _by_maps(limits)
     if configured is None:
         return max(min(limits.descriptors // 3, by_maps), LEAST_SEGMENTS)
     if configured + KEPT_DESCRIPTORS > limits.descriptors:

@@ -14,7 +14,7 @@ import pytest
 from kbroker._fast.segment_scan import SegmentScan
 from kbroker.network.limits import KEPT_DESCRIPTORS, ConnectionLimits
 from kbroker.storage.log_values import TimestampOffset
-from kbroker.storage.open_files import OpenFiles, OpenFilesError, ProcessLimits, segment_budget
+from kbroker.storage.open_files import OpenFiles, OpenFilesError, ProcessLimits, open_segments, segment_budget
 from tests.storage.batches import START_MS, UnsyncedFiles, append, batch, environment, open_log, read_all
 
 ROOT = Path(__file__).parents[2]
@@ -169,3 +169,33 @@ def test_connections_leave_the_segments_their_descriptors() -> None:
     room = 1_024 - 341 - KEPT_DESCRIPTORS
     assert [limits.admit("1.1.1.1") for _ in range(room)] == [None] * room
     assert limits.admit("1.1.1.1") is not None
+
+
+def test_segments_have_what_connections_leave() -> None:
+    """10,000 partitions would take turns at being open with thousands of descriptors unused."""
+    files = open_segments(None, ProcessLimits(20_000, 65_530))
+    assert files.budget > 19_000
+    limits = ConnectionLimits(1 << 30, 1 << 30, {}, 20_000 - files.least_budget, files.leave_room)
+    holders = [Idle() for _ in range(19_000)]
+    for holder in holders:
+        files.opened(holder)
+    assert len(files) == 19_000
+    admitted = 0
+    while limits.admit("1.1.1.1") is None:
+        admitted += 1
+        assert len(files) + admitted + KEPT_DESCRIPTORS <= 20_000
+    assert admitted > 13_000
+    assert files.budget == 6_666
+    for _ in range(admitted + 1):
+        limits.leave("1.1.1.1")
+    assert files.budget > 19_000
+    assert files.maps.budget == 2 * files.budget
+
+
+def test_a_configured_budget_does_not_move() -> None:
+    """Who sets kbroker.max.open.segments would find other numbers of open files."""
+    files = open_segments(5_000, ProcessLimits(20_000, 65_530))
+    files.leave_room(0)
+    assert files.budget == 5_000
+    files.leave_room(15_000)
+    assert files.budget == 5_000
