@@ -1,8 +1,8 @@
 """Builds one extension per `kbroker/_fast/*.pyx`.
 
-KBROKER_BUILD selects the build: `release` (default), `debug` (bounds, None and overflow checks, assertions, no
-optimisation that hides a fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with
-frame pointers and symbols for perf).  KBROKER_EXT=name[,name] builds those extensions alone.
+KBROKER_BUILD selects the build: `release` (default), `debug` (bounds checks, assertions, no optimisation that hides a
+fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols for
+perf).  KBROKER_EXT=name[,name] builds those extensions alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def directives(mode: str) -> dict[str, object]:
         "boundscheck": checked,
         "wraparound": False,
         "initializedcheck": checked,
-        "nonecheck": checked,
+        "nonecheck": False,  # refuses `self.x += 1` without the GIL, where there is nothing to check
         "cdivision": True,
         "overflowcheck": False,
         "embedsignature": True,

@@ -120,17 +120,22 @@ cdef class FollowUps:
         self.add(offset, position)
 
     cdef int64_t position_of(self, int64_t offset) noexcept nogil:
-        cdef unsigned int step
+        cdef const int64_t* offsets = self.offsets
+        cdef const int64_t* positions = self.positions
+        cdef unsigned int step, slot
         for step in range(1, self.count + 1):
-            if self.offsets[(self.next + FOLLOW_UPS - step) & (FOLLOW_UPS - 1)] == offset:
-                return self.positions[(self.next + FOLLOW_UPS - step) & (FOLLOW_UPS - 1)]
+            slot = (self.next + FOLLOW_UPS - step) & (FOLLOW_UPS - 1)
+            if offsets[slot] == offset:
+                return positions[slot]
         return -1
 
     cdef void add(self, int64_t offset, int64_t position) noexcept nogil:
+        cdef int64_t* offsets = self.offsets
+        cdef int64_t* positions = self.positions
         if self.position_of(offset) == position:
             return
-        self.offsets[self.next] = offset
-        self.positions[self.next] = position
+        offsets[self.next] = offset
+        positions[self.next] = position
         self.next = (self.next + 1) & (FOLLOW_UPS - 1)
         if self.count < FOLLOW_UPS:
-            self.count += 1
+            self.count = self.count + 1
