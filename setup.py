@@ -1,8 +1,8 @@
 """Builds one extension per `kbroker/_fast/*.pyx`.
 
 KBROKER_BUILD selects the build: `release` (default), `debug` (bounds checks, assertions, no optimisation that hides a
-fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols for
-perf).  KBROKER_EXT=name[,name] builds those extensions alone.
+fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols
+for perf).  KBROKER_EXT=name[,name] builds those extensions alone.
 """
 
 from __future__ import annotations
