@@ -7,16 +7,7 @@ An index that has its full size gets no more entries, which only makes searches 
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
-
-
-cdef extern from *:
-    """
-    #include <string.h>
-    static inline void kb_be32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-    static inline void kb_be64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
-    """
-    void kb_be32(uint8_t*, uint32_t) noexcept nogil
-    void kb_be64(uint8_t*, int64_t) noexcept nogil
+from kbroker._fast.big_endian cimport kb_store32, kb_store64
 
 
 cdef enum:
@@ -70,8 +61,8 @@ cdef bint _add_time(Output* self) noexcept nogil:
     if not reserve_bytes(&self.times, TIME_ENTRY_BYTES):
         return False
     at = self.times.data + self.times.size
-    kb_be64(at, self.max_timestamp)
-    kb_be32(at + 8, <uint32_t>(self.offset_of_max_timestamp - self.base_offset))
+    kb_store64(at, self.max_timestamp)
+    kb_store32(at + 8, <uint32_t>(self.offset_of_max_timestamp - self.base_offset))
     self.times.size += TIME_ENTRY_BYTES
     self.indexed_timestamp = self.max_timestamp
     return True
@@ -88,8 +79,8 @@ cdef bint _add_entries(Output* self, int64_t last_offset) noexcept nogil:
     if not reserve_bytes(&self.offsets, OFFSET_ENTRY_BYTES):
         return False
     at = self.offsets.data + self.offsets.size
-    kb_be32(at, <uint32_t>(last_offset - self.base_offset))
-    kb_be32(at + 4, <uint32_t>self.position)
+    kb_store32(at, <uint32_t>(last_offset - self.base_offset))
+    kb_store32(at + 4, <uint32_t>self.position)
     self.offsets.size += OFFSET_ENTRY_BYTES
     return _add_time(self)
 

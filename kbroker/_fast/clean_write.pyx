@@ -15,20 +15,9 @@ from kbroker._fast.batch_info cimport (
 )
 from kbroker._fast.clean_output cimport Output, note_batch, reserve_bytes
 from kbroker._fast.clean_records cimport Entry
+from kbroker._fast.big_endian cimport kb_store16, kb_store32, kb_store64
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.varint cimport put_varlong, varlong_size
-
-
-cdef extern from *:
-    """
-    #include <string.h>
-    static inline void kb_to16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
-    static inline void kb_to32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-    static inline void kb_to64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
-    """
-    void kb_to16(uint8_t*, uint16_t) noexcept nogil
-    void kb_to32(uint8_t*, uint32_t) noexcept nogil
-    void kb_to64(uint8_t*, uint64_t) noexcept nogil
 
 
 cdef enum:
@@ -38,19 +27,19 @@ cdef enum:
 
 cdef void write_header(uint8_t* out, const Header* header, int64_t size) noexcept nogil:
     """All of a header; `size` is the batch's.  The records must be in place, as the checksum is over them."""
-    kb_to64(out, <uint64_t>header.base_offset)
-    kb_to32(out + 8, <uint32_t>(size - LOG_OVERHEAD_BYTES))
-    kb_to32(out + 12, <uint32_t>header.partition_leader_epoch)
+    kb_store64(out, <uint64_t>header.base_offset)
+    kb_store32(out + 8, <uint32_t>(size - LOG_OVERHEAD_BYTES))
+    kb_store32(out + 12, <uint32_t>header.partition_leader_epoch)
     out[16] = 2
-    kb_to16(out + ATTRIBUTES_POSITION, <uint16_t>header.attributes)
-    kb_to32(out + 23, <uint32_t>header.last_offset_delta)
-    kb_to64(out + 27, <uint64_t>header.base_timestamp)
-    kb_to64(out + 35, <uint64_t>header.max_timestamp)
-    kb_to64(out + 43, <uint64_t>header.producer_id)
-    kb_to16(out + 51, <uint16_t>header.producer_epoch)
-    kb_to32(out + 53, <uint32_t>header.base_sequence)
-    kb_to32(out + 57, <uint32_t>header.records_count)
-    kb_to32(out + CRC_POSITION, crc32c_update(0, out + ATTRIBUTES_POSITION, <size_t>(size - ATTRIBUTES_POSITION)))
+    kb_store16(out + ATTRIBUTES_POSITION, <uint16_t>header.attributes)
+    kb_store32(out + 23, <uint32_t>header.last_offset_delta)
+    kb_store64(out + 27, <uint64_t>header.base_timestamp)
+    kb_store64(out + 35, <uint64_t>header.max_timestamp)
+    kb_store64(out + 43, <uint64_t>header.producer_id)
+    kb_store16(out + 51, <uint16_t>header.producer_epoch)
+    kb_store32(out + 53, <uint32_t>header.base_sequence)
+    kb_store32(out + 57, <uint32_t>header.records_count)
+    kb_store32(out + CRC_POSITION, crc32c_update(0, out + ATTRIBUTES_POSITION, <size_t>(size - ATTRIBUTES_POSITION)))
 
 
 cdef int write_empty(Output* out, const Header* header) noexcept nogil:

@@ -8,18 +8,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    static inline void kb_store16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v); memcpy(p, &v, 2); }
-    static inline void kb_store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-    static inline void kb_store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
-    """
-    void kb_store16(uint8_t*, uint16_t) noexcept nogil
-    void kb_store32(uint8_t*, uint32_t) noexcept nogil
-    void kb_store64(uint8_t*, uint64_t) noexcept nogil
+from kbroker._fast.big_endian cimport kb_store16, kb_store32, kb_store64
 
 
 cdef struct Growable:

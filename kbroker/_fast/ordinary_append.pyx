@@ -24,17 +24,9 @@ from kbroker._fast.batch_info cimport (
     TRANSACTIONAL_MASK,
     BatchInfo,
 )
+from kbroker._fast.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.index cimport AppendTail
 from kbroker._fast.producer_table cimport ProducerTable
-
-cdef extern from *:
-    """
-    #include <string.h>
-    static inline void kb_store32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-    static inline void kb_store64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
-    """
-    void kb_store32(uint8_t*, uint32_t) noexcept nogil
-    void kb_store64(uint8_t*, uint64_t) noexcept nogil
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void* buffer, size_t count, int64_t offset)

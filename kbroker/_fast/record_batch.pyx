@@ -35,6 +35,7 @@ from kbroker._fast.batch_info cimport (
     parse_header,
     walk_error,
 )
+from kbroker._fast.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.cursor cimport Cursor, cursor_init
 from kbroker._fast.record_walk cimport Walk, walk_init, walk_records
@@ -48,16 +49,6 @@ from kbroker._fast.batch_info import (
     OldMagicError,  # no-cython-lint
     TruncatedBatchError,
 )
-
-
-cdef extern from *:
-    """
-    #include <string.h>
-    static inline void kb_put32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
-    static inline void kb_put64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
-    """
-    void kb_put32(uint8_t*, uint32_t) noexcept nogil
-    void kb_put64(uint8_t*, uint64_t) noexcept nogil
 
 
 BATCH_OVERHEAD = RECORDS_POSITION
@@ -207,8 +198,8 @@ def stamp(buffer, Py_ssize_t pos, int64_t base_offset, int32_t partition_leader_
     """Writes base offset and leader epoch in place, and into `info` when it is given.  The CRC stays valid."""
     cdef Py_buffer view
     cdef uint8_t* data = _writable_batch(buffer, &view, pos)
-    kb_put64(data + BASE_OFFSET_POSITION, <uint64_t>base_offset)
-    kb_put32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t>partition_leader_epoch)
+    kb_store64(data + BASE_OFFSET_POSITION, <uint64_t>base_offset)
+    kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t>partition_leader_epoch)
     PyBuffer_Release(&view)
     if info is not None:
         info.header.base_offset = base_offset
@@ -230,9 +221,9 @@ def stamp_timestamps(buffer, Py_ssize_t pos, int timestamp_type, int64_t max_tim
             header.attributes |= TIMESTAMP_TYPE_MASK
         header.max_timestamp = max_timestamp
         data[ATTRIBUTES_POSITION + 1] = <uint8_t>(header.attributes & 0xFF)
-        kb_put64(data + MAX_TIMESTAMP_POSITION, <uint64_t>max_timestamp)
+        kb_store64(data + MAX_TIMESTAMP_POSITION, <uint64_t>max_timestamp)
         header.crc = _crc_of(data, header.batch_length)
-        kb_put32(data + CRC_POSITION, header.crc)
+        kb_store32(data + CRC_POSITION, header.crc)
     finally:
         PyBuffer_Release(&view)
     if info is not None:
@@ -250,9 +241,9 @@ def seal(buffer, int codec, BatchInfo info=None):
     try:
         if view.len - LOG_OVERHEAD_BYTES > INT32_MAX:
             raise ValueError(f"a batch of {view.len} bytes is too large for its format")
-        kb_put32(data + BATCH_LENGTH_POSITION, <uint32_t>(view.len - LOG_OVERHEAD_BYTES))
+        kb_store32(data + BATCH_LENGTH_POSITION, <uint32_t>(view.len - LOG_OVERHEAD_BYTES))
         data[ATTRIBUTES_POSITION + 1] = <uint8_t>((data[ATTRIBUTES_POSITION + 1] & ~COMPRESSION_MASK) | codec)
-        kb_put32(data + CRC_POSITION, _crc_of(data, <int32_t>(view.len - LOG_OVERHEAD_BYTES)))
+        kb_store32(data + CRC_POSITION, _crc_of(data, <int32_t>(view.len - LOG_OVERHEAD_BYTES)))
         fault = parse_header(data, view.len, &header)
         if fault:
             raise header_error(fault, &header, view.len)
