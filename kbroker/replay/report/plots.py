@@ -215,6 +215,12 @@ def _over_time(axes: Axes, runs: Named, title: str, unit: str) -> None:
 def _logarithmic(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    # Without numbers between the powers of ten an axis of one or two of them could not be read.
+    axes.yaxis.set_minor_formatter(lambda value, _: _between(value, *axes.get_ylim()))
+
+
+def _between(value: float, low: float, high: float) -> str:
+    return f"{value:g}" if high < 100 * low and f"{value:e}"[0] in "25" else ""
 
 
 def _legend(axes: Axes) -> None:
