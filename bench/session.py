@@ -196,7 +196,7 @@ class Session:
             "machine": limits.machine(),
             "versions": self.versions,
             "sides": self.sides(),
-            "arguments": {key: str(value) for key, value in vars(self.arguments).items()},
+            "arguments": {key: str(value) for key, value in vars(self.arguments).items() if key != "results"},
             "settings": brokers.EQUAL_SETTINGS,
             "commands": self.commands,
             "cells": {cell.name: asdict(cell) for cell in self.cells},
