@@ -2,8 +2,7 @@
 
 Most batches are uncompressed ones of a producer, fit to be stored as they are, for a log whose active segment has room.
 Those are appended here; for whatever is out of the ordinary the answer is -1, nothing has been changed, and the way
-through `UnifiedLog.append_as_leader` does the rest, errors included.  Its steps, in their order, are these; each test
-pairs the two.
+through `UnifiedLog.append_as_leader` does the rest, errors included.
 
 Reads attributes of the log's objects by name: it knows their meaning, not their types.
 """
@@ -112,63 +111,71 @@ cdef class OrdinaryProduce:
 
 
 cpdef object append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms):
-    """Appends the one batch in `records` (writable) and moves the high watermark: its base offset, or -1."""
+    """Appends the one batch in `records` (writable) and moves the high watermark: its base offset, or -1.
+
+    What costs nothing to see comes first: a batch for which there is no room goes the general way without having been
+    read here.
+    """
     cdef AppendRules rules = log.append_rules
     cdef BatchInfo info
     if (
         rules is None or records is None or log.committer is not None or log.gate.closed
         or leader_epoch != <int32_t> log.leader_epoch_cache.latest_epoch
+        or log.producer_state.unreplicated
+        or not has_room(log.local.segments.active, rules, len(records))
+        or not is_plain(records)
     ):
-        return OUT_OF_THE_ORDINARY
-    if is_compressed(records):
         return OUT_OF_THE_ORDINARY
     try:
         info = validate(records)
     except BatchError:
         return OUT_OF_THE_ORDINARY
     if (
-        <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES > rules.max_message_bytes
-        or <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES != <int64_t> len(records)
-        or info.header.attributes & TRANSACTIONAL_MASK
+        <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES != <int64_t> len(records)
         or (rules.needs_keys and info.keyless_count)
         or not info.ordinary(now_ms, rules.before_max_ms, rules.after_max_ms)
     ):
         return OUT_OF_THE_ORDINARY
-    return _append(log, records, info, rules, leader_epoch)
+    return _append(log, records, info, leader_epoch)
 
 
-cdef bint is_compressed(records) except -1:
-    """By the header alone, whose checksum nobody has looked at yet."""
+cdef bint has_room(segment, AppendRules rules, int64_t size) except -1:
+    """Whether a batch may have so many bytes, and the active segment takes it as it is."""
+    cdef object tail = segment.tail
+    cdef int64_t end
+    if tail is None or segment.open_file is None or segment.indexes_full or size > rules.max_message_bytes:
+        return False
+    end = (<AppendTail?> tail).size + size
+    return end <= rules.segment_bytes and end <= <int64_t> segment.allocated_bytes
+
+
+cdef bint is_plain(records) except -1:
+    """Neither compressed nor transactional, by the header alone, whose checksum nobody has looked at yet."""
     cdef Py_buffer view
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
     try:
-        return view.len > ATTRIBUTES_POSITION + 1 and (<uint8_t*> view.buf)[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
+        return view.len > ATTRIBUTES_POSITION + 1 and not (
+            (<uint8_t*> view.buf)[ATTRIBUTES_POSITION + 1] & (COMPRESSION_MASK | TRANSACTIONAL_MASK)
+        )
     finally:
         PyBuffer_Release(&view)
 
 
-cdef object _append(log, records, BatchInfo info, AppendRules rules, int32_t leader_epoch):
+cdef object _append(log, records, BatchInfo info, int32_t leader_epoch):
     cdef object local = log.local
     cdef object segment = local.segments.active
     cdef object state = log.producer_state
-    cdef object tail_object = segment.tail
     cdef object file = segment.open_file
     cdef ProducerTable producers = state.producers
-    cdef AppendTail tail
+    cdef AppendTail tail = segment.tail
     cdef int64_t first = local.log_end_offset
     cdef int64_t last = first + info.header.last_offset_delta
     cdef int64_t size = <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES
-    cdef int64_t position
-    if tail_object is None or file is None or segment.indexes_full:
-        return OUT_OF_THE_ORDINARY
-    tail = <AppendTail?> tail_object
-    position = tail.size
+    cdef int64_t position = tail.size
     if (
-        position + size > rules.segment_bytes
-        or position + size > <int64_t> segment.allocated_bytes
+        file is None
         or info.header.max_timestamp > <int64_t> segment.roll_after_timestamp
         or last - <int64_t> segment.base_offset > INT32_MAX
-        or state.unreplicated
     ):
         return OUT_OF_THE_ORDINARY
     if info.header.producer_id >= 0 and (state.verifications or not producers.follows(info)):

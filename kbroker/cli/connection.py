@@ -71,6 +71,20 @@ class Cluster:
         raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
 
 
+def bootstrap_option(*others: str) -> Callable[[F], F]:
+    """`-b`, `--bootstrap-server` and other names for it; the command gets `bootstrap`."""
+    return click.option(
+        "-b",
+        *others,
+        "--bootstrap-server",
+        "bootstrap",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        metavar="HOST:PORT[,…]",
+        help="Where the cluster is.",
+    )
+
+
 def cluster_options(function: F) -> F:
     """Adds `--bootstrap-server`, `-X` and `--timeout`; the command gets them as `cluster`."""
 
@@ -82,15 +96,7 @@ def cluster_options(function: F) -> F:
     for option in (
         click.option("--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"),
         click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client."),
-        click.option(
-            "-b",
-            "--bootstrap-server",
-            "bootstrap",
-            default=DEFAULT_BOOTSTRAP,
-            show_default=True,
-            metavar="HOST:PORT[,…]",
-            help="Where the cluster is.",
-        ),
+        bootstrap_option(),
     ):
         decorated = option(decorated)
     result: F = decorated

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kbroker.cli.connection import DEFAULT_BOOTSTRAP
+from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
 @command.command("to-parquet")
 @click.argument("topics", nargs=-1, metavar="TOPIC…")
-@click.option("-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True)
+@bootstrap_option()
 @click.option("--output", "-o", "directory", required=True, metavar="DIRECTORY", help="Where files and manifest are.")
 @click.option("--pattern", help="Topics whose whole name matches this regular expression.")
 @click.option("--from-offsets", "starting_offsets", metavar="JSON", help="Where partitions begin at their first load.")
@@ -116,7 +116,7 @@ def to_parquet_command(as_json: bool, **given: Any) -> int:
 
 @command.command("to-topic")
 @click.argument("directory", metavar="DIRECTORY")
-@click.option("-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True)
+@bootstrap_option()
 @click.option("--state", required=True, metavar="DIRECTORY", help="Where this job keeps how far it is.")
 @click.option("--topic", help="Where all goes (default, for a load: where it came from).")
 @click.option("--only", metavar="TOPIC", help="Of a load: only what came from this topic.")

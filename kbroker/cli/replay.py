@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import DEFAULT_BOOTSTRAP
+from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
 from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, running, shape_of, shaping, warn
 
@@ -47,16 +47,7 @@ def command() -> None:
 
 @command.command("run")
 @reading
-@click.option(
-    "-b",
-    "--bootstrap",
-    "--bootstrap-server",
-    "bootstrap",
-    default=DEFAULT_BOOTSTRAP,
-    show_default=True,
-    metavar="HOST:PORT[,…]",
-    help="Where the cluster is.",
-)
+@bootstrap_option("--bootstrap")
 @click.option("--output", "-o", required=True, metavar="RUN", help="Directory for what is measured.")
 @click.option("--executors", type=click.IntRange(min=1), help="Tasks that send together (default: Spark's places).")
 @click.option("--create-topics", type=click.IntRange(min=1), metavar="PARTITIONS", help="Create missing topics.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import DEFAULT_BOOTSTRAP, Cluster
+from kbroker.cli.connection import Cluster, bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 BROKER = 4
 SET, DELETE = 0, 1
 SOURCES = {2: "this broker", 3: "all brokers", 4: "server.properties", 5: "default"}
-bootstrap_option = click.option(
-    "-b", "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True, metavar="HOST:PORT"
-)
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"
 )
@@ -37,7 +34,7 @@ def command() -> None:
 @click.argument("names", nargs=-1)
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: the only one]")
 @click.option("--changed", is_flag=True, help="Only those that are not at their defaults.")
-@bootstrap_option
+@bootstrap_option()
 @timeout_option
 @json_option
 def show_settings(
@@ -61,7 +58,7 @@ def show_settings(
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
-@bootstrap_option
+@bootstrap_option()
 @timeout_option
 def set_settings(
     pairs: tuple[str, ...], broker: int | None, validate_only: bool, bootstrap: str, timeout: float
@@ -76,7 +73,7 @@ def set_settings(
 @command.command("unset")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
-@bootstrap_option
+@bootstrap_option()
 @timeout_option
 def unset_settings(names: tuple[str, ...], broker: int | None, bootstrap: str, timeout: float) -> None:
     """Go back to what server.properties or the default says."""

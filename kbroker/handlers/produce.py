@@ -141,6 +141,9 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> An
 
 def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> Appended:
     acks_all = request.acks == ALL_REPLICAS
+    # A batch that came alone was looked at by `ORDINARY.serve`, if an answer is wanted.
+    count = sum(len(topic.partition_data) for topic in request.topic_data)
+    looked_at = count == 1 and request.acks != NO_ACKNOWLEDGEMENT
     responses = []
     unsettled: list[Unsettled] = []
     for topic in request.topic_data:
@@ -153,8 +156,13 @@ def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBat
                 verdict = judged.get(id(data)) if judged else None
                 if isinstance(verdict, KafkaError):
                     answers.append(_refuse(ctx, topic, data.index, verdict))
-                else:
-                    answers.append(_append(ctx, partition, data, verdict, unsettled))
+                    continue
+                answer = None
+                if verdict is None and not looked_at:
+                    answer = _append_ordinary(ctx, partition, data)
+                if answer is None:
+                    answer = _append(ctx, partition, data, verdict, unsettled)
+                answers.append(answer)
             except KafkaError as error:
                 answers.append(_refuse(ctx, topic, data.index, error))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -172,6 +180,17 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
     return partition
 
 
+def _append_ordinary(ctx: RequestContext, partition: Partition, data: Any) -> Any | None:
+    """One of several batches, in one call into C; None when it is out of the ordinary."""
+    services = ctx.services
+    first = services.replica_manager.append_ordinary(partition, data.records, services.clock.now_ms())
+    if first < 0:
+        return None
+    return PartitionProduceResponse(
+        index=data.index, base_offset=first, log_start_offset=partition.log.log_start_offset
+    )
+
+
 def _append(
     ctx: RequestContext,
     partition: Partition,
@@ -179,13 +198,6 @@ def _append(
     judged: AnalyzedBatch | None,
     unsettled: list[Unsettled],
 ) -> Any:
-    manager = ctx.services.replica_manager
-    if judged is None and data.records is not None:
-        first = manager.append_ordinary(partition, data.records, ctx.services.clock.now_ms())
-        if first >= 0:
-            return PartitionProduceResponse(
-                index=data.index, base_offset=first, log_start_offset=partition.log.log_start_offset
-            )
     analyzed = (
         _judge(ctx, partition, data.records if data.records is not None else memoryview(b""))
         if judged is None
@@ -196,7 +208,9 @@ def _append(
         raise KafkaError.of(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
         )
-    result = manager.append(partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed)
+    result = ctx.services.replica_manager.append(
+        partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
+    )
     answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.first_offset,

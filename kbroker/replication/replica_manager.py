@@ -198,7 +198,7 @@ class ReplicaManager:
 
     # Data
 
-    def append_ordinary(self, partition: Partition, records: memoryview | bytearray, now_ms: int) -> int:
+    def append_ordinary(self, partition: Partition, records: memoryview | bytearray | None, now_ms: int) -> int:
         """Append a client's batch if nothing is out of the ordinary (`_fast.ordinary_append`): its offset, else -1.
 
         With -1 nothing has been changed, and `append` does all that there is to do.

@@ -104,3 +104,11 @@ def bootstrap(
     kafka.start()
     yield kafka.bootstrap
     kafka.stop()
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The second cluster, for all tests of a module."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("target")).start()
+    yield broker
+    broker.kill()

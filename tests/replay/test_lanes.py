@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,6 @@ from tests.replay.moved_topics import assert_same, held, produce
 
 ROOT = Path(__file__).resolve().parents[2]
 KEEP = {"retention.ms": "-1"}
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The second cluster, for all tests of this module."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("target")).start()
-    yield broker
-    broker.kill()
 
 
 def run(request: MirrorRequest) -> list[LaneResult]:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,14 +32,6 @@ pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
 KEEP = {"retention.ms": "-1"}
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """The second cluster, for all tests of this module."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("target")).start()
-    yield broker
-    broker.kill()
 
 
 def count(broker: BrokerProcess, topic: str) -> int:

@@ -22,8 +22,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
@@ -42,6 +41,7 @@ from kbroker.replay.client.errors import (
     RetriesExhaustedError,
     TopicUnknownError,
 )
+from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message
 
 NO_TOPIC_ID = bytes(16)
@@ -128,7 +128,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return found
 
 
-class Cluster:
+class Cluster(Closing):
     """See the module's text.  `bootstrap` is `host:port[,host:port…]`."""
 
     def __init__(self, bootstrap: str, settings: ClientSettings | None = None) -> None:
@@ -209,14 +209,6 @@ class Cluster:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         settings = self.settings

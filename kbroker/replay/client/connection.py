@@ -35,8 +35,7 @@ import socket
 import struct
 import time
 from collections import deque
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kbroker._fast.codec import DecodeError
 from kbroker.errors import ErrorCode
@@ -49,6 +48,7 @@ from kbroker.replay.client.errors import (
     MalformedAnswerError,
     UnsupportedError,
 )
+from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message, response_message
 
 DEFAULT_CLIENT_ID = "kbroker-spark"
@@ -71,7 +71,7 @@ class Ticket(NamedTuple):
     deadline: float
 
 
-class Connection:
+class Connection(Closing):
     """A connected, negotiated socket.  See the module's text."""
 
     def __init__(
@@ -159,14 +159,6 @@ class Connection:
             self._socket.close()
             self._socket = None
         self._in_flight.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connect(self, timeout_s: float, receive_buffer_bytes: int) -> socket.socket:
         try:

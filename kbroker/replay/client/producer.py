@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kbroker._fast.record_batch import MAGIC_V2, seal
 from kbroker._fast.record_packer import BatchPacker
@@ -29,6 +28,7 @@ from kbroker.records.compression import Codec, compress
 from kbroker.replay.client.cluster import Cluster, Patience
 from kbroker.replay.client.connection import Connection, Ticket
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError, error_name
+from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message
 
 ACKS_ALL, ACKS_NONE = -1, 0
@@ -121,7 +121,7 @@ class _Posted:
     batches: dict[tuple[str, int], _Sealed]
 
 
-class BatchProducer:
+class BatchProducer(Closing):
     """See the module's text.  Not thread-safe."""
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings) -> None:
@@ -163,14 +163,6 @@ class BatchProducer:
         self._posted.clear()
         self._lanes.clear()
         self._buffered_bytes = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _new_lane(self, topic: str, partition: int) -> _Lane:
         self._drain()

@@ -15,15 +15,15 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+
+from kbroker.replay.closing import Closing
 
 PACE_S = 0.5
 _MOST = 1 << 16
 Counts = dict[str, int]
 
 
-class Channel:
+class Channel(Closing):
     """The driver's end.  `totals()` sums the latest counts of all executors."""
 
     def __init__(self, host: str) -> None:
@@ -58,14 +58,6 @@ class Channel:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _accept(self) -> None:
         while not self._closed:
