@@ -34,6 +34,7 @@ MEASURED_WITHIN = {
     "connection": "bench/test_network.py",
     "decoder": "bench/test_codec.py: test_decode_produce",
     "encoder": "bench/test_codec.py: test_answer_produce",
+    "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
     "segment_replay": "bench/test_storage.py: test_recovery",
     "sender": "bench/test_network.py",

@@ -13,13 +13,16 @@ from typing import Any
 import crc32c as crc32c_package
 import pytest
 
+from kbroker._fast.compressed_walk import walk_compressed
 from kbroker._fast.crc32c import crc32c, crc32c_portable
+from kbroker._fast.native_payloads import pack_bytes, unpack_bytes
 from kbroker._fast.record_batch import read_header, stamp, validate
 from kbroker._fast.record_codec import decode_records
 from kbroker._fast.record_stream import walk_decompressed
 from kbroker._fast.segment_scan import scan_segment
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
+from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec, compress, iter_decompress
 from kbroker.storage.log_validator import assign_offsets, validate_and_analyze
 from tests.records import reference
@@ -110,6 +113,34 @@ def test_validate_compressed(benchmark: Any, codec: Codec, count: int) -> None:
     batch = memoryview(batch_of(count, codec))
     config = LogConfig()
     measure(benchmark, lambda: validate_and_analyze(batch, config, NOW_MS), records=count, size=len(batch_of(count)))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("count", [150, 10_000])
+@pytest.mark.benchmark(group="walk compressed")
+def test_walk_compressed(benchmark: Any, codec: Codec, count: int) -> None:
+    native_codecs_loaded()
+    batch = memoryview(batch_of(count, codec))
+    info = read_header(batch)
+    measure(benchmark, lambda: walk_compressed(info, batch, 1 << 30), records=count, size=len(batch_of(count)))
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("way", ["C", "Python"])
+@pytest.mark.benchmark(group="pack and unpack 17 KB")
+def test_native_payloads(benchmark: Any, codec: Codec, way: str) -> None:
+    native_codecs_loaded()
+    payload = bytes(batch_of(150)[61:])
+
+    def through_c() -> None:
+        packed = pack_bytes(codec, payload)
+        assert packed is not None
+        unpack_bytes(codec, packed, 1 << 30)
+
+    def through_python() -> None:
+        b"".join(map(bytes, iter_decompress(codec, compress(codec, payload, 3))))
+
+    measure(benchmark, through_c if way == "C" else through_python, size=len(payload))
 
 
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])

@@ -13,9 +13,9 @@ tombstone that enters the clean part gives its batch a delete horizon: bit 6 of 
 the base timestamp, and new timestamp deltas (KIP-534).  A batch that loses everything goes, or stays as a bare header
 when it is a producer's last or the last one of the cleaned range.
 
-Plain batches run here from buffer to buffer.  At a batch that is compressed, transactional, a control batch or a
-message of an old format both passes stop (SPECIAL): what to do with it takes decisions of the caller, who then hands
-over one batch at a time.
+Plain batches run here from buffer to buffer, and so do those in lz4 and zstd, unpacked beside it; what changes is
+packed anew.  At a batch of another codec, a transactional or control batch or a message of an old format both passes
+stop (SPECIAL): what to do with it takes decisions of the caller, who then hands over one batch at a time.
 Every checksum is verified: what was damaged on the disk must not get a new, valid one.
 """
 
@@ -26,8 +26,16 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport bsearch, free, malloc
 from libc.string cimport memcpy, memset
 
-from kbroker._fast.batch_info cimport BatchInfo, Header, RECORDS_POSITION, header_error
-from kbroker._fast.clean_output cimport Output, begin_segment, end_segment, free_bytes, note_batch, reserve_bytes
+from kbroker._fast.batch_info cimport BatchInfo, Header, header_error
+from kbroker._fast.clean_output cimport (
+    Output,
+    begin_segment,
+    end_segment,
+    free_bytes,
+    free_output,
+    note_batch,
+    reserve_bytes,
+)
 from kbroker._fast.clean_passes cimport (
     Batch,
     GROUP,
@@ -38,8 +46,12 @@ from kbroker._fast.clean_passes cimport (
     STOP_HEADER,
     STOP_MEMORY,
     STOP_OVERFLOW,
+    STOP_RECORDS,
+    STOP_ROOM,
     State,
     batch_size,
+    begin_group,
+    collect_batch,
     decide,
     index_plain,
     put_entries,
@@ -47,7 +59,8 @@ from kbroker._fast.clean_passes cimport (
     take_batch,
 )
 from kbroker._fast.clean_records cimport Entry
-from kbroker._fast.clean_write cimport Rules, WRITE_NOTHING, WRITE_VERBATIM, write_batch
+from kbroker._fast.clean_write cimport Rules, WRITE_NOTHING, WRITE_VERBATIM, write_batch, write_packed
+from kbroker._fast.native_codecs cimport free_codecs
 from kbroker._fast.offset_map cimport OffsetMap
 
 from kbroker._fast.batch_info import CorruptBatchError, InvalidRecordsError
@@ -79,6 +92,7 @@ cdef class Compaction:
     cdef readonly OffsetMap offsets
     cdef State* state
     cdef Output output
+    cdef Output aside               # what a compressed batch becomes, before it is packed
     cdef Rules rules
     cdef int64_t* last_offsets
     cdef Py_ssize_t last_offset_count
@@ -91,23 +105,18 @@ cdef class Compaction:
         self.last_offsets = NULL
         self.last_offset_count = 0
         memset(&self.output, 0, sizeof(Output))
+        memset(&self.aside, 0, sizeof(Output))
         memset(&self.rules, 0, sizeof(Rules))
         self.state = <State*>malloc(sizeof(State))
         if self.state == NULL:
             raise MemoryError
-        self.state.entries.items = NULL
-        self.state.entries.count = 0
-        self.state.entries.capacity = 0
-        self.state.batch_count = 0
+        memset(self.state, 0, sizeof(State))
 
     def __dealloc__(self):
         if self.state != NULL:
-            free(self.state.entries.items)
+            self.give_back()
             free(self.state)
         free(self.last_offsets)
-        free_bytes(&self.output.log)
-        free_bytes(&self.output.offsets)
-        free_bytes(&self.output.times)
 
     def start_clean(self, int64_t now_ms, int64_t delete_retention_ms, int64_t end_offset, last_offsets):
         """`end_offset`: where the cleaned range ends; `last_offsets`: of each active producer's last data batch."""
@@ -200,21 +209,26 @@ cdef class Compaction:
         """Judges the collected batches and writes what stays of them."""
         cdef int at
         cdef Batch* batch
+        cdef Entry* entries
         cdef int written
         decide(self.state, self.offsets)
         for at in range(self.state.batch_count):
             batch = &self.state.batches[at]
             self.rules.keep_empty = self.keeps_empty(&batch.header)
-            written = write_batch(
-                &self.output, &batch.header, batch.data, self.state.entries.items + batch.first, batch.count,
-                &self.rules,
-            )
+            entries = self.state.entries.items + batch.first
+            if batch.codec:
+                written = write_packed(
+                    &self.output, &self.aside, &self.state.codecs, batch.codec, &batch.header, batch.data, entries,
+                    batch.count, &self.rules,
+                )
+            else:
+                written = write_batch(
+                    &self.output, &batch.header, batch.data, entries, batch.count, &self.rules
+                )
             if written < 0:
                 return STOP_MEMORY
-            self.note(self.state.entries.items + batch.first, batch.count)
-        self.state.batch_count = 0
-        self.state.entries.count = 0
-        self.state.collected_bytes = 0
+            self.note(entries, batch.count)
+        begin_group(self.state)
         return STOP_END
 
     cdef void note(self, const Entry* entries, Py_ssize_t count) noexcept nogil:
@@ -226,34 +240,23 @@ cdef class Compaction:
 
     cdef int clean_plain(self, const uint8_t* data, Py_ssize_t end) noexcept nogil:
         cdef State* state = self.state
-        cdef Batch* batch
-        cdef int stop, written
-        state.entries.count = 0
-        state.batch_count = 0
-        state.collected_bytes = 0
+        cdef int stop, taken, written
+        begin_group(state)
         while True:
             stop = read_batch(state, data, end)
-            if stop == -1 and not self.fits(&state.header):
+            if stop < 0 and not self.fits(&state.header):
                 stop = STOP_OVERFLOW
-            if stop == -1:
-                batch = &state.batches[state.batch_count]
-                batch.header = state.header
-                batch.data = data + state.position
-                batch.first = state.entries.count
-                stop = take_batch(state, batch.data + RECORDS_POSITION, batch_size(&state.header) - RECORDS_POSITION)
-                if stop:
-                    return stop
-                batch.count = state.entries.count - batch.first
-                state.batch_count += 1
-                state.position += batch_size(&state.header)
-                state.collected_bytes += batch_size(&state.header)
-                if state.entries.count < GROUP and state.batch_count < GROUP_BATCHES:
-                    continue
-                stop = -1
+            if stop < 0:
+                taken = collect_batch(state, data + state.position, stop)
+                if taken == STOP_RECORDS or taken == STOP_MEMORY:
+                    return taken
+                stop = taken if taken else stop
+            if stop < 0 and state.entries.count < GROUP and state.batch_count < GROUP_BATCHES:
+                continue
             written = self.write_collected()
             if written:
                 return written
-            if stop != -1:
+            if stop >= 0 and stop != STOP_ROOM:
                 return stop
 
     def clean(self, buffer, Py_ssize_t position, Py_ssize_t end):
@@ -321,9 +324,7 @@ cdef class Compaction:
 
     def fits_segment(self, BatchInfo info not None):
         """Whether the batch may go into the segment that is being written."""
-        self.state.batch_count = 0
-        self.state.entries.count = 0
-        self.state.collected_bytes = 0
+        begin_group(self.state)
         return self.fits(&info.header)
 
     def add(self, batch, BatchInfo info not None):
@@ -377,13 +378,16 @@ cdef class Compaction:
     def release(self):
         """Gives back the memory of buffers and map."""
         self.offsets.clear()
-        free_bytes(&self.output.log)
-        free_bytes(&self.output.offsets)
-        free_bytes(&self.output.times)
+        self.give_back()
+
+    cdef void give_back(self):
+        begin_group(self.state)
+        free_output(&self.output)
+        free_output(&self.aside)
+        free_bytes(&self.state.payloads)
+        free_codecs(&self.state.codecs)
         free(self.state.entries.items)
-        self.state.entries.items = NULL
-        self.state.entries.count = 0
-        self.state.entries.capacity = 0
+        memset(&self.state.entries, 0, sizeof(self.state.entries))
 
 
 cdef int check_range(const Py_buffer* view, Py_ssize_t position, Py_ssize_t end) except -1:

@@ -25,6 +25,7 @@ cdef struct Output:
 
 cdef bint reserve_bytes(Bytes* self, int64_t more) noexcept nogil
 cdef void free_bytes(Bytes* self) noexcept nogil
+cdef void free_output(Output* self) noexcept nogil
 cdef void begin_segment(
     Output* self, int64_t base_offset, int64_t interval, int64_t max_index_bytes
 ) noexcept nogil

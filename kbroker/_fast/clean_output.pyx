@@ -38,6 +38,12 @@ cdef void free_bytes(Bytes* self) noexcept nogil:
     self.capacity = 0
 
 
+cdef void free_output(Output* self) noexcept nogil:
+    free_bytes(&self.log)
+    free_bytes(&self.offsets)
+    free_bytes(&self.times)
+
+
 cdef void begin_segment(Output* self, int64_t base_offset, int64_t interval, int64_t max_index_bytes) noexcept nogil:
     self.log.size = 0
     self.offsets.size = 0

@@ -1,8 +1,10 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from kbroker._fast.batch_info cimport Header, LOG_OVERHEAD_BYTES
+from kbroker._fast.clean_output cimport Bytes
 from kbroker._fast.clean_records cimport Entries
 from kbroker._fast.md5 cimport Message
+from kbroker._fast.native_codecs cimport Codecs
 from kbroker._fast.offset_map cimport OffsetMap
 
 
@@ -15,6 +17,11 @@ cdef enum Stop:
     STOP_CRC = 5
     STOP_RECORDS = 6
     STOP_MEMORY = 7
+    STOP_ROOM = 8         # what was collected has to be dealt with first
+
+cdef enum Kind:
+    PLAIN = -1
+    PACKED = -2           # compressed, by a codec that is read here, and nothing else
 
 cdef enum:
     SPECIAL_MASK = 0x37   # COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
@@ -27,6 +34,7 @@ cdef struct Batch:
     const uint8_t* data
     Py_ssize_t first      # of its entries
     Py_ssize_t count
+    int codec
 
 
 cdef struct Window:
@@ -42,6 +50,8 @@ cdef struct State:
     Batch batches[GROUP_BATCHES]
     int batch_count
     int64_t collected_bytes
+    Codecs codecs
+    Bytes payloads        # decompressed: what the entries of compressed batches point into
     Message messages[WINDOW]
     Window windows[2]     # one is hashed, and its memory asked for, while the other is looked up
     int fault             # of a header or of records
@@ -56,6 +66,8 @@ cdef inline int64_t batch_size(const Header* header) noexcept nogil:
 
 cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept nogil
 cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexcept nogil
+cdef void begin_group(State* self) noexcept nogil
+cdef int collect_batch(State* self, const uint8_t* batch, int kind) noexcept nogil
 cdef int put_entries(State* self, OffsetMap offsets, int64_t start_offset) noexcept nogil
 cdef int index_plain(State* self, const uint8_t* data, Py_ssize_t end, OffsetMap offsets, int64_t start) noexcept nogil
 cdef void decide(State* self, OffsetMap offsets) noexcept nogil

@@ -4,14 +4,17 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     HEADER_OLD_MAGIC,
     HEADER_TRUNCATED,
     RECORDS_POSITION,
     parse_header,
 )
+from kbroker._fast.clean_output cimport reserve_bytes
 from kbroker._fast.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digests
+from kbroker._fast.native_codecs cimport UNPACK_NO_MEMORY, UNPACK_ROOM, serves, unpack
 from kbroker._fast.offset_map cimport (
     OffsetMap,
     Table,
@@ -23,11 +26,15 @@ from kbroker._fast.offset_map cimport (
 )
 from kbroker._fast.stored_header cimport parse_stored_header, stored_checksum
 
+cdef enum:
+    PAYLOAD_BYTES = 1048576     # of a group, unless one batch has more
+
 cdef int64_t LAST_OFFSET = 0x7FFFFFFFFFFFFFFF
+cdef int64_t MOST_PAYLOAD_BYTES = 1 << 30
 
 
 cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept nogil:
-    """The whole batch at `position`, its checksum verified; STOP_SPECIAL for one that is; -1 for a plain one."""
+    """The whole batch at `position`, its checksum verified: a Kind, or STOP_SPECIAL for one that is neither."""
     cdef const uint8_t* at = data + self.position
     self.fault = parse_header(at, end - self.position, &self.header)
     if self.fault == HEADER_TRUNCATED:
@@ -42,7 +49,11 @@ cdef int read_batch(State* self, const uint8_t* data, Py_ssize_t end) noexcept n
     self.crc = crc32c_update(0, at + ATTRIBUTES_POSITION, <size_t>(batch_size(&self.header) - ATTRIBUTES_POSITION))
     if self.crc != self.header.crc:
         return STOP_CRC
-    return STOP_SPECIAL if self.header.attributes & SPECIAL_MASK else -1
+    if not self.header.attributes & SPECIAL_MASK:
+        return PLAIN
+    if self.header.records_count and serves(self.header.attributes & SPECIAL_MASK):
+        return PACKED
+    return STOP_SPECIAL
 
 
 cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexcept nogil:
@@ -52,6 +63,67 @@ cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexce
     )
     if self.fault:
         return STOP_MEMORY if self.fault == ENTRIES_NO_MEMORY else STOP_RECORDS
+    return STOP_END
+
+
+cdef int take_payload(State* self, const uint8_t* batch) noexcept nogil:
+    """The same of a compressed batch: STOP_ROOM with entries before it whose payloads take the room that it needs,
+    STOP_SPECIAL when the libraries do not take it."""
+    cdef Bytes* payloads = &self.payloads
+    cdef Py_ssize_t size = batch_size(&self.header) - RECORDS_POSITION
+    cdef int codec = self.header.attributes & COMPRESSION_MASK
+    cdef Py_ssize_t made = UNPACK_ROOM
+    cdef int64_t want = max(<int64_t> PAYLOAD_BYTES, <int64_t> size * 4)
+    if payloads.capacity:
+        made = unpack(
+            &self.codecs, codec, batch + RECORDS_POSITION, size, payloads.data + payloads.size,
+            payloads.capacity - payloads.size, MOST_PAYLOAD_BYTES,
+        )
+    while made == UNPACK_ROOM:
+        if payloads.size:
+            return STOP_ROOM
+        if payloads.capacity > MOST_PAYLOAD_BYTES:
+            return STOP_SPECIAL
+        if not reserve_bytes(payloads, min(max(want, payloads.capacity * 2), MOST_PAYLOAD_BYTES + 1)):
+            return STOP_MEMORY
+        made = unpack(
+            &self.codecs, codec, batch + RECORDS_POSITION, size, payloads.data, payloads.capacity, MOST_PAYLOAD_BYTES
+        )
+    if made < 0:
+        return STOP_MEMORY if made == UNPACK_NO_MEMORY else STOP_SPECIAL
+    payloads.size += made
+    return take_batch(self, payloads.data + payloads.size - made, made)
+
+
+cdef int take(State* self, const uint8_t* batch, int kind) noexcept nogil:
+    if kind == PACKED:
+        return take_payload(self, batch)
+    return take_batch(self, batch + RECORDS_POSITION, batch_size(&self.header) - RECORDS_POSITION)
+
+
+cdef void begin_group(State* self) noexcept nogil:
+    """Forgets the entries, the batches that they are of, and their payloads."""
+    self.entries.count = 0
+    self.batch_count = 0
+    self.collected_bytes = 0
+    self.payloads.size = 0
+
+
+cdef int collect_batch(State* self, const uint8_t* batch, int kind) noexcept nogil:
+    """Adds the batch in `header` to the group, and goes on to the next; anything but 0: it was not added."""
+    cdef Batch* item = &self.batches[self.batch_count]
+    cdef int stop
+    item.header = self.header
+    item.data = batch
+    item.first = self.entries.count
+    item.codec = self.header.attributes & COMPRESSION_MASK
+    stop = take(self, batch, kind)
+    if stop:
+        return stop
+    item.count = self.entries.count - item.first
+    self.batch_count += 1
+    self.position += batch_size(&self.header)
+    self.collected_bytes += batch_size(&self.header)
     return STOP_END
 
 
@@ -125,31 +197,30 @@ cdef int put_entries(State* self, OffsetMap offsets, int64_t start_offset) noexc
 
 cdef int index_plain(State* self, const uint8_t* data, Py_ssize_t end, OffsetMap offsets, int64_t start) noexcept nogil:
     cdef int stop
+    cdef int taken
     cdef int full
     cdef int64_t last = offsets.latest_offset
-    self.entries.count = 0
+    begin_group(self)
     while True:
         stop = read_batch(self, data, end)
-        if stop == -1:
-            if self.header.base_offset + self.header.last_offset_delta >= start:
-                stop = take_batch(
-                    self, data + self.position + RECORDS_POSITION, batch_size(&self.header) - RECORDS_POSITION
-                )
-                if stop:
-                    break
+        if stop < 0 and self.header.base_offset + self.header.last_offset_delta >= start:
+            taken = take(self, data + self.position, stop)
+            if taken == STOP_RECORDS or taken == STOP_MEMORY:
+                return taken
+            stop = taken if taken else stop
+        if stop < 0:
             last = max(last, self.header.base_offset + self.header.last_offset_delta)
             self.position += batch_size(&self.header)
             if self.entries.count < GROUP:
                 continue
-            stop = -1
         full = put_entries(self, offsets, start)
         if full:
             return full
+        begin_group(self)
         if last >= start:
             offsets.latest_offset = max(offsets.latest_offset, last)
-        if stop != -1:
-            break
-    return stop
+        if stop >= 0 and stop != STOP_ROOM:
+            return stop
 
 
 cdef void decide(State* self, OffsetMap offsets) noexcept nogil:

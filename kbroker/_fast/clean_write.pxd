@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 from kbroker._fast.batch_info cimport Header
 from kbroker._fast.clean_output cimport Output
 from kbroker._fast.clean_records cimport Entry
+from kbroker._fast.native_codecs cimport Codecs
 
 
 cdef enum Written:
@@ -23,4 +24,15 @@ cdef struct Rules:
 
 cdef int write_batch(
     Output* out, const Header* header, const uint8_t* data, Entry* entries, Py_ssize_t count, const Rules* rules
+) noexcept nogil
+cdef int write_packed(
+    Output* out,
+    Output* aside,
+    Codecs* codecs,
+    int codec,
+    const Header* header,
+    const uint8_t* data,
+    Entry* entries,
+    Py_ssize_t count,
+    const Rules* rules,
 ) noexcept nogil

@@ -1,6 +1,6 @@
 """Writing what compaction keeps of a batch.  See `clean` for the rules."""
 
-from libc.stdint cimport INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker._fast.batch_info cimport (
@@ -12,11 +12,13 @@ from kbroker._fast.batch_info cimport (
     LOG_OVERHEAD_BYTES,
     RECORDS_POSITION,
     TIMESTAMP_TYPE_MASK,
+    parse_header,
 )
-from kbroker._fast.clean_output cimport Output, note_batch, reserve_bytes
+from kbroker._fast.clean_output cimport Output, begin_segment, note_batch, reserve_bytes
 from kbroker._fast.clean_records cimport Entry
 from kbroker._fast.big_endian cimport kb_store16, kb_store32, kb_store64
 from kbroker._fast.crc32c cimport crc32c_update
+from kbroker._fast.native_codecs cimport Codecs, pack, pack_bound
 from kbroker._fast.varint cimport put_varlong, varlong_size
 
 
@@ -147,7 +149,6 @@ cdef int write_batch(
     cdef bint tombstones = False
     cdef bint has_horizon = (header.attributes & DELETE_HORIZON_MASK) != 0
     cdef bint expired = has_horizon and rules.now_ms >= header.base_timestamp
-    cdef int64_t size = <int64_t>header.batch_length + LOG_OVERHEAD_BYTES
     for at in range(count):
         if entries[at].kept and not entries[at].has_value:
             if expired and not entries[at].past_map:
@@ -167,11 +168,62 @@ cdef int write_batch(
         )
     if kept < count:
         return WRITE_CHANGED if write_changed(out, header, entries, count, kept, False, 0) else WRITE_NO_MEMORY
-    if data != NULL:
-        if not reserve_bytes(&out.log, size):
-            return WRITE_NO_MEMORY
-        memcpy(out.log.data + out.log.size, data, <size_t>size)
-        out.log.size += size
-        if not note_batch(out, size, header.base_offset + header.last_offset_delta, header.max_timestamp):
-            return WRITE_NO_MEMORY
+    if data != NULL and not copy_batch(out, header, data, <int64_t>header.batch_length + LOG_OVERHEAD_BYTES):
+        return WRITE_NO_MEMORY
     return WRITE_VERBATIM
+
+
+cdef bint copy_batch(Output* out, const Header* header, const uint8_t* data, int64_t size) noexcept nogil:
+    if not reserve_bytes(&out.log, size):
+        return False
+    memcpy(out.log.data + out.log.size, data, <size_t>size)
+    out.log.size += size
+    return note_batch(out, size, header.base_offset + header.last_offset_delta, header.max_timestamp)
+
+
+cdef bint pack_changed(Output* out, const Output* plain, Codecs* codecs, int codec) noexcept nogil:
+    """A batch whose records lie there plain, its header saying that they are packed: packs them."""
+    cdef Header changed
+    cdef Py_ssize_t made
+    cdef Py_ssize_t size = plain.log.size - RECORDS_POSITION
+    cdef Py_ssize_t room = pack_bound(codec, size)
+    cdef uint8_t* start
+    if parse_header(plain.log.data, plain.log.size, &changed) or not reserve_bytes(&out.log, RECORDS_POSITION + room):
+        return False
+    start = out.log.data + out.log.size
+    made = pack(codecs, codec, plain.log.data + RECORDS_POSITION, size, start + RECORDS_POSITION, room)
+    if made < 0:
+        return False
+    write_header(start, &changed, RECORDS_POSITION + made)
+    out.log.size += RECORDS_POSITION + made
+    return note_batch(
+        out, RECORDS_POSITION + made, changed.base_offset + changed.last_offset_delta, changed.max_timestamp
+    )
+
+
+cdef int write_packed(
+    Output* out,
+    Output* aside,
+    Codecs* codecs,
+    int codec,
+    const Header* header,
+    const uint8_t* data,
+    Entry* entries,
+    Py_ssize_t count,
+    const Rules* rules,
+) noexcept nogil:
+    """`write_batch` for a batch that is compressed in `data` and decompressed in its entries.
+
+    What changes is written to `aside` first, whose index takes no entries, and packed from there.
+    """
+    cdef int written
+    cdef bint good = True
+    begin_segment(aside, header.base_offset, INT64_MAX, 0)
+    written = write_batch(aside, header, NULL, entries, count, rules)
+    if written == WRITE_VERBATIM:
+        good = copy_batch(out, header, data, <int64_t>header.batch_length + LOG_OVERHEAD_BYTES)
+    elif written == WRITE_EMPTY:
+        good = copy_batch(out, header, aside.log.data, aside.log.size)
+    elif written == WRITE_CHANGED:
+        good = pack_changed(out, aside, codecs, codec)
+    return written if good else WRITE_NO_MEMORY

@@ -11,6 +11,7 @@ what the records claim to be: a key of a gigabyte is skipped as it comes.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memset
 
 from kbroker._fast.cursor cimport CURSOR_OK, Cursor, cursor_init, cursor_left, cursor_take
 from kbroker._fast.batch_info cimport BatchInfo, walk_error
@@ -31,37 +32,6 @@ from kbroker._fast.record_walk cimport (
     walk_record,
 )
 from kbroker._fast.varint cimport short_varint
-
-
-cdef enum State:
-    LENGTH
-    ATTRIBUTES
-    TIMESTAMP
-    OFFSET
-    KEY_LENGTH
-    KEY
-    VALUE_LENGTH
-    VALUE
-    HEADERS_COUNT
-    HEADER_KEY_LENGTH
-    HEADER_KEY
-    HEADER_VALUE_LENGTH
-    HEADER_VALUE
-
-
-cdef struct Stream:
-    Walk walk
-    int32_t count             # records declared
-    int state
-    uint64_t raw              # the varint being read
-    int shift
-    int64_t left              # bytes of the record not read yet
-    int64_t skip              # bytes of a key or value not skipped yet
-    int32_t length            # what the record said it has
-    int32_t headers
-    int64_t timestamp_delta
-    int32_t key_length
-    int32_t value_length
 
 
 cdef enum Took:
@@ -232,6 +202,18 @@ cdef inline bint awaits_nothing(const Stream* self) noexcept nogil:
     return self.skip == 0 and (state == KEY or state == VALUE or state == HEADER_KEY or state == HEADER_VALUE)
 
 
+cdef bint is_complete(const Stream* self) noexcept nogil:
+    """Whether all declared records were there, and nothing of another."""
+    return self.walk.index == self.count and self.state == LENGTH and self.shift == 0
+
+
+cdef void begin_stream(Stream* self, BatchInfo info):
+    memset(self, 0, sizeof(Stream))
+    self.count = info.header.records_count
+    self.state = LENGTH
+    walk_init(&self.walk, info.header.base_timestamp)
+
+
 cdef class RecordWalker:
     """Walks the records of the batch of `info` through `feed`; `finish` says whether all were there.
 
@@ -260,9 +242,7 @@ cdef class RecordWalker:
         int64_t latest=INT64_MAX,
     ):
         self.info = info
-        self.stream.count = info.header.records_count
-        self.stream.state = LENGTH
-        walk_init(&self.stream.walk, info.header.base_timestamp)
+        begin_stream(&self.stream, info)
         self.findings = []
         self.collect = collect
         self.every = every
@@ -314,7 +294,7 @@ cdef class RecordWalker:
 
     def finish(self):
         """InvalidRecordsError unless all declared records were there; the batch's info then has the walk's results."""
-        if self.stream.walk.index != self.stream.count or self.stream.state != LENGTH or self.stream.shift:
+        if not is_complete(&self.stream):
             walk_fail(&self.stream.walk, WALK_PREMATURE_END, 0, 0)
             raise walk_error(&self.stream.walk)
         self.info.take_walk(&self.stream.walk)

@@ -6,6 +6,9 @@
 * lz4: one LZ4 frame of independent blocks (Java reads no linked ones, so nor may we let one in).
 * zstd: one or more frames, with or without the content size.
 
+What is ordinary in lz4 and zstd goes through their C interfaces (`_fast.native_codecs`) where it is wanted whole; the
+bounds below hold there as well.
+
 Decompression streams in chunks of at most 64 KiB (a raw snappy block comes whole: its format allows at most some 22
 times its compressed size) and counts against a `Budget`: bytes given out, plus a charge for every member, frame and
 block, so that neither ten gigabytes of zeros nor a million empty frames cost more than the limit allows.
@@ -17,6 +20,9 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, cast
+
+from kbroker._fast.native_payloads import pack_bytes, unpack_bytes
+from kbroker.records.codec_libraries import native_codecs_loaded
 
 
 class Codec(IntEnum):
@@ -92,6 +98,10 @@ def iter_decompress(
 
 def decompress(codec: int, view: bytes | bytearray | memoryview, limit_bytes: int = _UNLIMITED_BYTES) -> bytes:
     """All of it at once.  Raises as `iter_decompress` does."""
+    if codec in native_codecs_loaded():
+        whole = unpack_bytes(codec, view, limit_bytes)
+        if whole is not None:
+            return whole
     return b"".join(bytes(chunk) for chunk in iter_decompress(codec, view, limit_bytes))
 
 
@@ -391,6 +401,10 @@ def compress_chunks(codec: int, chunks: Iterable[Any], level: int | None = None)
 
 
 def compress(codec: int, payload: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    if level is None and codec in native_codecs_loaded():
+        packed = pack_bytes(codec, payload)
+        if packed is not None:
+            return packed
     return compress_chunks(codec, (payload,), level)
 
 

@@ -27,6 +27,7 @@ from kbroker._fast.offset_map import OffsetMap
 from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
 from kbroker._fast.stored_header import read_stored_header
 from kbroker.records.batch import STORED_LIMIT_BYTES
+from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import compress, decompress
 from kbroker.storage import cleaner_legacy
 from kbroker.storage.cleaner_plan import CleanPlan, Source, group_segments
@@ -193,6 +194,7 @@ class Cleaner:
 
     def _build_map(self, plan: CleanPlan) -> None:
         """Thread: the keys of the dirty part, as many as the map takes."""
+        native_codecs_loaded()
         compaction = self._compaction
         offsets = compaction.offsets
         start = plan.first_dirty_offset
@@ -315,7 +317,7 @@ class Cleaner:
     def _clean_special(
         self, plan: CleanPlan, buffer: bytearray, info: BatchInfo, transactions: CleanedTransactions
     ) -> None:
-        """A batch that is compressed, transactional or a control batch."""
+        """A transactional or control batch, or one of a codec that C does not read."""
         compaction = self._compaction
         with memoryview(buffer) as view:
             drop = stamp = keep_empty = False

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.compressed_walk import walk_compressed
 from kbroker._fast.ordinary_append import AppendRules
 from kbroker._fast.record_batch import (
     BATCH_OVERHEAD,
@@ -45,6 +46,7 @@ from kbroker.errors import (
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
 )
+from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import (
     Codec,
     CompressionError,
@@ -226,7 +228,7 @@ def _analyze_fully(
     if source or target != source:
         try:
             if source == target:
-                walk_decompressed(info, _payload(view, info))
+                _walk(view, info)
             else:
                 stored = _recompress(view, info, config, target, topic_partition)
         except DecompressionLimitError as error:
@@ -247,6 +249,13 @@ def _target_codec(info: BatchInfo, config: LogConfig) -> int:
     if config.compression_type == "producer" or (source == Codec.NONE and info.is_control):
         return source
     return codec_of(config.compression_type)
+
+
+def _walk(view: memoryview | bytearray, info: BatchInfo) -> None:
+    """Judges the records of a compressed batch: in C where its codec is read there and all is well."""
+    native = info.compression in native_codecs_loaded()
+    if not (native and walk_compressed(info, view, decompression_limit_bytes(len(view)))):
+        walk_decompressed(info, _payload(view, info))
 
 
 def _payload(view: memoryview | bytearray, info: BatchInfo, codec: int | None = None) -> Iterator[bytes | memoryview]:

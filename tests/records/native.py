@@ -1,0 +1,20 @@
+"""With and without the C libraries of the codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kbroker._fast import native_codecs
+from kbroker.records.codec_libraries import native_codecs_loaded
+
+
+@contextmanager
+def without_native_codecs() -> Iterator[None]:
+    """Everything goes the way through Python meanwhile."""
+    native_codecs.forget()
+    try:
+        yield
+    finally:
+        native_codecs_loaded.cache_clear()
+        native_codecs_loaded()
