@@ -57,8 +57,9 @@ from kbroker.metrics.sources import (
     Sources,
     StorageTotals,
 )
+from kbroker.network.cold_reads import COLD_READ_THREADS
 from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
-from kbroker.network.listener import COLD_READ_THREADS, BindError, Listener, SocketOptions
+from kbroker.network.listener import BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.alter_log_dirs import DirectoryMoves

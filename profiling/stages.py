@@ -31,7 +31,7 @@ _EXTENSIONS = {
     "append": ("ordinary_append", "ordinary_fetch", "producer_entry", "producer_table", "file_space", "batch_seek"),
     "index": ("index",),
     "respond": ("encoder",),
-    "send": ("sender", "file_region"),
+    "send": ("sender", "file_region", "page_cache"),
     "loop": ("counters", "route"),
 }
 _BY_EXTENSION = {name: stage for stage, names in _EXTENSIONS.items() for name in names}

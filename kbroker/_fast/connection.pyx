@@ -284,8 +284,7 @@ cdef class Connection(Receiver):
             self.blocked = self.warming = True
             if self.writer_fd >= 0:
                 self._unwatch()
-            self.endpoint.owner.read_cold(
-                self, self.sender.cold_region, self.sender.cold_position, self.sender.cold_bytes)
+            self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
         return 0
 
     def warmed(self) -> None:

@@ -13,6 +13,7 @@ cdef class Sender:
     cdef off_t cold_position
     cdef Py_ssize_t cold_bytes
     cdef off_t warm_from
+    cdef int catching_up
     cdef off_t warm_until
     cdef readonly unsigned long long sent_bytes
 
@@ -21,6 +22,7 @@ cdef class Sender:
     cdef int queue_frame(self, list frame) except -1
     cdef object _join(self, list frame)
     cdef void clear(self)
+    cdef list cold_stretches(self)
     cdef void warmed(self)
     cdef ssize_t _send_bytes(self) except? -1
     cdef ssize_t _send_region(self, FileRegion region) except? -1

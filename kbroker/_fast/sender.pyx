@@ -4,8 +4,8 @@ Everything goes straight to the socket: neighbouring byte strings leave in one `
 behind a `MSG_MORE` header, so that record batches pass from the page cache to the socket without entering this
 process.  Nothing here blocks: what the socket does not take stays queued, and the connection asks the loop to call
 when it is writable again.  `sendfile` would wait for the disk, so the pages of a region are probed first
-(`preadv2` with RWF_NOWAIT, a byte every `PROBE_BYTES`); a stretch that is not in the page cache is named in `cold_*`
-for the connection to have it read by a thread.
+(`_fast/page_cache.pyx`); a stretch that is not in the page cache is named in `cold_*` for the connection to have it
+read by a thread.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 from posix.types cimport off_t
 
 from kbroker._fast.file_region cimport FileRegion
+from kbroker._fast.page_cache cimport is_resident, was_read
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -51,8 +52,10 @@ cdef enum:
     RELEASE_GIL_BYTES = 131072
     # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
     SENDFILE_BYTES = 2097152
-    # How far apart pages are probed: the kernel reads ahead in steps of at least this size.
-    PROBE_BYTES = 131072
+    # So much of what is queued behind a cold stretch is named with it.
+    AHEAD_BYTES = 4194304
+    # For so many stretches after a cold one, what is in memory is taken for what a thread has just read.
+    CATCHING_UP = 32
     # Answers up to this size are copied together rather than sent in parts.
     JOIN_BYTES = 49152
     COLD = -3
@@ -60,20 +63,6 @@ cdef enum:
 
 class FileShrunkError(OSError):
     """A file region reaches past the end of its file: the log was cut under a reader."""
-
-
-cdef bint is_resident(int fd, off_t position, size_t size) noexcept nogil:
-    """Whether the pages probed are in the page cache.  True where the file system cannot tell."""
-    cdef char byte
-    cdef iovec vector
-    cdef off_t end = position + <off_t> size
-    vector.iov_base = &byte
-    vector.iov_len = 1
-    while position < end:
-        if preadv2(fd, &vector, 1, position, RWF_NOWAIT) < 0 and errno == EAGAIN:
-            return False
-        position += PROBE_BYTES
-    return preadv2(fd, &vector, 1, end - 1, RWF_NOWAIT) >= 0 or errno != EAGAIN
 
 
 cdef class Sender:
@@ -193,6 +182,28 @@ cdef class Sender:
         message.msg_iovlen = count
         return sendmsg(self.fd, &message, flags)
 
+    cdef list cold_stretches(self):
+        """The cold stretch as (region, position, size), and those that are queued behind it, up to AHEAD_BYTES."""
+        cdef list found = [(self.cold_region, self.cold_position, self.cold_bytes)]
+        cdef FileRegion region
+        cdef off_t position = self.cold_position + <off_t> self.cold_bytes
+        cdef Py_ssize_t size
+        cdef Py_ssize_t room = AHEAD_BYTES
+        cdef Py_ssize_t index
+        for index in range(self.head, len(self.parts)):
+            if type(self.parts[index]) is bytes:
+                continue
+            region = <FileRegion> self.parts[index]
+            if index > self.head:
+                position = region.position
+            size = min(<Py_ssize_t> (region.position + region.size - position), room)
+            if size > 0:
+                found.append((region, position, size))
+                room -= size
+            if room <= 0:
+                break
+        return found
+
     cdef void warmed(self):
         """The cold stretch has been read: it is sent without another look, however soon the kernel drops it again."""
         self.warm_from = self.cold_position
@@ -204,13 +215,20 @@ cdef class Sender:
         cdef size_t left = region.size - self.offset
         cdef int fd = region.fd
         cdef int out_fd = self.fd
+        cdef bint there
         cdef ssize_t sent
         if left == 0:
             return 0
         if left > SENDFILE_BYTES:
             left = SENDFILE_BYTES
         if not self.warm_from <= position < self.warm_until:
-            if not is_resident(fd, position, left):
+            if self.catching_up > 0:
+                self.catching_up -= 1
+                there = was_read(fd, position, left)
+            else:
+                there = is_resident(fd, position, left)
+            if not there:
+                self.catching_up = CATCHING_UP
                 self.cold_region = region
                 self.cold_position = position
                 self.cold_bytes = left

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
@@ -22,12 +21,11 @@ from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Endpoint, Route
 from kbroker.log_output import RateLimitedLog
+from kbroker.network.cold_reads import ColdReads, Stretch
 from kbroker.network.limits import ConnectionLimits
 
 logger = logging.getLogger("kbroker.network")
 
-READ_BYTES = 262_144
-COLD_READ_THREADS = 4
 # Others do not wait longer than this for the rest of a request that does not come.
 STALLED_SECONDS = 30.0
 MAPPED_IPV4 = "::ffff:"
@@ -78,7 +76,7 @@ class Listener:
         self._limits = limits
         self._loop = loop
         pool.loop = loop
-        self._cold_reads = cold_reads
+        self._cold_reads = ColdReads(loop, cold_reads, self._finish_cold)
         self._read_failed = read_failed
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
@@ -190,27 +188,23 @@ class Listener:
             exc_info=error,
         )
 
-    def read_cold(self, connection: Connection, region: FileRegion, position: int, size: int) -> None:
+    def read_cold(self, connection: Connection, stretches: list[Stretch]) -> None:
         """Bring a stretch of a log into the page cache by a thread; the connection sends it afterwards.
 
         A connection waits for one stretch of at most 2 MB at a time, so a consumer that catches up takes turns with
         the others that do, and tail readers never wait for it.
         """
         self.cold_reads_count += 1
-        future = self._loop.run_in_executor(self._cold_reads, _read_through, region, position, size)
-        future.add_done_callback(lambda done: self._finish_cold(connection, region, done))
+        self._cold_reads.read(connection, stretches)
 
-    def _finish_cold(self, connection: Connection, region: FileRegion, done: asyncio.Future[None]) -> None:
-        if done.cancelled():
+    def _finish_cold(self, connection: Connection, region: FileRegion, error: Exception | None) -> None:
+        if error is None:
+            connection.warmed()
             return
-        error = done.exception()
-        if error is not None:
-            if isinstance(error, OSError):
-                self._read_failed(region.fd, error)
-            self._complaints.error("cold read", "a segment could not be read: %s", error)
-            connection.close("a segment could not be read")
-            return
-        connection.warmed()
+        if isinstance(error, OSError):
+            self._read_failed(region.fd, error)
+        self._complaints.error("cold read", "a segment could not be read: %s", error)
+        connection.close("a segment could not be read")
 
     def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler that waits; its answer goes out when it is there."""
@@ -279,16 +273,6 @@ class Listener:
             task.cancel()
         for connection in list(self.endpoint.connections):
             connection.close("shutting down")
-
-
-def _read_through(region: FileRegion, position: int, size: int) -> None:
-    end = position + size
-    os.posix_fadvise(region.fd, position, size, os.POSIX_FADV_WILLNEED)
-    while position < end:
-        count = len(os.pread(region.fd, min(READ_BYTES, end - position), position))
-        if count == 0:
-            return
-        position += count
 
 
 def _family(host: str) -> tuple[socket.AddressFamily, str]:

@@ -443,8 +443,9 @@ def test_a_region_that_is_not_in_memory_is_read_by_a_thread_and_arrives_whole() 
             for n in range(3):
                 assert await answer(reader) == (n, b"<" + content[5:-5] + b">")
                 assert await answer(reader) == (50 + n, b"after")
-            # Whether pages can be dropped is the file system's affair; where they were, a thread read 2 MB a time.
-            assert harness.listener.cold_reads_count == (5 if cold else 0)
+            # Whether pages can be dropped is the file system's affair; where they were, a thread read 2 MB a time,
+            # or was ahead.
+            assert (1 <= harness.listener.cold_reads_count <= 5) if cold else (harness.listener.cold_reads_count == 0)
             writer.close()
 
     uvloop.run(main())

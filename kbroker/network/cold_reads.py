@@ -1,0 +1,98 @@
+"""Bringing into the page cache, by threads, what connections are about to send.
+
+A connection that meets bytes which the page cache lacks waits for one stretch of them, and sends it as it sends
+everything else.  The thread that has brought the stretch in goes on with what follows: what is queued behind it in the
+same answer, and, of a file that is read from front to back, what the next fetch will ask for.  So the disk works while
+the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as somebody
+waits for a stretch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from kbroker._fast.connection import Connection
+from kbroker._fast.file_region import FileRegion
+from kbroker._fast.page_cache import bring_in
+
+COLD_READ_THREADS = 4
+# What is read ahead of a reader; `AHEAD_BYTES` of `_fast/sender.pyx` is the same for what is queued.
+AHEAD_BYTES = 4 << 20
+# Between two of these a thread looks whether somebody waits.
+SLICE_BYTES = 1 << 20
+# A reader that was last seen less than this before is the same one, and reads on.
+NEAR_BYTES = 16 << 20
+# Of so many files the place that was read last is remembered.
+FILES = 1024
+
+#: Region, position in its file and size.
+Stretch = tuple[FileRegion, int, int]
+Wanted = tuple[Connection, list[Stretch]]
+
+
+class ColdReads:
+    """The cold reads of one listener.  `done` is called on the loop once a connection's first stretch is there."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor | None,
+        done: Callable[[Connection, FileRegion, Exception | None], object],
+    ) -> None:
+        self._loop = loop
+        self._executor = executor or ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
+        self._done = done
+        self._wanted: deque[Wanted] = deque()
+        self._places: dict[int, int] = {}
+        self._sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self._sink)
+
+    def read(self, connection: Connection, stretches: list[Stretch]) -> None:
+        """Bring the first stretch in and tell, then the others, then what follows them if it will be wanted."""
+        if self._reads_on(*stretches[0]):
+            region = stretches[-1][0]
+            stretches.append((region, region.position + region.size, AHEAD_BYTES))
+        self._wanted.append((connection, stretches))
+        self._executor.submit(self._serve)
+
+    def _reads_on(self, region: FileRegion, position: int, size: int) -> bool:
+        """Whether somebody reads this file from front to back, as far as cold reads tell."""
+        last = self._places.pop(region.fd, position)
+        self._places[region.fd] = position
+        if len(self._places) > FILES:
+            del self._places[next(iter(self._places))]
+        return position == 0 or last < position <= last + NEAR_BYTES
+
+    def _serve(self) -> None:
+        connection, stretches = self._wanted.popleft()
+        region, position, size = stretches[0]
+        try:
+            bring_in(region.fd, position, size, self._sink)
+        except Exception as error:
+            self._tell(connection, region, error)
+            return
+        self._tell(connection, region, None)
+        try:
+            for region, position, size in stretches[1:]:
+                self._read_ahead(region, position, position + size)
+        except OSError:
+            pass  # Who comes to this place meets the error there.
+
+    def _read_ahead(self, region: FileRegion, position: int, end: int) -> None:
+        while position < end and not self._wanted:
+            size = min(SLICE_BYTES, end - position)
+            if bring_in(region.fd, position, size, self._sink) < size:
+                return
+            position += size
+
+    def _tell(self, connection: Connection, region: FileRegion, error: Exception | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._done, connection, region, error)
+        except RuntimeError:
+            pass  # The broker has ended meanwhile.
