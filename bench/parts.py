@@ -33,6 +33,7 @@ MEASURED_WITHIN = {
     "column_buffer": "bench/test_small_parts.py: test_record_columns",
     "connection": "bench/test_network.py",
     "decoder": "bench/test_codec.py: test_decode_produce",
+    "delivery_client": "bench/test_replay_producer.py: test_play",
     "encoder": "bench/test_codec.py: test_answer_produce",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",

@@ -7,8 +7,9 @@ from kbroker._fast.column_buffer cimport Room
 
 
 cdef enum:
-    # Three for each of four columns of bytes, two for lists of headers, one for times.
-    MAX_VIEWS = 15
+    # Three for each of five columns of bytes, two for lists of headers, five columns of numbers.
+    MAX_VIEWS = 22
+    NULL_BYTES = -1          # the size of a value that is null
 
 
 cdef struct BytesColumn:
@@ -17,6 +18,24 @@ cdef struct BytesColumn:
     const uint8_t* valid
     Py_ssize_t data_bytes
     Py_ssize_t shift
+
+
+cdef inline bint is_valid(const uint8_t* valid, Py_ssize_t row) noexcept nogil:
+    return valid == NULL or (valid[row >> 3] >> (row & 7)) & 1
+
+
+cdef inline Py_ssize_t locate(const BytesColumn* column, Py_ssize_t row, const uint8_t** start) noexcept nogil:
+    """The row's size and where it begins; NULL_BYTES for null, -2 for a place outside of the data."""
+    cdef int32_t first, last
+    row += column.shift
+    if column.offsets == NULL or not is_valid(column.valid, row):
+        return NULL_BYTES
+    first = column.offsets[row]
+    last = column.offsets[row + 1]
+    if first < 0 or last < first or last > column.data_bytes:
+        return -2
+    start[0] = column.data + first
+    return last - first
 
 
 cdef class RowColumns:

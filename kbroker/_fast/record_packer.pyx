@@ -21,27 +21,8 @@ cdef enum:
     NO_MEMORY = -2
     TOO_LARGE = -3
     NO_HEADER_KEY = -4
-    NULL_BYTES = -1          # the size of a value that is null
     SEED = 0x9747b28c
     MIX = 0x5bd1e995
-
-
-cdef inline bint is_valid(const uint8_t* valid, Py_ssize_t row) noexcept nogil:
-    return valid == NULL or (valid[row >> 3] >> (row & 7)) & 1
-
-
-cdef inline Py_ssize_t locate(const BytesColumn* column, Py_ssize_t row, const uint8_t** start) noexcept nogil:
-    """The row's size and where it begins; NULL_BYTES for null, -2 for a place outside of the data."""
-    cdef int32_t first, last
-    row += column.shift
-    if column.offsets == NULL or not is_valid(column.valid, row):
-        return NULL_BYTES
-    first = column.offsets[row]
-    last = column.offsets[row + 1]
-    if first < 0 or last < first or last > column.data_bytes:
-        return -2
-    start[0] = column.data + first
-    return last - first
 
 
 cdef inline uint8_t* put_bytes(uint8_t* out, const uint8_t* start, Py_ssize_t size) noexcept nogil:

@@ -27,10 +27,10 @@ def row_columns(batch: pa.RecordBatch, *, with_timestamp: bool) -> RowColumns:
     names = batch.schema.names
     return RowColumns(
         batch.num_rows,
-        _bytes(batch.column(KEY)) if KEY in names else None,
-        _bytes(batch.column(VALUE)),
+        bytes_parts(batch.column(KEY)) if KEY in names else None,
+        bytes_parts(batch.column(VALUE)),
         _milliseconds(batch.column(TIMESTAMP)) if with_timestamp and TIMESTAMP in names else None,
-        _headers(batch.column(HEADERS)) if HEADERS in names else None,
+        header_parts(batch.column(HEADERS)) if HEADERS in names else None,
     )
 
 
@@ -43,7 +43,8 @@ def pack_rows(packer: BatchPacker, columns: RowColumns, rows: Buffer, send: Call
         send()
 
 
-def _bytes(column: pa.Array) -> BytesParts | None:
+def bytes_parts(column: pa.Array) -> BytesParts | None:
+    """A column of bytes or text; None for one of no type, which is null throughout."""
     if pa.types.is_null(column.type):
         return None
     if column.type not in (pa.binary(), pa.string()):
@@ -61,7 +62,8 @@ def _milliseconds(column: pa.Array) -> pa.Buffer:
     return data.slice(whole.offset * 8) if data is not None else pa.py_buffer(b"")
 
 
-def _headers(column: pa.Array) -> HeaderParts | None:
+def header_parts(column: pa.Array) -> HeaderParts | None:
+    """A column of lists of (key, value); None where no row has any.  ValueError for a null among them."""
     if pa.types.is_null(column.type) or column.null_count == len(column):
         return None
     wanted = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -73,7 +75,7 @@ def _headers(column: pa.Array) -> HeaderParts | None:
         raise ValueError("a row has a null among its headers")
     if not len(inner):
         return None
-    keys, values = _bytes(inner.field(0)), _bytes(inner.field(1))
+    keys, values = bytes_parts(inner.field(0)), bytes_parts(inner.field(1))
     assert keys is not None
     assert values is not None
     return valid, offsets, column.offset, len(inner), keys, values

@@ -19,17 +19,20 @@ import pyarrow as pa
 from pyspark import BarrierTaskContext
 
 from kbroker.replay.player.channel import Reporter
+from kbroker.replay.player.column_sender import ColumnSender, open_sender
 from kbroker.replay.player.operations import Headers, Member, Sender, Totals
-from kbroker.replay.player.outcome import NOT_SENT, Cells
+from kbroker.replay.player.outcome import LASTED, NOT_SENT, STARTED, Cells
 from kbroker.replay.player.plan import ID_HEADER, PREPARED
 from kbroker.replay.player.settings import Job, ReplayError
+from kbroker.replay.player.spool import Spool
 from kbroker.replay.trace_schema import PRODUCE
 
 EMIT_SECONDS = 2.0
 CHUNK_ROWS = 256
-"""Rows that become Python objects in one go: few, so that no record has to wait for it."""
+"""Rows that become Python objects in one go, where they do: few, so that no record has to wait for it."""
 
 SERVE_EVERY = 32
+_OPERATION = ("due_us", "source", "sequence", "topic", "kind", "group")
 NEW_OBJECTS = 200_000
 """How many new objects make Python look for cycles."""
 BATCHES_AHEAD = 2
@@ -50,20 +53,22 @@ class Play:
                 raise ReplayError(
                     "an executor was lost in the middle of the replay, which is not repeated: see its log"
                 )
-            player = _Player(self.job, executor, totals, _Ahead(batches), reporter)
+            # All rows come before the start: Spark rests while records are sent.
+            rows = Spool(batches)
+            player = Player(self.job, executor, totals, Ahead(rows.batches()), reporter)
             # A first row, so that Spark has opened its files before records are due.
             yield opening(executor)
             # All clocks are read at the same barrier; the latest decides, so that no executor starts before another.
             clocks = [float(text) for text in context.allGather(repr(time.time()))]
             player.begin(max(clocks) + self.job.lead_s)
-            with _rare_collections():
+            with rare_collections():
                 yield from player.outcomes()
         finally:
             reporter.close()
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Python's collector looks at all objects again and again; here they are records on their way, and no cycles.
 
     At its usual pace that takes a fifth of the time, and stops everything for milliseconds when many records wait.
@@ -88,41 +93,43 @@ def opening(executor: int) -> pa.RecordBatch:
     return batch
 
 
-class _Player:
+class Player:
     """The rows of one task on their way to the broker."""
 
-    def __init__(self, job: Job, executor: int, totals: Totals, rows: _Ahead, reporter: Reporter) -> None:
+    def __init__(self, job: Job, executor: int, totals: Totals, rows: Ahead, reporter: Reporter) -> None:
         self.executor, self.totals, self.reporter = executor, totals, reporter
         self._job, self._rows = job, rows
         self._cells = Cells(executor)
-        self._sender = Sender(job, executor, self._cells, self.totals)
+        self._sender = open_sender(job, executor, self._cells, self.totals)
         self._members = {group: Member(job, group, executor, self.totals) for group in job.subscriptions}
         rows.wait_first()
 
     def begin(self, wall: float) -> None:
         """Fixes the time at which the trace starts, as a wall clock's."""
         self._start = time.monotonic() + (wall - time.time())
-        self._sender.start = self._start
+        self._sender.begin(self._start)
         for member in self._members.values():
             member.start = self._start
         self._note_start(wall)
 
     def outcomes(self) -> Iterator[pa.RecordBatch]:
         emit = time.monotonic() + EMIT_SECONDS
-        for chunk in self._rows.chunks():
-            self._play(chunk)
+        for _ in self._play():
             if time.monotonic() > emit:
                 yield from self._take()
                 emit = time.monotonic() + EMIT_SECONDS
         self._sender.finish(self._stopped, self._job.stop_patience_s)
         for member in self._members.values():
             member.finish(stopped=self._stopped())
+        self._cells.at(0, "", "").events[LASTED] = int((time.monotonic() - self._start) * 1e6)
         yield from self._take()
 
     def _stopped(self) -> bool:
         return self.reporter.stopped
 
     def _take(self) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._sender, ColumnSender):
+            self._sender.collect()
         counting: list[Cells | Member] = [self._cells, *self._members.values()]
         for one in counting:
             batch = one.take()
@@ -131,13 +138,36 @@ class _Player:
 
     def _note_start(self, wall: float) -> None:
         # One row tells when the replay began, in microseconds since 1970, for all that is plotted beside it.
-        self._cells.at(0, "", "").events["STARTED_AT_US"] = int(wall * 1e6) if self.executor == 0 else 0
+        self._cells.at(0, "", "").events[STARTED] = int(wall * 1e6) if self.executor == 0 else 0
 
-    def _play(self, chunk: pa.RecordBatch) -> None:
-        columns = [_values(chunk.column(name)) for name in PREPARED]
-        start, sender, stopped, reporter = self._start, self._sender, self._stopped, self.reporter
+    def _play(self) -> Iterator[None]:
+        """Plays all rows; comes back every now and then."""
+        if isinstance(self._sender, ColumnSender):
+            for batch in self._rows.batches():
+                yield from self._play_columns(batch, self._sender)
+        else:
+            for batch in self._rows.batches():
+                for first in range(0, batch.num_rows, CHUNK_ROWS):
+                    self._play_rows(batch.slice(first, CHUNK_ROWS), self._sender)
+                    yield
+
+    def _play_columns(self, batch: pa.RecordBatch, sender: ColumnSender) -> Iterator[None]:
+        slot, row = sender.hold(batch), 0
+        while row < batch.num_rows and not self.reporter.stopped:
+            row, another = sender.play(slot, row)
+            if another:
+                (due_us, source, sequence, topic, kind, group), *_ = _rows(batch.slice(row, 1), _OPERATION)
+                self._operate(self._start + due_us / 1e6, kind, source, sequence, topic, group)
+                row += 1
+            yield
+        sender.release(slot)
+        for due_us, source, sequence, topic, kind, _ in _rows(batch.slice(row), _OPERATION):
+            self._skip(self._start + due_us / 1e6, kind, topic, source, sequence)
+
+    def _play_rows(self, chunk: pa.RecordBatch, sender: Sender) -> None:
+        start, stopped, reporter = self._start, self._stopped, self.reporter
         send, now = sender.send, time.monotonic
-        for number, row in enumerate(zip(*columns, strict=True)):
+        for number, row in enumerate(_rows(chunk, PREPARED)):
             due_us, source, sequence, topic, partition, key, value, headers, kind, group, mark = row
             due = start + due_us / 1e6
             if reporter.stopped or (due > now() and not sender.wait_until(due, stopped)):
@@ -147,14 +177,22 @@ class _Player:
                     sender.serve()
                 send(due, source, sequence, topic, partition, key, value, _headers(headers, mark), stopped)
             else:
-                self._members[group].put(due, kind, source, sequence, topic)
-                self.totals.sent += 1
+                self._operate(due, kind, source, sequence, topic, group)
+
+    def _operate(self, due: float, kind: str, source: str, sequence: int, topic: str, group: str) -> None:
+        self._members[group].put(due, kind, source, sequence, topic)
+        self.totals.sent += 1
 
     def _skip(self, due: float, kind: str, topic: str, source: str, sequence: int) -> None:
         cell = self._cells.at(int(due - self._start), kind, topic)
         cell.unsent += 1
         if kind == PRODUCE:
             cell.exceptions.append((source, sequence, NOT_SENT))
+
+
+def _rows(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Rows as Python objects."""
+    return zip(*(_values(batch.column(name)) for name in names), strict=True)
 
 
 def _values(column: pa.Array) -> Iterable[Any]:
@@ -171,8 +209,8 @@ def _headers(headers: list[dict[str, Any]] | None, mark: bytes | None) -> Header
     return own
 
 
-class _Ahead:
-    """The rows of a task, read by a thread of its own, so that sending does not wait for Spark."""
+class Ahead:
+    """The rows of a task, read by a thread of its own, so that sending does not wait for a disk."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(BATCHES_AHEAD)
@@ -180,16 +218,15 @@ class _Ahead:
         threading.Thread(target=self._read, args=(batches,), name="replay-rows", daemon=True).start()
 
     def wait_first(self) -> None:
-        """Returns when there are rows, which is after all sorting before the replay, or none at all."""
+        """Returns when there are rows, or none at all."""
         self._first = self._queue.get()
 
-    def chunks(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         item = self._first
         while item is not None:
             if isinstance(item, BaseException):
                 raise item
-            for start in range(0, item.num_rows, CHUNK_ROWS):
-                yield item.slice(start, CHUNK_ROWS)
+            yield item
             item = self._queue.get()
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> None:

@@ -37,7 +37,10 @@ class Totals:
 
 
 class Sender:
-    """The producer of an executor.  Used by one thread; callbacks run within `wait_until`, `serve` and `finish`."""
+    """The producer of an executor, one record at a time.
+
+    Used by one thread; callbacks run within `wait_until`, `serve` and `finish`.
+    """
 
     def __init__(self, job: Job, executor: int, cells: Cells, totals: Totals) -> None:
         self.start = 0.0
@@ -57,6 +60,10 @@ class Sender:
                 self._producer.list_topics(topic, timeout=READY_SECONDS)
             except KafkaException as error:
                 raise ReplayError(f"{job.bootstrap} does not answer an executor: {error.args[0].str()}") from None
+
+    def begin(self, start: float) -> None:
+        """The start of the replay, in seconds of `time.monotonic()`."""
+        self.start = start
 
     def send(
         self,
@@ -90,6 +97,7 @@ class Sender:
                 self._totals.queue_full_us += int((now - before) * 1e6)
                 if stopped():
                     cell.exceptions.append((source, sequence, NOT_SENT))
+                    cell.offered -= 1
                     cell.unsent += 1
                     cell.queue_full_us += int(waited * 1e6)
                     return
@@ -186,18 +194,13 @@ class Sender:
         self._totals.acknowledged += 1
 
     def _failed(self, second: int, topic: str, source: str, sequence: int, error: KafkaError) -> None:
-        cell = self._cells.at(max(second, 0), PRODUCE, topic)
-        name = error.name()
-        cell.failed += 1
-        cell.errors[name] = cell.errors.get(name, 0) + 1
-        cell.exceptions.append((source, sequence, name))
+        self._cells.at(max(second, 0), PRODUCE, topic).fail(source, sequence, error.name())
         self._totals.failed += 1
 
     def _event(self, error: KafkaError) -> None:
         """What the client says of connections: no record has failed by it."""
         second = max(int(time.monotonic() - self.start), 0) if self.start else 0
-        events = self._cells.at(second, PRODUCE, "").events
-        events[error.name()] = events.get(error.name(), 0) + 1
+        self._cells.at(second, PRODUCE, "").note_event(error.name())
 
 
 def begin_transactions(producer: Producer, seconds: float) -> None:
@@ -298,9 +301,7 @@ class Member:
             cell.sent_error[bucket] = cell.sent_error.get(bucket, 0) + 1
             cell.late += error_us > self._late_us
             if code is not None:
-                cell.failed += 1
-                cell.errors[code] = cell.errors.get(code, 0) + 1
-                cell.exceptions.append((source, sequence, code))
+                cell.fail(source, sequence, code)
             elif kind == CONSUME and partition < 0:
                 cell.empty += 1
             else:

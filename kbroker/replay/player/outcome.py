@@ -46,6 +46,12 @@ COUNTS = _COUNTS
 NOT_SENT = "NOT_SENT"
 """Why a record has no acknowledgement: the replay was stopped before its time."""
 
+STARTED = "STARTED_AT_US"
+"""The event by which one executor tells when the replay began, in microseconds since 1970."""
+
+LASTED = "LASTED_US"
+"""The event by which each executor tells when its last record had its end, in microseconds from the start."""
+
 Histogram = dict[int, int]
 
 
@@ -93,6 +99,15 @@ class Cell:
         self.errors: dict[str, int] = {}
         self.events: dict[str, int] = {}
         self.exceptions: list[tuple[str, int, str]] = []
+
+    def fail(self, source: str, sequence: int, why: str) -> None:
+        """One operation failed, by an error of this name."""
+        self.failed += 1
+        self.errors[why] = self.errors.get(why, 0) + 1
+        self.exceptions.append((source, sequence, why))
+
+    def note_event(self, name: str) -> None:
+        self.events[name] = self.events.get(name, 0) + 1
 
 
 class Cells:

@@ -34,6 +34,7 @@ class Delivery:
     transaction_records  records in a transaction; None: no transactions
     late_ms              a record sent later than this after its time counts as late
     consume_wait_ms      how long a consume operation waits for a record
+    by_columns           send columns from C where the other settings allow it; False: each record from Python
     client               librdkafka's own settings, which overrule these
     """
 
@@ -47,6 +48,7 @@ class Delivery:
     transaction_records: int | None = None
     late_ms: float = 5.0
     consume_wait_ms: int = 500
+    by_columns: bool = True
     client: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:

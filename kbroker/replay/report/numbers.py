@@ -16,13 +16,12 @@ from typing import Any
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from kbroker.replay.player.outcome import COUNTS, Histogram, percentile
-from kbroker.replay.player.run import read_run
+from kbroker.replay.player.outcome import COUNTS, LASTED, STARTED, Histogram, percentile
+from kbroker.replay.player.run import COMPLETE, read_run
 from kbroker.replay.player.settings import ReplayError
 from kbroker.replay.trace_schema import PRODUCE
 
 BEFORE_US = 3_000_000
-STARTED = "STARTED_AT_US"
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 Numbers = dict[str, Any]
 
@@ -58,9 +57,13 @@ def read_numbers(run: str) -> Numbers:
     by_kind: defaultdict[str, _Sum] = defaultdict(_Sum)
     by_place: defaultdict[tuple[int, str, int], _Sum] = defaultdict(_Sum)
     events: Counter[str] = Counter()
+    lasted_us = 0
     for row in _rows(run):
         for name, number in row["events"]:
-            events[name] += number
+            if name == LASTED:
+                lasted_us = max(lasted_us, number)
+            else:
+                events[name] += number
         if not row["kind"]:
             continue
         whole.add(row)
@@ -75,7 +78,9 @@ def read_numbers(run: str) -> Numbers:
     return {
         "run": document,
         "started_at_us": started_us,
-        "summary": _summary(whole, document, seconds, {key: number for key, number in events.items() if number})
+        "summary": _summary(
+            whole, document, seconds, lasted_us, {key: number for key, number in events.items() if number}
+        )
         | _usage(samples),
         "kinds": {kind: _facts(own) for kind, own in sorted(by_kind.items())},
         "seconds": seconds,
@@ -114,14 +119,16 @@ def _second(second: int, own: _Sum) -> Numbers:
     return {"second": second, **_facts(own)}
 
 
-def _summary(whole: _Sum, document: Numbers, seconds: list[Numbers], events: dict[str, int]) -> Numbers:
+def _summary(whole: _Sum, document: Numbers, seconds: list[Numbers], lasted_us: int, events: dict[str, int]) -> Numbers:
     facts = _facts(whole)
     offered = [one["offered"] for one in seconds if one["offered"]]
     busy = [one["second"] for one in seconds if one["acknowledged"]]
     span = max(document["seconds"], 1.0)
-    # A last second that is only begun counts as whole; a run of one second or less has no finer rate.
-    lasted = busy[-1] + 1 if busy else None
-    taken = max(lasted or 0, span) if facts["acknowledged"] else None
+    # A stopped run waits for acknowledgements that may not come: a last second that is only begun counts as whole.
+    lasted = busy[-1] + 1 if busy else 0
+    if lasted_us and document["status"] == COMPLETE:
+        lasted = min(lasted, lasted_us / 1e6)
+    taken = max(lasted, span) if facts["acknowledged"] else None
     return {
         **facts,
         "status": document["status"],
