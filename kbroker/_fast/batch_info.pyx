@@ -152,8 +152,12 @@ cdef class BatchInfo:
         return self.ordinary(now_ms, before_ms, after_ms)
 
     cdef bint ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
+        return not self.header.attributes & COMPRESSION_MASK and self.fits(now_ms, before_ms, after_ms)
+
+    cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
+        """`is_ordinary`, whatever the codec."""
         cdef const Header* header = &self.header
-        if header.attributes & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
+        if header.attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
             return False
         if header.producer_id >= 0 and header.base_sequence < 0:
             return False

@@ -81,7 +81,7 @@ cdef bint walk_ordinary(BatchInfo info, const uint8_t* payload, Py_ssize_t size,
     return good
 
 
-def walk_compressed(BatchInfo info not None, batch, int64_t limit_bytes):
+cpdef bint walk_compressed(BatchInfo info, batch, int64_t limit_bytes) except -1:
     """Walks the records of the compressed batch of `info` that `batch` begins with, its codec being one that C reads.
 
     False, and nothing is changed, when it is not, or when something is wrong: `walk_decompressed` then says what.

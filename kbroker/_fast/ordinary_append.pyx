@@ -1,8 +1,8 @@
 """The ordinary append in one call: judge a batch, give it its offsets, write it, count it.
 
-Most batches are uncompressed ones of a producer, fit to be stored as they are, for a log whose active segment has room.
-Those are appended here; for whatever is out of the ordinary the answer is -1, nothing has been changed, and the way
-through `UnifiedLog.append_as_leader` does the rest, errors included.
+Most batches are a producer's, uncompressed or in lz4 or zstd and not long, fit to be stored as they are, for a log
+whose active segment has room.  Those are appended here; for whatever is out of the ordinary the answer is -1, nothing
+has been changed, and the way through `UnifiedLog.append_as_leader` does the rest, errors included.
 
 Reads attributes of the log's objects by name: it knows their meaning, not their types.
 """
@@ -20,11 +20,14 @@ from kbroker._fast.batch_info cimport (
     COMPRESSION_MASK,
     LOG_OVERHEAD_BYTES,
     PARTITION_LEADER_EPOCH_POSITION,
+    RECORDS_POSITION,
     TRANSACTIONAL_MASK,
     BatchInfo,
 )
 from kbroker._fast.big_endian cimport kb_store32, kb_store64
+from kbroker._fast.compressed_walk cimport walk_compressed
 from kbroker._fast.index cimport AppendTail
+from kbroker._fast.native_codecs cimport serves
 from kbroker._fast.producer_table cimport ProducerTable
 
 cdef extern from "<unistd.h>" nogil:
@@ -32,6 +35,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     OUT_OF_THE_ORDINARY = -1
+    FIRST_VERSION_WITH_ZSTD = 7
     FIRST_VERSION_WITH_TOPIC_IDS = 13
     STAMPED_BYTES = 16          # base offset, length and leader epoch: what an append writes into a header
     # From this size on other threads may run meanwhile; below it is shorter than handing them the interpreter.
@@ -46,14 +50,19 @@ cdef class AppendRules:
     cdef int64_t after_max_ms
     cdef int64_t segment_bytes
     cdef bint needs_keys
+    cdef int64_t long_bytes
+    cdef int64_t expansion_bytes
 
     def __init__(self, int64_t max_message_bytes, int64_t before_max_ms, int64_t after_max_ms, int64_t segment_bytes,
-                 bint needs_keys):
+                 bint needs_keys, int64_t long_bytes, int64_t expansion_bytes):
+        """A compressed batch of less than `long_bytes` may expand to `expansion_bytes`; 0 where none is ordinary."""
         self.max_message_bytes = max_message_bytes
         self.before_max_ms = before_max_ms
         self.after_max_ms = after_max_ms
         self.segment_bytes = segment_bytes
         self.needs_keys = needs_keys
+        self.long_bytes = long_bytes
+        self.expansion_bytes = expansion_bytes
 
 
 cdef class OrdinaryProduce:
@@ -83,7 +92,7 @@ cdef class OrdinaryProduce:
         cdef list batches
         cdef object topic, batch, manager, name, partition, log, answer, first
         cdef int acks = request.acks
-        if len(topics) != 1 or (acks != 1 and acks != -1):
+        if len(topics) != 1 or (acks != 1 and acks != -1) or ctx.api_version < FIRST_VERSION_WITH_ZSTD:
             return None
         topic = topics[0]
         batches = topic.partition_data
@@ -118,13 +127,16 @@ cpdef object append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms)
     """
     cdef AppendRules rules = log.append_rules
     cdef BatchInfo info
+    cdef int codec
     if (
         rules is None or records is None or log.committer is not None or log.gate.closed
         or leader_epoch != <int32_t> log.leader_epoch_cache.latest_epoch
         or log.producer_state.unreplicated
         or not has_room(log.local.segments.active, rules, len(records))
-        or not is_plain(records)
     ):
+        return OUT_OF_THE_ORDINARY
+    codec = ordinary_codec(records, rules)
+    if codec < 0:
         return OUT_OF_THE_ORDINARY
     try:
         info = validate(records)
@@ -132,8 +144,9 @@ cpdef object append_ordinary(log, records, int32_t leader_epoch, int64_t now_ms)
         return OUT_OF_THE_ORDINARY
     if (
         <int64_t> info.header.batch_length + LOG_OVERHEAD_BYTES != <int64_t> len(records)
+        or (codec and not walk_compressed(info, records, rules.expansion_bytes))
         or (rules.needs_keys and info.keyless_count)
-        or not info.ordinary(now_ms, rules.before_max_ms, rules.after_max_ms)
+        or not info.fits(now_ms, rules.before_max_ms, rules.after_max_ms)
     ):
         return OUT_OF_THE_ORDINARY
     return _append(log, records, info, leader_epoch)
@@ -149,16 +162,20 @@ cdef bint has_room(segment, AppendRules rules, int64_t size) except -1:
     return end <= rules.segment_bytes and end <= <int64_t> segment.allocated_bytes
 
 
-cdef bint is_plain(records) except -1:
-    """Neither compressed nor transactional, by the header alone, whose checksum nobody has looked at yet."""
+cdef int ordinary_codec(records, AppendRules rules) except -2:
+    """0 to 4, or -1 for a batch that is not ordinary, transactional for example: by the header alone, whose checksum
+    nobody has looked at yet."""
     cdef Py_buffer view
+    cdef int attributes
     PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
-    try:
-        return view.len > ATTRIBUTES_POSITION + 1 and not (
-            (<uint8_t*> view.buf)[ATTRIBUTES_POSITION + 1] & (COMPRESSION_MASK | TRANSACTIONAL_MASK)
-        )
-    finally:
-        PyBuffer_Release(&view)
+    attributes = (<uint8_t*> view.buf)[ATTRIBUTES_POSITION + 1] if view.len > RECORDS_POSITION else -1
+    PyBuffer_Release(&view)
+    if attributes < 0 or attributes & TRANSACTIONAL_MASK:
+        return OUT_OF_THE_ORDINARY
+    attributes &= COMPRESSION_MASK
+    if attributes and not (serves(attributes) and view.len < rules.long_bytes and rules.expansion_bytes):
+        return OUT_OF_THE_ORDINARY
+    return attributes
 
 
 cdef object _append(log, records, BatchInfo info, int32_t leader_epoch):

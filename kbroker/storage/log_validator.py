@@ -77,7 +77,7 @@ MAX_RECORD_ERRORS = 2000
 # From this size on, judging a batch by way of a codec may take longer than the event loop can spare.
 LONG_BATCH_BYTES = 65536
 EXPANSION_RATIO = 128
-MIN_EXPANSION_BYTES = 8 << 20
+MIN_EXPANSION_BYTES = EXPANSION_RATIO * LONG_BATCH_BYTES
 
 
 class AppendOrigin(IntEnum):
@@ -199,6 +199,8 @@ def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
         config.message_timestamp_after_max_ms,
         config.roll_bytes,
         config.compact,
+        LONG_BATCH_BYTES,
+        MIN_EXPANSION_BYTES if config.compression_type == "producer" else 0,
     )
 
 

@@ -61,9 +61,14 @@ def batch(
     epoch: int = -1,
     sequence: int = -1,
     transactional: bool = False,
+    compression: int = 0,
 ) -> bytearray:
     builder = RecordBatchBuilder(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
     )
     for at, value in enumerate(values if values is not None else [b"value"]):
         builder.append(b"k%d" % at, value, timestamp)

@@ -17,11 +17,15 @@ from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.handlers.fetch import ORDINARY
 from kbroker.records.batch import RecordBatchBuilder
+from kbroker.records.codec_libraries import native_codecs_loaded
+from kbroker.records.compression import Codec
 from kbroker.storage.filesystem import SYSTEM_FILES
 from kbroker.storage.log_validator import AppendOrigin
 from kbroker.storage.log_values import FetchIsolation
 from kbroker.storage.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, marker, open_log
+
+native_codecs_loaded()
 
 CONFIGS = [
     LogConfig(),
@@ -30,6 +34,7 @@ CONFIGS = [
     LogConfig(cleanup_policy=frozenset({"compact"}), segment_ms=2_000),
     LogConfig(message_timestamp_type="LogAppendTime"),
     LogConfig(compression_type="lz4"),
+    LogConfig(compression_type="uncompressed"),
     LogConfig(max_message_bytes=300, message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000),
 ]
 
@@ -39,7 +44,7 @@ def produced(draw: st.DrawFn) -> bytes:
     """A batch as a producer may send it: mostly plain, of each kind of oddity some."""
     producer = draw(st.sampled_from([-1, -1, -1, 7, 8]))
     builder = RecordBatchBuilder(
-        compression=draw(st.sampled_from([0, 0, 0, 0, 3])),
+        compression=draw(st.sampled_from([0, 0, 0, 3, 4, *Codec])),
         producer_id=producer,
         producer_epoch=-1 if producer < 0 else draw(st.sampled_from([0, 0, 0, 1])),
         base_sequence=-1 if producer < 0 else draw(st.integers(0, 4)),
@@ -121,6 +126,9 @@ def test_plain_batches_take_the_ordinary_way(tmp_path: Path) -> None:
         data = batch([b"x"], producer_id=4, epoch=0, sequence=sequence)
         assert append_ordinary(log, memoryview(data), 0, START_MS) == 12 + sequence
     assert log.high_watermark == log.log_end_offset == 15
+    for at, codec in enumerate((Codec.LZ4, Codec.ZSTD)):
+        assert append_ordinary(log, memoryview(batch(compression=codec)), 0, START_MS) == 15 + at
+    assert append_ordinary(log, memoryview(batch([os.urandom(66_000)], compression=Codec.LZ4)), 0, START_MS) == -1
     assert append_ordinary(log, memoryview(batch()), 1, START_MS) == -1  # an epoch that the log has not seen
     log.close()
 
