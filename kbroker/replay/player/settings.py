@@ -117,5 +117,5 @@ class Job:
     channel: tuple[str, int] | None
     token: str
     produces: bool
-    lead_s: float = 1.0
+    lead_s: float = 2.0
     stop_patience_s: float = 10.0
