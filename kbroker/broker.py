@@ -112,7 +112,7 @@ class Broker:
         self.listeners: list[Listener] = []
         self.metrics: MetricsServer | None = None
         self._descriptors = raise_descriptor_limit()
-        self.log_manager = LogManager(config, self.clock)
+        self.log_manager = LogManager(config, self.clock, activity=self._activity)
         self.store: LocalStore | None = None
         self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
         self._logs_loaded = False

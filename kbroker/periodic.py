@@ -15,15 +15,19 @@ from typing import Any, NamedTuple
 
 logger = logging.getLogger("kbroker.periodic")
 
+#: Milliseconds, or what tells them before each wait.
+Interval = int | Callable[[], int]
+
 
 class PeriodicTask(NamedTuple):
     """Something that the loop runs every so often: a function, or a coroutine function.
 
-    `initial_delay_ms` is the time before the first run; None: the interval.
+    `interval_ms` may be a function, which is asked after each run.  `initial_delay_ms` is the time before the first
+    run; None: the interval.
     """
 
     name: str
-    interval_ms: int
+    interval_ms: Interval
     run: Callable[[], Any]
     initial_delay_ms: int | None = None
 
@@ -55,15 +59,17 @@ class PeriodicTasks:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._tasks: dict[str, Callable[[], Any]] = {}
-        self._intervals: dict[str, int] = {}
+        self._intervals: dict[str, Interval] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def add(self, name: str, interval_ms: int, run: Callable[[], Any], initial_delay_ms: int | None = None) -> None:
+    def add(
+        self, name: str, interval_ms: Interval, run: Callable[[], Any], initial_delay_ms: int | None = None
+    ) -> None:
         """Run `run` every `interval_ms`, the first time after `initial_delay_ms` (the interval, unless said)."""
         self._tasks[name] = run
         self._intervals[name] = interval_ms
-        self._wait(name, interval_ms if initial_delay_ms is None else initial_delay_ms)
+        self._wait(name, self._interval_ms(name) if initial_delay_ms is None else initial_delay_ms)
 
     def change_interval(self, name: str, interval_ms: int) -> None:
         """Run a task at another interval, counted from now unless it is running."""
@@ -73,6 +79,10 @@ class PeriodicTasks:
         if name not in self._running:
             self._timers[name].cancel()
             self._wait(name, interval_ms)
+
+    def _interval_ms(self, name: str) -> int:
+        interval = self._intervals[name]
+        return interval() if callable(interval) else interval
 
     def _wait(self, name: str, delay_ms: int) -> None:
         self._timers[name] = self._loop.call_later(delay_ms / 1000, self._fire, name)
@@ -86,7 +96,7 @@ class PeriodicTasks:
         if inspect.isawaitable(outcome):
             self._running[name] = self._loop.create_task(self._watch(name, outcome))
         else:
-            self._wait(name, self._intervals[name])
+            self._wait(name, self._interval_ms(name))
 
     async def _watch(self, name: str, outcome: Any) -> None:
         try:
@@ -94,10 +104,10 @@ class PeriodicTasks:
         except Exception:
             self._tell(name)
         self._running.pop(name, None)
-        self._wait(name, self._intervals[name])
+        self._wait(name, self._interval_ms(name))
 
     def _tell(self, name: str) -> None:
-        logger.exception("the task %s failed; it runs again in %d ms", name, self._intervals[name])
+        logger.exception("the task %s failed; it runs again", name)
 
     def stop(self) -> None:
         """Cancel all; a run under way in an executor goes on to its end there."""

@@ -17,7 +17,7 @@ from kbroker._fast.counters import Histogram
 BUSY_INTERVAL_SECONDS = 0.02
 
 #: While there is none: far enough apart to let the processor sleep.
-IDLE_INTERVAL_SECONDS = 0.1
+IDLE_INTERVAL_SECONDS = 0.5
 
 #: libuv rounds timers to whole milliseconds, so that much lateness says nothing about the loop.
 _TIMER_RESOLUTION_NS = 1_000_000

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 SHORT_SPACE_INTERVAL_SECONDS = 0.01
+SPACE_INTERVAL_MS = 100
+# While nobody asks for anything and there is so much room that no disk can take it up before the next look.
+IDLE_SPACE_INTERVAL_MS = 500
+ROOMY_BYTES = 4 << 30
 
 
 def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
@@ -81,15 +85,31 @@ class DirectoryWatch:
     """Looks at every directory in short intervals: whether it is still there, and its free space (`write_gate`).
 
     A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
-    `make_room` is called when a gate has closed: there may be something to delete.
+    `make_room` is called when a gate has closed: there may be something to delete.  `activity` returns a number that
+    changes while there is work, such as the count of requests; without it every moment is taken for a busy one.
     """
 
-    __slots__ = ("_closed", "_make_room", "_manager")
+    __slots__ = ("_activity", "_closed", "_make_room", "_manager", "_seen")
 
-    def __init__(self, manager: LogManager, make_room: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        make_room: Callable[[], Awaitable[None]],
+        activity: Callable[[], int] | None = None,
+    ) -> None:
         self._manager = manager
         self._make_room = make_room
         self._closed: set[str] = set()
+        self._seen = -1
+        self._activity = activity
+
+    def interval_ms(self) -> int:
+        """How long until the next look; asked after each."""
+        if self._activity is None:
+            return SPACE_INTERVAL_MS
+        before, self._seen = self._seen, self._activity()
+        idle = self._seen == before and all(gate.is_roomy(ROOMY_BYTES) for gate in self._manager.gates)
+        return IDLE_SPACE_INTERVAL_MS if idle else SPACE_INTERVAL_MS
 
     async def run(self) -> None:
         """One look, and more of them close together while space gets short."""

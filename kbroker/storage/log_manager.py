@@ -65,7 +65,6 @@ TopicConfigs = Mapping[str, KnownTopic]
 DELETION_INTERVAL_MS = 1_000
 MIN_COMPACTION_INTERVAL_MS = 100
 COMPACTION_TASK = "compaction"
-SPACE_INTERVAL_MS = 100
 MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
@@ -86,6 +85,7 @@ class LogManager:
         clock: Clock,
         filesystem: FileSystem = SYSTEM_FILES,
         executor: Executor | None = None,
+        activity: Callable[[], int] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -117,7 +117,7 @@ class LogManager:
         self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures)
         self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
         self.directories: list[LogDir] = []
-        self.watch = DirectoryWatch(self, self._make_room)
+        self.watch = DirectoryWatch(self, self._make_room, activity)
         self.progress = RecoveryProgress()
         self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures, self.plans.futures)
         self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
@@ -385,7 +385,7 @@ class LogManager:
             flush_interval_ms = get("kbroker.fsync.interval.ms")
         write = self.checkpoints
         return [
-            PeriodicTask("watch the disks", SPACE_INTERVAL_MS, self.watch.run),
+            PeriodicTask("watch the disks", self.watch.interval_ms, self.watch.run),
             PeriodicTask("flush logs", flush_interval_ms, self.flusher.run),
             PeriodicTask(
                 "checkpoint recovery points",

@@ -74,6 +74,10 @@ class DirectoryGate(WriteGate):
         """Open, but a few looks away from the reserve at the speed of a fast disk."""
         return not self.closed and self.reserve_bytes > 0 and self.free_bytes < self.reserve_bytes + SHORT_BYTES
 
+    def is_roomy(self, room_bytes: int) -> bool:
+        """Open, with that much to spare above the reserve."""
+        return not self.closed and self.free_bytes >= self.reserve_bytes + room_bytes
+
     def measure(self) -> None:
         """Looks at the free space; says so when that opens or closes the gate."""
         try:

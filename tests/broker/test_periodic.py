@@ -25,6 +25,29 @@ def test_another_interval_counts_at_once() -> None:
     asyncio.run(main())
 
 
+def test_an_interval_that_changes_is_asked_for_before_each_wait() -> None:
+    """The disks would be looked at as seldom as on a broker without clients once there was a moment without any."""
+
+    async def main() -> None:
+        asked: list[int] = []
+        ran = asyncio.Event()
+
+        def interval_ms() -> int:
+            asked.append(0)
+            return 1 if len(asked) < 4 else HOUR_MS
+
+        async def work() -> None:
+            if len(asked) == 3:
+                ran.set()
+
+        tasks = PeriodicTasks(asyncio.get_running_loop())
+        tasks.add("work", interval_ms, work)
+        await asyncio.wait_for(ran.wait(), 10)
+        tasks.stop()
+
+    asyncio.run(main())
+
+
 def test_a_task_that_runs_is_not_run_twice_for_another_interval() -> None:
     """Two runs of the cleaner at once would take the same log."""
 

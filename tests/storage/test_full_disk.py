@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -228,11 +229,38 @@ def test_no_reserve_never_closes() -> None:
     assert not gate_with(FullFiles(), 0, reserve=0).closed
 
 
-def manager_on(tmp_path: Path, files: FullFiles, clock: HandClock | None = None) -> LogManager:
+def manager_on(
+    tmp_path: Path, files: FullFiles, clock: HandClock | None = None, activity: Callable[[], int] | None = None
+) -> LogManager:
     config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path / "data"), "kbroker.disk.reserve.bytes": "1000000"})
-    manager = LogManager(config, clock or HandClock(), files)
+    manager = LogManager(config, clock or HandClock(), files, activity=activity)
     manager.start("cluster-id-of-the-test1")
     return manager
+
+
+def test_the_disks_are_looked_at_less_often_only_while_nobody_asks_and_there_is_much_room(tmp_path: Path) -> None:
+    """A disk could run full between two looks; or a broker without clients would keep a processor awake."""
+    files = FullFiles()
+    files.free = 1 << 40
+    requests = [0]
+    manager = manager_on(tmp_path, files, activity=lambda: requests[0])
+    watch = next(task for task in manager.periodic_tasks() if task.name == "watch the disks")
+    assert callable(watch.interval_ms)
+
+    def next_look_ms(free: int) -> int:
+        files.free = free
+        asyncio.run(watch.run())
+        return watch.interval_ms()  # type: ignore[operator, no-any-return]
+
+    assert [next_look_ms(1 << 40) for _ in range(3)] == [100, 500, 500]
+    requests[0] += 1
+    assert [next_look_ms(1 << 40) for _ in range(2)] == [100, 500]
+    room = 4 << 30
+    assert [next_look_ms(free) for free in (room + 999_999, room + 1_000_000, 0, room)] == [100, 500, 100, 100]
+    manager.shutdown()
+    nobody_tells = manager_on(tmp_path / "other", files)
+    assert {nobody_tells.watch.interval_ms() for _ in range(3)} == {100}
+    nobody_tells.shutdown()
 
 
 def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> None:
