@@ -176,7 +176,14 @@ def test_columns_and_single_records_are_the_same(
 
 
 @pytest.mark.parametrize("columns", [True, False])
-def test_what_the_trace_says_is_what_is_stored(kbroker_broker: BrokerProcess, columns: bool) -> None:
+@pytest.mark.parametrize(
+    "delivery",
+    [{}, {"acks": "1", "idempotence": False, "compression": "lz4"}, {"acks": "0", "idempotence": False}],
+    ids=lambda delivery: f"acks {delivery.get('acks', 'all')}",
+)
+def test_what_the_trace_says_is_what_is_stored(
+    kbroker_broker: BrokerProcess, columns: bool, delivery: dict[str, Any]
+) -> None:
     """Null and empty would be taken for each other, or headers lost."""
     topic = Admin(kbroker_broker.bootstrap).create_topic("columns-exact", PARTITIONS)
     made: list[Row] = [
@@ -185,7 +192,10 @@ def test_what_the_trace_says_is_what_is_stored(kbroker_broker: BrokerProcess, co
         {"partition": 2, "key": b"k", "value": b"v" * 500_000, "headers": [], "id": None},
     ]
     batch = batch_of([{**row, "topic": topic} for row in made])
-    played(kbroker_broker.bootstrap, (topic,), [batch], columns=columns)
+    result = summed(played(kbroker_broker.bootstrap, (topic,), [batch], columns=columns, **delivery))
+    assert (result["acknowledged"], result["bytes"], result["measured"]) == (3, 500_001, [3, 3])
+    # Without acknowledgements the broker may be still at it.
+    wait_for(lambda: len(stored(kbroker_broker.bootstrap, topic)) == len(made), "the records")
     assert stored(kbroker_broker.bootstrap, topic) == [
         (2, None, None, [("kbroker-replay-id", b"mark")]),
         (2, b"", b"", [("h", None), ("h", b""), ("é", b"1"), ("kbroker-replay-id", b"m2")]),
