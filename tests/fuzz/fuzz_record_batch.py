@@ -4,7 +4,8 @@ An input's first byte says what the rest is:
 
 * the records of an uncompressed batch, whose header and checksum are made right: the C walk, the walk in chunks and the
   reader of records must take or refuse them as the slow reference of the tests does;
-* a compressed payload, likewise wrapped: whatever comes of it, nothing but a refusal may be raised;
+* a compressed payload: whatever comes of it, nothing but a refusal may be raised, and the way through C must take or
+  refuse it as the way through Python does;
 * a whole batch, its size and checksum put right: it goes through the validation of a produce request, and what that
   takes must be valid again when it is stored;
 * raw bytes, for the readers that meet damaged files.
@@ -104,10 +105,18 @@ def run_records(payload: bytes, count: int, chunk_bytes: int) -> None:
 
 def run_compressed(payload: bytes, codec: int) -> None:
     size = 0
+    chunks: list[bytes] = []
+    expected: bytes | None = None
+    whole: bytes | None = None
     with contextlib.suppress(compression.CompressionError):
         for chunk in compression.iter_decompress(codec, payload, LIMIT_BYTES):
             size += len(chunk)
+            chunks.append(bytes(chunk))
+        expected = b"".join(chunks)
     assert size <= LIMIT_BYTES
+    with contextlib.suppress(compression.CompressionError):
+        whole = compression.decompress(codec, payload, LIMIT_BYTES)
+    assert whole == expected, "the two ways to decompress differ"
 
 
 def run_batch(data: bytes, config: LogConfig) -> None:

@@ -94,6 +94,13 @@ def test_damage_has_the_same_words(framed: tuple[Codec, bytes], data: st.DataObj
     assert outcome(codec, cut, limit_bytes) == expected
 
 
+def test_a_block_longer_than_its_window_is_refused_both_ways() -> None:
+    """A batch would be stored here that a consumer's library, which reads it as a stream, refuses."""
+    frame = bytes.fromhex("28b52ffd0100000000003af70000010000")
+    with pytest.raises(CompressionError, match="too small"):
+        decompress(Codec.ZSTD, frame, LIMIT)
+
+
 def test_a_frame_cut_off_does_not_spoil_the_next_one() -> None:
     """After one damaged batch all good ones of the codec would be refused, or go the slow way for ever."""
     sized = lz4.frame.compress(TEXT, block_linked=False, store_size=True)
