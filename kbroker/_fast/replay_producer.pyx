@@ -60,7 +60,7 @@ cdef uint8_t NOTHING = 0
 
 @no_gc_clear
 cdef class ReplayProducer(DeliveryClient):
-    """See the module's text.  `sent`, `acknowledged`, `sent_bytes`, `late`, `queue_full_us` are sums since the start."""
+    """See the module's text.  Sums since the start: `sent`, `acknowledged`, `sent_bytes`, `late`, `queue_full_us`."""
 
     cdef bytes mark_name
     cdef Py_ssize_t offered_hint, sent_hint
