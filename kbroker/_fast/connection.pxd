@@ -41,4 +41,7 @@ cdef class Connection(Receiver):
     cdef str _client_id(self, const char* data, Py_ssize_t size)
     cdef int _flush(self) except -1
     cdef int _abandon(self) except -1
+    cdef int _unwatch(self) except -1
+    cdef tuple _peer(self)
+    cdef tuple _local(self)
     cdef int _fail(self, str reason, str detail) except -1

@@ -267,8 +267,7 @@ cdef class Connection(Receiver):
             self.close(f"lost: {error}")
             return 0
         if outcome == 1:
-            if self.writer_fd >= 0:
-                self._unwatch()
+            self._unwatch()
             self.blocked = False
         elif outcome == 0:
             self.blocked = True
@@ -282,8 +281,7 @@ cdef class Connection(Receiver):
                 self.endpoint.loop.call_soon(self.resume_sending)
         else:
             self.blocked = self.warming = True
-            if self.writer_fd >= 0:
-                self._unwatch()
+            self._unwatch()
             self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
         return 0
 
@@ -302,10 +300,11 @@ cdef class Connection(Receiver):
         if not self.closed and not self.blocked:
             self._process()
 
-    def _unwatch(self) -> None:
-        self.endpoint.loop.remove_writer(self.writer_fd)
-        os.close(self.writer_fd)
-        self.writer_fd = -1
+    cdef int _unwatch(self) except -1:
+        if self.writer_fd >= 0:
+            self.endpoint.loop.remove_writer(self.writer_fd)
+            os.close(self.writer_fd)
+            self.writer_fd = -1
 
     # Closing, and what others may ask
 
@@ -335,13 +334,12 @@ cdef class Connection(Receiver):
             except OSError:
                 pass  # The client is gone, and with it whoever would have read them.
             self.sender.clear()
-        if self.writer_fd >= 0:
-            self._unwatch()
+        self._unwatch()
         if self.buffer is not None:
             self._give_back()
         if self.wanted_bytes > 0:
-            # Those who wait behind this one may fit.
             self.wanted_bytes = 0
+            # Those who wait behind this one may fit.
             self.pool.wake()
         self.endpoint.connections.discard(self)
         self.endpoint.owner.connection_closed(self, reason)
@@ -376,23 +374,27 @@ cdef class Connection(Receiver):
 
     @property
     def peer_host(self) -> str:
-        return self._addresses(True)[0]
+        return self._peer()[0]
 
     @property
     def peer_port(self) -> int:
-        return self._addresses(True)[1]
+        return self._peer()[1]
 
     @property
     def local_host(self) -> str:
         """The address that the client dialled."""
-        return self._addresses(False)[0]
+        return self._local()[0]
 
     @property
     def local_port(self) -> int:
-        return self._addresses(False)[1]
+        return self._local()[1]
 
-    def _addresses(self, bint of_peer) -> tuple:
+    cdef tuple _peer(self):
         if self.peer is None and self.transport is not None:
-            self.peer = tuple(self.transport.get_extra_info("peername") or ("unknown", 0))
-            self.local = tuple(self.transport.get_extra_info("sockname") or ("unknown", 0))
-        return (self.peer if of_peer else self.local) or ("unknown", 0)
+            self.peer = self.transport.get_extra_info("peername")
+        return self.peer or ("unknown", 0)
+
+    cdef tuple _local(self):
+        if self.local is None and self.transport is not None:
+            self.local = self.transport.get_extra_info("sockname")
+        return self.local or ("unknown", 0)

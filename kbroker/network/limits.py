@@ -35,7 +35,7 @@ def raise_descriptor_limit() -> int:
 class ConnectionLimits:
     """Counts connections in all and by address."""
 
-    __slots__ = ("_by_address", "_max", "_max_per_address", "_overrides", "_room", "count", "on_count")
+    __slots__ = ("_by_address", "_expected", "_max", "_max_per_address", "_overrides", "_room", "count", "on_count")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class ConnectionLimits:
         self._overrides = overrides
         self._by_address: dict[str, int] = {}
         self.count = 0
+        self._expected = 0
         self.on_count = on_count
 
     def change(self, max_connections: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
@@ -59,14 +60,29 @@ class ConnectionLimits:
         self._max_per_address = max_per_address
         self._overrides = overrides
 
+    @property
+    def left(self) -> int:
+        """How many more connections the process has descriptors for."""
+        return self._room - self.count - self._expected
+
+    def expect(self, count: int) -> None:
+        """So many connections have been accepted and will come to `admit`; negative: so many are about to."""
+        if count:
+            self._expected += count
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.on_count is not None:
+            self.on_count(self.count + self._expected)
+
     def admit(self, address: str) -> str | None:
         """Count a new connection; the setting that forbids it, or None when it may stay.
 
         A refused connection is counted as well until `leave`.
         """
         self.count += 1
-        if self.on_count is not None and self.count % TOLD_EVERY == 0:
-            self.on_count(self.count)
+        if self.count % TOLD_EVERY == 0:
+            self._tell()
         used = self._by_address.get(address, 0) + 1
         self._by_address[address] = used
         if self.count > self._max:
@@ -80,8 +96,8 @@ class ConnectionLimits:
     def leave(self, address: str) -> None:
         """A connection of that address ended."""
         self.count -= 1
-        if self.on_count is not None and self.count % TOLD_EVERY == 0:
-            self.on_count(self.count)
+        if self.count % TOLD_EVERY == 0:
+            self._tell()
         left = self._by_address.get(address, 0) - 1
         if left > 0:
             self._by_address[address] = left

@@ -21,6 +21,7 @@ from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Endpoint, Route
 from kbroker.log_output import RateLimitedLog
+from kbroker.network.acceptor import CrowdAcceptor
 from kbroker.network.cold_reads import ColdReads, Stretch
 from kbroker.network.limits import ConnectionLimits
 
@@ -81,6 +82,7 @@ class Listener:
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
+        self._crowd: CrowdAcceptor | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._complaints = RateLimitedLog(logger)
         self._addresses: dict[Connection, str] = {}
@@ -100,6 +102,10 @@ class Listener:
             sock=sock,
             backlog=self._options.backlog,
         )
+        self._crowd = CrowdAcceptor(self._loop, sock, self._connect, self._limits)
+
+    async def _connect(self, sock: socket.socket) -> object:
+        return await self._loop.connect_accepted_socket(lambda: Connection(self.endpoint), sock)  # type: ignore[type-var]
 
     def _bind(self) -> socket.socket:
         family, host = _family(self.host)
@@ -142,6 +148,8 @@ class Listener:
         address = connection.peer_host.removeprefix(MAPPED_IPV4)
         self._addresses[connection] = address
         setting = self._limits.admit(address)
+        if self._crowd is not None:
+            self._crowd.look()
         if setting is None and not self.endpoint.draining:
             return True
         if setting is None:
@@ -254,6 +262,8 @@ class Listener:
     def stop_accepting(self) -> None:
         """Close the listening socket; connections live on."""
         self.endpoint.draining = True
+        if self._crowd is not None:
+            self._crowd.close()
         if self._server is not None:
             self._server.close()
 
