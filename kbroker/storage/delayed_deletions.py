@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -60,6 +61,13 @@ class DelayedDeletions:
             with self._lock:
                 self._ready.extend(due)
             self._start()
+
+    def next_due_ms(self, most_ms: int) -> int:
+        """In how many milliseconds `run_due` has something to do, as far as is known now; at most `most_ms`."""
+        if not self._waiting:
+            return most_ms
+        left_ms = math.ceil((self._waiting[0][0] - self._clock.monotonic()) * 1000)
+        return min(max(left_ms, 1), most_ms)
 
     def stop(self) -> None:
         """Leaves what is not under way to the next start, which removes it."""

@@ -402,7 +402,7 @@ class LogManager:
                 get("replica.high.watermark.checkpoint.interval.ms"),
                 write.start_high_watermarks,
             ),
-            PeriodicTask("delete files", DELETION_INTERVAL_MS, self.run_due),
+            PeriodicTask("delete files", lambda: self.deletions.next_due_ms(DELETION_INTERVAL_MS), self.run_due),
             PeriodicTask(
                 "retention",
                 get("log.retention.check.interval.ms"),

@@ -15,6 +15,7 @@ import pytest
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.delayed_deletions import DelayedDeletions
 from kbroker.storage.local_log import LogEnvironment
+from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.log_segment import LogSegment
 from kbroker.storage.open_files import OpenFiles
@@ -291,3 +292,23 @@ def test_a_crash_before_old_segments_are_renamed_leaves_a_log_without_holes(tmp_
         log.maybe_increment_log_start_offset(30)
         assert [offset for offset, _ in read_all(log)] == list(range(30, 40))
         again.shutdown()
+
+
+def test_the_next_sweep_comes_when_the_first_deletion_is_due() -> None:
+    """Deleted segments would hold their disk space for up to a second more than they were to wait."""
+    clock = HandClock()
+    done: list[str] = []
+    deletions = DelayedDeletions(clock, Inline(), LogDirFailureChannel(UNSYNCED_FILES))
+    assert deletions.next_due_ms(1000) == 1000
+    deletions.later(60_000, lambda: done.append("late"))
+    deletions.later(1250, lambda: done.append("soon"))
+    assert deletions.next_due_ms(1000) == 1000
+    clock.now += 1000
+    assert deletions.next_due_ms(1000) == 250
+    clock.now += 249
+    deletions.run_due()
+    assert deletions.next_due_ms(1000) == 1
+    clock.now += 1
+    deletions.run_due()
+    assert deletions.next_due_ms(1000) == 1000
+    assert done == ["soon"]
