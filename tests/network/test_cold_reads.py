@@ -59,8 +59,12 @@ def cold_file(size: int) -> Iterator[tuple[int, bytes]]:
         content = os.urandom(size)
         file.write(content)
         file.flush()
-        drop(file.fileno())
-        if not is_cold(file.fileno()):
+        # Pages that the kernel is still at work with stay for a moment.
+        for _ in range(1000):
+            drop(file.fileno())
+            if is_cold(file.fileno()):
+                break
+        else:
             pytest.skip("this file system does not drop pages")
         drop(file.fileno())
         yield file.fileno(), content
