@@ -94,8 +94,10 @@ def residency(fd: int, position: int, size: int) -> list[bool]:
 
 
 def resident(fd: int, position: int, size: int) -> bool:
-    """Whether it is in the page cache, but for what the kernel has taken back since: on some machines it looks for pages
-    that no processor touches all the time."""
+    """Whether it is in the page cache, but for what the kernel has taken back since.
+
+    Some machines look for pages that no processor touches, and take them, all the time.
+    """
     pages = residency(fd, position, size)
     return sum(pages) > len(pages) * 0.9
 
