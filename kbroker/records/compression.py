@@ -51,12 +51,16 @@ _LZ4_BLOCK_INDEPENDENT = 0x20
 _LZ4_BLOCK_64_KB = 4
 _LZ4_DEFAULT_LEVEL = 9
 
+_ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 _ZSTD_LARGE_WINDOW_BYTES = 8 << 20
 _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_KEPT_WINDOW_BYTES = 2 << 20
 _ZSTD_KEPT_COUNT = 2
+
+# The levels at which `_fast.native_codecs` packs, which are the defaults of Kafka's settings.
+_NATIVE_LEVELS = {3: _LZ4_DEFAULT_LEVEL, 4: _ZSTD_DEFAULT_LEVEL}
 
 
 class CompressionError(ValueError):
@@ -384,7 +388,7 @@ def compressor(codec: int, level: int | None = None) -> Compressor:
         # Kafka's default level, 9, means the fast compressor; any other the slow one.
         return _Lz4Compressor(0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(3, level))
     if codec == Codec.ZSTD:
-        return _zstd_compressor(3 if level is None else level)
+        return _zstd_compressor(_ZSTD_DEFAULT_LEVEL if level is None else level)
     raise CompressionError(f"Unknown compression type id: {codec}")
 
 
@@ -401,7 +405,7 @@ def compress_chunks(codec: int, chunks: Iterable[Any], level: int | None = None)
 
 
 def compress(codec: int, payload: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    if level is None and codec in native_codecs_loaded():
+    if level in (None, _NATIVE_LEVELS.get(codec)) and codec in native_codecs_loaded():
         packed = pack_bytes(codec, payload)
         if packed is not None:
             return packed

@@ -52,6 +52,7 @@ from kbroker.records.compression import (
     CompressionError,
     DecompressionLimitError,
     codec_of,
+    compress,
     compressor,
     iter_decompress,
 )
@@ -270,16 +271,19 @@ def _recompress(
     view: memoryview | bytearray, info: BatchInfo, config: LogConfig, target: int, topic_partition: object
 ) -> bytearray:
     """The same records under another codec; `info` becomes the new batch's.  The records are walked in passing."""
-    walker = RecordWalker(info)
     out = bytearray(memoryview(view)[:BATCH_OVERHEAD])
-    encoder = compressor(target, _level(target, config))
-    for chunk in _payload(view, info):
-        # An uncompressed batch was walked before, as a whole.
-        if info.compression:
+    level = _level(target, config)
+    if info.compression:
+        walker = RecordWalker(info)
+        encoder = compressor(target, level)
+        for chunk in _payload(view, info):
             walker.feed(chunk)
-        out += encoder.compress(chunk)
-        _check_rebuilt_size(len(out), config, topic_partition)
-    out += encoder.flush()
+            out += encoder.compress(chunk)
+            _check_rebuilt_size(len(out), config, topic_partition)
+        out += encoder.flush()
+    else:
+        # Such a batch was walked before, as a whole.
+        out += compress(target, memoryview(view)[BATCH_OVERHEAD:], level)
     _check_rebuilt_size(len(out), config, topic_partition)
     if info.compression:
         walker.finish()
