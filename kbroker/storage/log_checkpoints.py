@@ -130,7 +130,10 @@ class LogCheckpoints:
         under_way = self._writing.get(checkpoint)
         if under_way is not None and not under_way.done():
             return
+        before = self._contents.get(checkpoint)
         content = self._contents[checkpoint] = offsets(logs)
+        if content == before and under_way is not None and under_way.result() is None:
+            return  # It was written: making the same bytes again for ten thousand logs would keep an idle broker busy.
         self._writing[checkpoint] = self._executor.submit(self._write, checkpoint, content)
 
     # On demand
@@ -167,10 +170,11 @@ class LogCheckpoints:
         for checkpoint in self._directories[path]:
             under_way = self._writing.get(checkpoint)
             waits = under_way is not None and not under_way.done()
-            if checkpoint.names(topic_partition) or (waits and topic_partition in self._contents[checkpoint]):
+            if checkpoint.names(topic_partition) or (waits and topic_partition in self._contents.get(checkpoint, {})):
                 if under_way is not None:
                     wait((under_way,))
                 checkpoint.forget(topic_partition)
+                self._contents.pop(checkpoint, None)
 
     # On threads
 

@@ -343,3 +343,33 @@ def test_a_full_disk_at_the_stop_gets_no_clean_mark(tmp_path: Path, caplog: pyte
     assert [log.log_end_offset for log in again.logs.values()] == [10] * 5
     again.shutdown()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_checkpoint_is_written_again_until_it_holds_what_it_should(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file would stay as old as the moment in which the disk was full, because nothing has changed since."""
+    files = FullFiles()
+    manager = manager_on(tmp_path, files)
+    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    append(log, batch([b"one"]))
+    checkpoints = manager.checkpoints
+    written = checkpoints[str(tmp_path / "data")].high_watermarks
+
+    def comes_to_hold(offsets: dict[TopicPartition, int]) -> None:
+        checkpoints.start_high_watermarks()
+        wait_for(lambda: written.read() == offsets, f"the checkpoint to hold {offsets}")
+
+    files.left = 0
+    checkpoints.start_high_watermarks()
+    wait_for(lambda: "Cannot write" in caplog.text, "the checkpoint to fail")
+    files.left = None
+    for _ in range(3):
+        comes_to_hold({A0: 1})
+    append(log, batch([b"two"]))
+    comes_to_hold({A0: 2})
+    # What is taken out of the file comes back, the same as it was.
+    checkpoints.forget(str(tmp_path / "data"), A0)
+    assert written.read() == {}
+    comes_to_hold({A0: 2})
+    manager.shutdown()
