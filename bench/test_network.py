@@ -8,6 +8,7 @@ The reference beside it is the least that asyncio can do in Python: a protocol t
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from kbroker._fast.accepting import accept_all
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Route
@@ -24,6 +26,7 @@ from kbroker.network.listener import Listener, SocketOptions
 
 CLIENTS = 50
 TURNS = 20
+CROWD = 200
 REQUEST = struct.pack(">ihhih", 14 + 200, 0, 0, 7, 4) + b"test" + bytes(200)
 
 
@@ -129,3 +132,36 @@ def test_connection_reference(benchmark: Any, loop: asyncio.AbstractEventLoop) -
     _measure(benchmark, loop, server.sockets[0].getsockname()[1])
     server.close()
     loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.benchmark(group="accepting 200 connections that wait")
+def test_accept_all(benchmark: Any) -> None:
+    _measure_accepting(benchmark, lambda listening: accept_all(listening.fileno(), 2 * CROWD))
+
+
+@pytest.mark.benchmark(group="accepting 200 connections that wait")
+def test_accept_all_reference(benchmark: Any) -> None:
+    _measure_accepting(benchmark, lambda listening: [listening.accept()[0].detach() for _ in range(CROWD)])
+
+
+def _measure_accepting(benchmark: Any, accept: Callable[[socket.socket], list[int]]) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=2 * CROWD) as listening:
+        listening.setblocking(False)
+        clients: list[socket.socket] = []
+        accepted: list[int] = []
+
+        def crowd() -> None:
+            while clients:
+                clients.pop().close()
+            while accepted:
+                os.close(accepted.pop())
+            clients.extend(socket.create_connection(listening.getsockname()) for _ in range(CROWD))
+
+        benchmark.pedantic(lambda: accepted.extend(accept(listening)), setup=crowd, rounds=10)
+        assert len(accepted) == CROWD
+        crowd()
+        accepted.extend(accept(listening))
+        while accepted:
+            os.close(accepted.pop())
+        while clients:
+            clients.pop().close()
