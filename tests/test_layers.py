@@ -39,6 +39,7 @@ PACKAGES: dict[str, set[str]] = {
     "types": {"__init__"},
     "errors": {"__init__"},
     "clock": {"__init__"},
+    "scheduling": {"__init__"},
     "_fast": BASE | {"_fast"},
     "config": BASE | {"config"},
     "log_output": BASE | {"log_output"},
@@ -55,7 +56,7 @@ PACKAGES: dict[str, set[str]] = {
     "handlers": HANDLERS,
     "broker": BROKER,
     "replay": REPLAY,
-    "cli": BROKER | REPLAY | {"cli"},
+    "cli": BROKER | REPLAY | {"cli", "scheduling"},
 }
 
 _CIMPORT = re.compile(r"^\s*from\s+(kbroker[\w.]*|\.[\w.]*)\s+c?import\b|^\s*c?import\s+(kbroker[\w.]*)", re.MULTILINE)

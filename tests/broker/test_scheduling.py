@@ -1,0 +1,43 @@
+"""What the broker's threads are to the kernel's scheduler."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+from pathlib import Path
+
+import pytest
+
+from kbroker.scheduling import SLICE_NS
+from tests.broker_process import BrokerProcess
+
+_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
+FIRST_KERNEL = (6, 12)
+
+
+def kernel() -> tuple[int, int]:
+    major, minor = platform.release().split(".")[:2]
+    return int(major), int(minor)
+
+
+def slice_ns(thread: int) -> int:
+    """What a thread's slice is, as the kernel tells it."""
+    attributes = ctypes.create_string_buffer(48)
+    assert ctypes.CDLL(None).syscall(_SCHED_GETATTR[platform.machine()], thread, attributes, 48, 0) == 0
+    runtime: int = struct.unpack_from("=Q", attributes.raw, 24)[0]
+    return runtime
+
+
+@pytest.mark.skipif(kernel() < FIRST_KERNEL, reason="the kernel gives all threads slices of one length")
+def test_the_loop_is_let_in_at_once_and_other_threads_are_as_usual(tmp_path: Path) -> None:
+    """Clients would wait for milliseconds while a log is compacted."""
+    broker = BrokerProcess(tmp_path).start()
+    try:
+        threads = [int(path.name) for path in Path(f"/proc/{broker.pid}/task").iterdir()]
+        assert slice_ns(broker.pid) == SLICE_NS
+        others = [slice_ns(thread) for thread in threads if thread != broker.pid]
+        assert others
+        assert all(each != SLICE_NS for each in others)
+    finally:
+        broker.stop()
