@@ -29,4 +29,5 @@ def ask_for_short_slices() -> bool:
         return False
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
-    return ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0
+    outcome: int = ctypes.CDLL(None).syscall(number, 0, attributes, 0)
+    return outcome == 0

@@ -57,9 +57,10 @@ cdef class Endpoint:
 
     `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
     reason)`, `bad_request(connection, reason, detail)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for versions
-    out of range (the frame to answer with, or None), `spawn(ctx, coroutine)`, `read_cold(connection, stretches)` for what
-    must come from the disk before it can be sent (answered by `connection.warmed()` when the first (region, position,
-    size) is there; the others follow it), and while `draining`, when no further request is begun, `went_quiet()`.
+    out of range (the frame to answer with, or None), `spawn(ctx, coroutine)`, `read_cold(connection, stretches)` for
+    what must come from the disk before it can be sent (answered by `connection.warmed()` when the first (region,
+    position, size) is there; the others follow it), and while `draining`, when no further request is begun,
+    `went_quiet()`.
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
