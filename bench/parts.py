@@ -26,6 +26,7 @@ NOISE = 0.10
 MEASURED_WITHIN = {
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "clean": "bench/test_cleaner.py: test_clean",
+    "clean_files": "bench/test_cleaner.py: test_clean",
     "clean_output": "bench/test_cleaner.py: test_clean",
     "clean_passes": "bench/test_cleaner.py: test_clean",
     "clean_write": "bench/test_cleaner.py: test_clean",

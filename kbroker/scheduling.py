@@ -1,9 +1,12 @@
-"""What the loop asks of the kernel's scheduler.
+"""What threads ask of the kernel's scheduler.
 
 A thread that runs may keep its processor until its slice is over, some 3 ms by default, though another one has become
 ready: beside a compaction at full speed the loop's wake-ups can wait that long.  From Linux 6.12 on a thread may ask
 for shorter slices, and is then let in at once by one with longer ones.  It gets no more of the processor for it.
 Threads made afterwards have slices of the usual length; older kernels take the wish and do nothing.
+
+The threads of compaction give their processor away after each buffer (`_fast/clean_files.pyx`), which costs them the
+rest of a slice where others want it: theirs are short too, so that they keep about half of their share.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ import os
 import platform
 import struct
 
-SLICE_NS = 100_000
+LOOP_SLICE_NS = 100_000
+CLEANER_SLICE_NS = 300_000
 
 # `sched_setattr` has no wrapper in older C libraries.
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
@@ -22,12 +26,12 @@ _RESET_ON_FORK = 1
 _ATTRIBUTES = struct.Struct("=IIQiIQQQ")
 
 
-def ask_for_short_slices() -> bool:
+def ask_for_short_slices(slice_ns: int = LOOP_SLICE_NS) -> bool:
     """Asks for this thread; whether the kernel took it.  No more than a wish: nothing depends on it."""
     number = _SCHED_SETATTR.get(platform.machine())
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, slice_ns, 0, 0)
     outcome: int = ctypes.CDLL(None).syscall(number, 0, attributes, 0)
     return outcome == 0

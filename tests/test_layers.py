@@ -25,7 +25,7 @@ FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
-STORAGE = RECORDS | {"storage"}
+STORAGE = RECORDS | {"scheduling", "storage"}
 METADATA = SCHEMAS | {"metadata"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
 REPLICATION = STORAGE | METADATA | NETWORK | {"replication"}
@@ -56,7 +56,7 @@ PACKAGES: dict[str, set[str]] = {
     "handlers": HANDLERS,
     "broker": BROKER,
     "replay": REPLAY,
-    "cli": BROKER | REPLAY | {"cli", "scheduling"},
+    "cli": BROKER | REPLAY | {"cli"},
 }
 
 _CIMPORT = re.compile(r"^\s*from\s+(kbroker[\w.]*|\.[\w.]*)\s+c?import\b|^\s*c?import\s+(kbroker[\w.]*)", re.MULTILINE)

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -101,8 +102,22 @@ static void watch(int epoll, int fd) {
     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+/* Where processors are few, a client that has to wait for one would measure that: it asks the scheduler to be let in at
+ * once (Linux 6.12; older kernels do nothing).  No right is needed, and both brokers get the same client. */
+static void ask_for_short_slices(void) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes = {.size = sizeof attributes, .runtime = 100000};
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 int run_end_to_end(const options *o) {
     int count;
+    ask_for_short_slices();
     frame *frames = read_frames(o->frames_path, &count);
     if (count != 2 || o->offset_at < 0 || o->records_at < 0) die("needs a produce and a fetch frame, and their places");
     state *s = calloc(1, sizeof *s);

@@ -89,17 +89,6 @@ cdef class Compaction:
     Not for several threads at once.  Counters: `records_read`, `records_kept`, `keyless_count`.
     """
 
-    cdef readonly OffsetMap offsets
-    cdef State* state
-    cdef Output output
-    cdef Output aside               # what a compressed batch becomes, before it is packed
-    cdef Rules rules
-    cdef int64_t* last_offsets
-    cdef Py_ssize_t last_offset_count
-    cdef readonly int64_t records_read
-    cdef readonly int64_t records_kept
-    cdef readonly int64_t keyless_count
-
     def __cinit__(self, OffsetMap offsets not None):
         self.offsets = offsets
         self.last_offsets = NULL

@@ -17,12 +17,14 @@ one read and one write buffer, which grow for a batch larger than they are and s
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kbroker._fast.clean import FULL, OVERFLOW, SPECIAL, Compaction
+from kbroker._fast.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
+from kbroker._fast.clean_files import clean_stretch, index_stretch
 from kbroker._fast.offset_map import OffsetMap
 from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
 from kbroker._fast.stored_header import read_stored_header
@@ -36,11 +38,16 @@ from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.open_files import SegmentFile
 from kbroker.storage.segment_search import CorruptSegmentError
 from kbroker.storage.segment_swap import CleanedSegment, discard_cleaned, open_cleaned, remove_leftovers, swap_in
+from kbroker.storage.throttle import Throttle
 
 if TYPE_CHECKING:
     from kbroker.storage.unified_log import UnifiedLog
 
 Job = Callable[[], Any]
+
+# Between two looks at the ticket and the throttle: some 20 ms of work.
+MOST_STRETCH_BYTES = 8 << 20
+STRETCHES_PER_SECOND = 20
 
 
 class CleaningAbortedError(Exception):
@@ -62,6 +69,8 @@ class Ticket:
 
 class Spender(Protocol):
     """The throttle that all cleaners share."""
+
+    bytes_per_second: float
 
     def spend(self, size_bytes: int, check: Callable[[], None]) -> None:
         """Accounts for bytes read or written, and waits as long as there were too many."""
@@ -99,12 +108,17 @@ class Reader:
         self.buffer = buffer
         self.position = position
 
+    @property
+    def fd(self) -> int:
+        return self._file.fd
+
+    @property
+    def left(self) -> int:
+        return max(self.source.size - self.position, 0)
+
     def fill(self) -> int:
-        """How many bytes from `position` on are in the buffer; 0 at the segment's end."""
-        left = self.source.size - self.position
-        if left <= 0:
-            return 0
-        want = min(len(self.buffer), left)
+        """How many bytes from `position` on are in the buffer, while some are left."""
+        want = min(len(self.buffer), self.left)
         got = self._files.pread_into(self._file.fd, memoryview(self.buffer)[:want], self.position)
         if got < want:
             raise CorruptSegmentError(
@@ -131,7 +145,9 @@ class Cleaner:
         self._buffer_bytes = max(buffer_bytes, 1024)
         self._buffer = bytearray()
         self._compaction = Compaction(OffsetMap(map_bytes, load_factor))
-        self._spend: Callable[[int], None] = lambda _size: None
+        # The bytes of a file go straight into C where nothing stands between us and the system's files.
+        self._direct = type(files) is FileSystem
+        self._throttle: Spender = Throttle(math.inf)
         self._ticket = Ticket()
         self._bytes_read = 0
         self._bytes_written = 0
@@ -148,7 +164,7 @@ class Cleaner:
     ) -> Generator[Job, Any, CleanSummary]:
         """One clean.  CleaningAbortedError, OSError or ValueError leave what was swapped in before."""
         self._ticket = ticket
-        self._spend = lambda size: throttle.spend(size, ticket.check)
+        self._throttle = throttle
         self._bytes_read = self._bytes_written = 0
         self._buffer = bytearray(self._buffer_bytes)
         remove_leftovers(self._files, plan.directory)
@@ -215,12 +231,30 @@ class Cleaner:
     def _index_segment(self, reader: Reader, start: int, transactions: CleanedTransactions) -> bool:
         """False when the map is full."""
         compaction = self._compaction
-        while filled := reader.fill():
+        special = not self._direct
+        while reader.left:
+            if not special:
+                at, stop = index_stretch(
+                    compaction,
+                    reader.fd,
+                    reader.position,
+                    reader.source.size,
+                    reader.buffer,
+                    start,
+                    self._stretch_bytes,
+                )
+                if stop == FULL:
+                    return False
+                if self._went_on(reader, at) and stop == END:
+                    continue
+            special = not self._direct
+            filled = reader.fill()
             at = 0
             while True:
                 at, stop = compaction.index(reader.buffer, at, filled, start)
                 if stop != SPECIAL:
                     break
+                special = True
                 info = read_stored_header(reader.buffer, at, filled)
                 if not self._index_special(reader.buffer, info, start, transactions):
                     return False
@@ -247,14 +281,29 @@ class Cleaner:
             offsets.latest_offset = max(offsets.latest_offset, info.last_offset)
         return True
 
+    @property
+    def _stretch_bytes(self) -> int:
+        """How far C goes on its own: less when there is a throttle, whose waits would be long otherwise."""
+        allowed = max(self._throttle.bytes_per_second / STRETCHES_PER_SECOND, len(self._buffer))
+        return int(min(allowed, MOST_STRETCH_BYTES))
+
+    def _went_on(self, reader: Reader, position: int) -> bool:
+        """After everything before `position` was dealt with."""
+        done = position - reader.position
+        reader.position = position
+        self._bytes_read += done
+        self._ticket.check()
+        self._spend(done)
+        return done > 0
+
     def _go_on(self, reader: Reader, done: int, filled: int) -> None:
         """After the batches in the buffer were dealt with, up to `done`."""
         if done == 0:
             reader.make_room(filled)
-        reader.position += done
-        self._bytes_read += done
-        self._ticket.check()
-        self._spend(done)
+        self._went_on(reader, reader.position + done)
+
+    def _spend(self, size_bytes: int) -> None:
+        self._throttle.spend(size_bytes, self._ticket.check)
 
     # -- pass two -----------------------------------------------------------------------------------------------------
 
@@ -288,7 +337,12 @@ class Cleaner:
     ) -> int | None:
         """The base offset of the batch that does not fit the output, at `reader.position`; None at the end."""
         compaction = self._compaction
-        while filled := reader.fill():
+        special = not self._direct
+        while reader.left:
+            if not special and self._clean_stretch(reader, output) == END:
+                continue
+            special = not self._direct
+            filled = reader.fill()
             at = 0
             overflow = False
             while True:
@@ -296,6 +350,7 @@ class Cleaner:
                 if stop != SPECIAL:
                     overflow = stop == OVERFLOW
                     break
+                special = True
                 info = read_stored_header(reader.buffer, at, filled)
                 fits = compaction.fits_segment(info)
                 if fits and info.magic < MAGIC_V2:
@@ -313,6 +368,17 @@ class Cleaner:
                 self._flush(output)
             self._go_on(reader, at, filled)
         return None
+
+    def _clean_stretch(self, reader: Reader, output: CleanedSegment) -> int:
+        """What stays of the next megabytes; END when there was something that C could do."""
+        at, stop, size = clean_stretch(
+            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, self._stretch_bytes,
+            output.fd, output.size,
+        )  # fmt: skip
+        written, output.size = size - output.size, size
+        self._bytes_written += written
+        self._spend(written)
+        return stop if self._went_on(reader, at) else SPECIAL
 
     def _clean_special(
         self, plan: CleanPlan, buffer: bytearray, info: BatchInfo, transactions: CleanedTransactions

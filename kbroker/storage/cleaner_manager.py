@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
+from kbroker.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
 from kbroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from kbroker.storage.cleaner import Cleaner, CleaningAbortedError, CleanSummary, Ticket
 from kbroker.storage.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
@@ -385,7 +386,9 @@ class CleanerManager:
 
     def _in_thread(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(thread_name_prefix="log-cleaner")
+            self._executor = ThreadPoolExecutor(
+                thread_name_prefix="log-cleaner", initializer=ask_for_short_slices, initargs=(CLEANER_SLICE_NS,)
+            )
         return asyncio.get_running_loop().run_in_executor(self._executor, job)
 
     # -- outcomes -----------------------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ class CleanedSegment:
     def log_path(self) -> str:
         return self.path_of(LOG_SUFFIX)
 
+    @property
+    def fd(self) -> int:
+        """Of the log file."""
+        return self._log.fd
+
     def append(self, files: FileSystem, data: Buffer) -> None:
         files.pwrite(self._log.fd, data, self.size)
         self.size += len(data)

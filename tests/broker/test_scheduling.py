@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import platform
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 
-from kbroker.scheduling import SLICE_NS
+from kbroker.scheduling import CLEANER_SLICE_NS, LOOP_SLICE_NS, ask_for_short_slices
 from tests.broker_process import BrokerProcess
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
@@ -35,9 +36,26 @@ def test_the_loop_is_let_in_at_once_and_other_threads_are_as_usual(tmp_path: Pat
     broker = BrokerProcess(tmp_path).start()
     try:
         threads = [int(path.name) for path in Path(f"/proc/{broker.pid}/task").iterdir()]
-        assert slice_ns(broker.pid) == SLICE_NS
+        assert slice_ns(broker.pid) == LOOP_SLICE_NS
         others = [slice_ns(thread) for thread in threads if thread != broker.pid]
         assert others
-        assert all(each != SLICE_NS for each in others)
+        assert all(each != LOOP_SLICE_NS for each in others)
     finally:
         broker.stop()
+
+
+@pytest.mark.skipif(kernel() < FIRST_KERNEL, reason="the kernel gives all threads slices of one length")
+def test_a_cleaner_keeps_its_share_and_the_other_threads_theirs() -> None:
+    """Compaction gives its processor away after each buffer, and would get next to nothing where others want it."""
+    seen: list[int] = []
+
+    def ask() -> None:
+        assert ask_for_short_slices(CLEANER_SLICE_NS)
+        seen.append(slice_ns(threading.get_native_id()))
+
+    before = slice_ns(threading.get_native_id())
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert seen == [CLEANER_SLICE_NS]
+    assert slice_ns(threading.get_native_id()) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -24,6 +25,8 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Unthrottled:
+    bytes_per_second = math.inf
+
     def spend(self, size_bytes: int, check: Callable[[], None]) -> None:
         """No bound."""
 
