@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -156,6 +157,14 @@ class BrokerProcess:
         status = self.process.wait(timeout)
         self.process = None
         return status
+
+    def log_sizes(self, name: str) -> list[int]:
+        """Bytes of each log file in a partition's directory, in order; files that go away meanwhile are left out."""
+        sizes = []
+        for path in sorted((self.data_dir / name).glob("*.log")):
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return sizes
 
     def output(self) -> str:
         """What the process has printed, over all its starts."""

@@ -112,7 +112,6 @@ def test_a_reader_from_the_start_finds_the_latest_of_each_key(broker: BrokerProc
             "file.delete.delay.ms": "0",
         },
     )
-    directory = broker.data_dir / f"{topic}-0"
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 5})
     draw = random.Random(7)
     expected: dict[bytes, bytes] = {}
@@ -137,7 +136,7 @@ def test_a_reader_from_the_start_finds_the_latest_of_each_key(broker: BrokerProc
     assert producer.flush(30) == 0
 
     def records_of_closed_segments() -> int:
-        return sum(path.stat().st_size for path in sorted(directory.glob("*.log"))[:-1])
+        return sum(broker.log_sizes(f"{topic}-0")[:-1])
 
     until(lambda: records_of_closed_segments() < 300_000, "compaction")
     seen = read_to_end(broker.bootstrap, topic)
@@ -172,8 +171,7 @@ def test_old_records_go_and_readers_go_on(broker: BrokerProcess) -> None:
                     if message.error() is None:
                         assert message.offset() == received
                         received += 1
-        directory = broker.data_dir / f"{topic}-0"
-        until(lambda: sum(path.stat().st_size for path in directory.glob("*.log")) < 4_200_000, "retention")
+        until(lambda: sum(broker.log_sizes(f"{topic}-0")) < 4_200_000, "retention")
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
         assert (low > 6_000, high) == (True, 12_000)
     finally:
@@ -248,8 +246,7 @@ def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path)
             for step, consumer in enumerate(consumers.values()):
                 place = TopicPartition("events", 0, at + step, metadata="x" * 3000)
                 consumer.commit(offsets=[place], asynchronous=False)
-        directory = broker.data_dir / "__consumer_offsets-0"
-        until(lambda: sum(path.stat().st_size for path in directory.glob("*.log")) < 1_200_000, "compaction")
+        until(lambda: sum(broker.log_sizes("__consumer_offsets-0")) < 1_200_000, "compaction")
         for consumer in consumers.values():
             consumer.close()
         for kill in (True, False):

@@ -55,7 +55,6 @@ def test_limits_of_connections_follow_at_once(broker: BrokerProcess) -> None:
 def test_the_cleaner_follows_and_a_restart_keeps_it(kbroker_process: StartBroker) -> None:
     """Compaction could not be sped up while the disk fills, or would fall back with the next crash."""
     broker = kbroker_process({"log.cleaner.backoff.ms": "3600000", "log.cleaner.io.max.bytes.per.second": "1000"})
-    records = broker.data_dir / "table-0"
 
     def compacted() -> bool:
         checkpoint = broker.data_dir / "cleaner-offset-checkpoint"
@@ -64,10 +63,10 @@ def test_the_cleaner_follows_and_a_restart_keeps_it(kbroker_process: StartBroker
     with closing(Session(broker.port)) as s:
         s.create("table", configs={"cleanup.policy": "compact", "segment.bytes": "1048576"})
         s.fill("table", *(Batch([(b"k", b"x" * 600_000)]) for _ in range(4)))
-        before = sum(path.stat().st_size for path in records.glob("*.log"))
+        before = sum(broker.log_sizes("table-0"))
         alter(s, ("log.cleaner.io.max.bytes.per.second", "1000000000"), ("log.cleaner.backoff.ms", "100"))
         wait_for(compacted, "the compaction that the new interval brings")
-        assert sum(path.stat().st_size for path in records.glob("*.log")) < before
+        assert sum(broker.log_sizes("table-0")) < before
         alter(s, ("log.cleaner.threads", "2"), name="1")
     broker.restart(kill=True)
     with closing(Session(broker.port)) as s:
