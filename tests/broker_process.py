@@ -18,8 +18,8 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 START_SECONDS = 30.0
