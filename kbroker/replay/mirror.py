@@ -25,6 +25,7 @@ from kbroker.replay.load.files import local_path, locked, read_json, write_json
 from kbroker.replay.load.lanes import LaneResult, Target, note_gap, read_state, run_lane
 from kbroker.replay.load.restore import make_target, run_lanes
 from kbroker.replay.load.targets import admin, cluster_id, ensure_topics, own_configs
+from kbroker.replay.session import bounded_batches
 from kbroker.replay.sources.offset_json import to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
 from kbroker.replay.sources.read_options import ReadOptions, parse
@@ -247,13 +248,15 @@ def mirror_follow(
             .option("failOnDataLoss", str(not request.allow_gaps).lower())
             .load()
         )
-        query = (
-            rows.select(*COLUMNS, "topic", "partition")
-            .writeStream.foreachBatch(partial(_write_batch, job, on_batch))
-            .option("checkpointLocation", str(job.state / "checkpoint"))
-            .trigger(processingTime=f"{trigger_s} seconds")
-            .start()
-        )
+        # The query keeps the settings that it was started with.
+        with bounded_batches(spark):
+            query = (
+                rows.select(*COLUMNS, "topic", "partition")
+                .writeStream.foreachBatch(partial(_write_batch, job, on_batch))
+                .option("checkpointLocation", str(job.state / "checkpoint"))
+                .trigger(processingTime=f"{trigger_s} seconds")
+                .start()
+            )
         try:
             yield query
         finally:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MOST_ARROW_BYTES = 16 << 20
+
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -18,7 +21,24 @@ QUIET = {
     "spark.sql.session.timeZone": "UTC",
     # Where a column was made is of use to who made it; for a mapping it doubles the time to plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    ARROW_BYTES: str(MOST_ARROW_BYTES),
 }
+
+
+@contextmanager
+def bounded_batches(spark: SparkSession) -> Iterator[None]:
+    """Within the block Spark hands rows to Python in pieces of 16 MiB at most, or as small as the session has it.
+
+    By itself it counts rows, 10,000 of them: with values of a megabyte more than an executor has.
+    """
+    unset = spark.conf.get(ARROW_BYTES, "1") != spark.conf.get(ARROW_BYTES, "2")
+    if unset:
+        spark.conf.set(ARROW_BYTES, MOST_ARROW_BYTES)
+    try:
+        yield
+    finally:
+        if unset:
+            spark.conf.unset(ARROW_BYTES)
 
 
 @contextmanager

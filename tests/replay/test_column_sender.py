@@ -23,7 +23,7 @@ from kbroker._fast.librdkafka import Library, LibraryError
 from kbroker._fast.replay_rows import ReplayRows
 from kbroker.replay.player import column_sender
 from kbroker.replay.player.channel import Reporter
-from kbroker.replay.player.column_sender import ColumnSender, by_columns, open_sender
+from kbroker.replay.player.column_sender import ColumnSender, by_columns, library_for, open_sender
 from kbroker.replay.player.executor import Ahead, Player
 from kbroker.replay.player.operations import Sender, Totals
 from kbroker.replay.player.outcome import Cells
@@ -287,6 +287,7 @@ def test_the_other_way_is_taken_where_this_one_cannot_go(
     monkeypatch.setattr(column_sender.cimpl, "__file__", crc32c.__file__)
     job = job_of(kbroker_broker.bootstrap, (), columns=True)
     assert isinstance(open_sender(job, 0, Cells(0), Totals()), Sender)
+    assert library_for(job.delivery) is None
     assert "one by one, which is slower" in caplog.text
 
 

@@ -147,6 +147,13 @@ def test_a_mapping_that_is_not_there_names_those_that_are(tmp_path: Path) -> Non
         find_mapping(str(broken), None)
 
 
+def test_a_directory_does_not_hide_a_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace's own directory, often named like its mapping, would make the mapping unreadable."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mooncake").mkdir()
+    assert find_mapping("mooncake", None).name == "mooncake"
+
+
 def test_what_java_says_is_one_line() -> None:
     """The user would see pages of Java, or only that a call failed, and not which file is broken."""
     said = (

@@ -39,14 +39,19 @@ _log = logging.getLogger(__name__)
 
 def open_sender(job: Job, executor: int, cells: Cells, totals: Totals) -> Sender | ColumnSender:
     """The sender of an executor: by columns where that can be done."""
-    if job.delivery.by_columns and by_columns(job.delivery):
-        try:
-            library = Library(cimpl.__file__)
-        except LibraryError as error:
-            _log.warning("records are sent one by one, which is slower: %s", error)
-        else:
-            return ColumnSender(library, job, cells, totals)
-    return Sender(job, executor, cells, totals)
+    library = library_for(job.delivery)
+    return Sender(job, executor, cells, totals) if library is None else ColumnSender(library, job, cells, totals)
+
+
+def library_for(delivery: Delivery) -> Library | None:
+    """What sends columns; None where records are sent one by one."""
+    if not delivery.by_columns or not by_columns(delivery):
+        return None
+    try:
+        return Library(cimpl.__file__)
+    except LibraryError as error:
+        _log.warning("records are sent one by one, which is slower: %s", error)
+        return None
 
 
 def by_columns(delivery: Delivery) -> bool:

@@ -29,12 +29,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kbroker import __version__
 from kbroker.replay.player.channel import Channel, Counts
+from kbroker.replay.player.column_sender import library_for
 from kbroker.replay.player.executor import Play
 from kbroker.replay.player.outcome import OUTCOME_SCHEMA
 from kbroker.replay.player.plan import Plan, expected, make_plan, prepare
 from kbroker.replay.player.sampling import Sampler
 from kbroker.replay.player.settings import Delivery, Job, ReplayError
 from kbroker.replay.player.topics import Offsets, check_client, check_transactions, ready_topics
+from kbroker.replay.session import bounded_batches
 from kbroker.replay.trace_output import complete_directory
 from kbroker.replay.trace_schema import PRODUCE
 
@@ -89,7 +91,8 @@ def run_replay(
     # Read and shaped once: the plan, what a verification expects and the rows to send come from executors' disks.
     trace = trace.persist(StorageLevel.DISK_ONLY)
     try:
-        return _replay(spark, trace, request, run_id, progress)
+        with bounded_batches(spark):
+            return _replay(spark, trace, request, run_id, progress)
     finally:
         trace.unpersist()
 
@@ -194,6 +197,7 @@ def _document(
     delivery = asdict(request.delivery)
     # Settings of the client may hold passwords; which were given is enough.
     delivery["client"] = sorted(request.delivery.client)
+    delivery["by_columns"] = library_for(request.delivery) is not None
     return {
         "kbroker": __version__,
         "run_id": run_id,

@@ -213,7 +213,7 @@ def parse_mapping(name: str, tables: Mappings[str, Any], trace_format: str | Non
 
 def _load(name: str) -> Mappings[str, Any]:
     path = Path(name)
-    if not path.exists() and "/" not in name:
+    if not path.is_file() and "/" not in name:
         packaged = resources.files("kbroker.replay") / "mappings" / f"{name.removesuffix('.toml')}.toml"
         if packaged.is_file():
             return tomllib.loads(packaged.read_text())
