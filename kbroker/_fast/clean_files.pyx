@@ -12,17 +12,17 @@ meet the same again.  Damaged batches are Compaction's errors.
 import os
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.errno cimport EINTR, ENOSPC, errno
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint8_t
 
 from kbroker._fast.clean cimport Compaction
 from kbroker._fast.clean_output cimport Bytes
 from kbroker._fast.clean_passes cimport STOP_END, STOP_OVERFLOW, index_plain
+from kbroker._fast.file_write cimport write_all
 
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, int64_t offset)
-    ssize_t pwrite(int fd, const void* buffer, size_t size, int64_t offset)
 
 
 cdef extern from "<sched.h>" nogil:
@@ -43,26 +43,62 @@ cdef int64_t read_all(int fd, uint8_t* buffer, int64_t size, int64_t position) n
     return filled
 
 
-cdef int write_all(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil:
-    """0, or the system's error number."""
-    cdef int64_t written = 0
-    cdef ssize_t done
-    while written < size:
-        done = pwrite(fd, data + written, <size_t>(size - written), position + written)
-        if done < 0 and errno == EINTR:
-            continue
-        if done < 0:
-            return errno
-        if done == 0:
-            return ENOSPC
-        written += done
-    return 0
+cdef struct Stretch:
+    int fd
+    int64_t position      # how far everything was dealt with
+    int64_t end           # of the file
+    int64_t most_bytes
+    bint indexes          # pass one, from `start_offset` on; else pass two, into the output
+    int64_t start_offset
+    int output_fd
+    int64_t output_position
 
 
-cdef int check_stretch(const Py_buffer* view, int64_t position, int64_t end, int64_t most_bytes) except -1:
-    if view.len == 0 or position < 0 or most_bytes <= 0:
-        raise ValueError(f"a stretch from {position} to {end}, {most_bytes} bytes at most, with a buffer of {view.len}")
-    return 0
+cdef int run(Compaction compaction, Stretch* self, buffer) except -1:
+    """Why it ended; its errors are Compaction's, ValueError, and OSError when a write failed."""
+    cdef Py_buffer view
+    cdef int64_t filled = 0
+    cdef int64_t last
+    cdef int stop = STOP_END
+    cdef int failed = 0
+    cdef Bytes* kept = &compaction.output.log
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if view.len == 0 or self.position < 0 or self.most_bytes <= 0:
+            raise ValueError(
+                f"a stretch from {self.position} to {self.end}, {self.most_bytes} bytes at most, with a buffer of "
+                f"{view.len}"
+            )
+        last = self.position + self.most_bytes if self.most_bytes < self.end - self.position else self.end
+        with nogil:
+            while stop == STOP_END and self.position < last:
+                filled = read_all(
+                    self.fd, <uint8_t*>view.buf, min(<int64_t>view.len, self.end - self.position), self.position
+                )
+                compaction.state.position = 0
+                if self.indexes:
+                    stop = index_plain(
+                        compaction.state, <const uint8_t*>view.buf, filled, compaction.offsets, self.start_offset
+                    )
+                else:
+                    stop = compaction.clean_plain(<const uint8_t*>view.buf, filled)
+                self.position += compaction.state.position
+                sched_yield()
+                if not self.indexes and kept.size >= view.len:
+                    failed = write_all(self.output_fd, <const char*>kept.data, kept.size, self.output_position)
+                    if failed:
+                        break
+                    self.output_position += kept.size
+                    kept.size = 0
+                if compaction.state.position == 0:
+                    break
+    finally:
+        PyBuffer_Release(&view)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
+    if stop > STOP_OVERFLOW:
+        raise compaction.fail(stop, filled - compaction.state.position)
+    return stop
 
 
 def index_stretch(
@@ -70,28 +106,9 @@ def index_stretch(
     int64_t most_bytes,
 ):
     """Pass one from `position` on: (where it came to, why as of `Compaction.index`)."""
-    cdef Py_buffer view
-    cdef int64_t filled = 0
-    cdef int64_t last
-    cdef int stop = STOP_END
-    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
-    try:
-        check_stretch(&view, position, end, most_bytes)
-        last = position + most_bytes if most_bytes < end - position else end
-        with nogil:
-            while stop == STOP_END and position < last:
-                filled = read_all(fd, <uint8_t*>view.buf, min(<int64_t>view.len, end - position), position)
-                compaction.state.position = 0
-                stop = index_plain(compaction.state, <const uint8_t*>view.buf, filled, compaction.offsets, start_offset)
-                position += compaction.state.position
-                sched_yield()
-                if compaction.state.position == 0:
-                    break
-    finally:
-        PyBuffer_Release(&view)
-    if stop > STOP_OVERFLOW:
-        raise compaction.fail(stop, filled - compaction.state.position)
-    return position, stop
+    cdef Stretch stretch = Stretch(fd, position, end, most_bytes, True, start_offset, -1, 0)
+    cdef int stop = run(compaction, &stretch, buffer)
+    return stretch.position, stop
 
 
 def clean_stretch(
@@ -103,35 +120,6 @@ def clean_stretch(
 
     The last of what it keeps waits in `compaction`.  OSError: a write failed.
     """
-    cdef Py_buffer view
-    cdef int64_t filled = 0
-    cdef int64_t last
-    cdef int stop = STOP_END
-    cdef int failed = 0
-    cdef Bytes* kept = &compaction.output.log
-    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
-    try:
-        check_stretch(&view, position, end, most_bytes)
-        last = position + most_bytes if most_bytes < end - position else end
-        with nogil:
-            while stop == STOP_END and position < last:
-                filled = read_all(fd, <uint8_t*>view.buf, min(<int64_t>view.len, end - position), position)
-                compaction.state.position = 0
-                stop = compaction.clean_plain(<const uint8_t*>view.buf, filled)
-                position += compaction.state.position
-                sched_yield()
-                if kept.size >= view.len:
-                    failed = write_all(output_fd, kept.data, kept.size, output_position)
-                    if failed:
-                        break
-                    output_position += kept.size
-                    kept.size = 0
-                if compaction.state.position == 0:
-                    break
-    finally:
-        PyBuffer_Release(&view)
-    if failed:
-        raise OSError(failed, os.strerror(failed))
-    if stop > STOP_OVERFLOW:
-        raise compaction.fail(stop, filled - compaction.state.position)
-    return position, stop, output_position
+    cdef Stretch stretch = Stretch(fd, position, end, most_bytes, False, 0, output_fd, output_position)
+    cdef int stop = run(compaction, &stretch, buffer)
+    return stretch.position, stop, stretch.output_position

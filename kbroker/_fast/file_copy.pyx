@@ -11,10 +11,10 @@ from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, EXDEV, EPERM, errno
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
+from kbroker._fast.file_write cimport write_all
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, int64_t offset)
-    ssize_t pwrite(int fd, const void* buffer, size_t size, int64_t offset)
     int close(int fd)
 
 cdef extern from "<fcntl.h>" nogil:
@@ -44,8 +44,7 @@ cdef enum:
 cdef int64_t through_buffer(int source, int target, int64_t at, int64_t end) noexcept nogil:
     """How far it came; FAILED with errno, NO_MEMORY."""
     cdef char* buffer
-    cdef ssize_t got, put
-    cdef int64_t done
+    cdef ssize_t got
     if at >= end:
         return at
     buffer = <char*>malloc(BUFFER_BYTES)
@@ -60,14 +59,8 @@ cdef int64_t through_buffer(int source, int target, int64_t at, int64_t end) noe
                 return FAILED
             if got == 0:
                 break
-            done = 0
-            while done < got:
-                put = pwrite(target, buffer + done, <size_t>(got - done), at + done)
-                if put < 0:
-                    if errno == EINTR:
-                        continue
-                    return FAILED
-                done += put
+            if write_all(target, buffer, got, at):
+                return FAILED
             at += got
         return at
     finally:

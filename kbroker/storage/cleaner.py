@@ -17,7 +17,6 @@ one read and one write buffer, which grow for a batch larger than they are and s
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
@@ -38,7 +37,6 @@ from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.open_files import SegmentFile
 from kbroker.storage.segment_search import CorruptSegmentError
 from kbroker.storage.segment_swap import CleanedSegment, discard_cleaned, open_cleaned, remove_leftovers, swap_in
-from kbroker.storage.throttle import Throttle
 
 if TYPE_CHECKING:
     from kbroker.storage.unified_log import UnifiedLog
@@ -147,7 +145,7 @@ class Cleaner:
         self._compaction = Compaction(OffsetMap(map_bytes, load_factor))
         # The bytes of a file go straight into C where nothing stands between us and the system's files.
         self._direct = type(files) is FileSystem
-        self._throttle: Spender = Throttle(math.inf)
+        self._throttle: Spender
         self._ticket = Ticket()
         self._bytes_read = 0
         self._bytes_written = 0
@@ -231,21 +229,14 @@ class Cleaner:
     def _index_segment(self, reader: Reader, start: int, transactions: CleanedTransactions) -> bool:
         """False when the map is full."""
         compaction = self._compaction
+        # Where there is a batch for Python, the next ones often are, too: their buffers are not read twice.
         special = not self._direct
         while reader.left:
             if not special:
-                at, stop = index_stretch(
-                    compaction,
-                    reader.fd,
-                    reader.position,
-                    reader.source.size,
-                    reader.buffer,
-                    start,
-                    self._stretch_bytes,
-                )
+                stop = self._index_stretch(reader, start)
                 if stop == FULL:
                     return False
-                if self._went_on(reader, at) and stop == END:
+                if stop == END:
                     continue
             special = not self._direct
             filled = reader.fill()
@@ -263,6 +254,15 @@ class Cleaner:
                 return False
             self._go_on(reader, at, filled)
         return True
+
+    def _index_stretch(self, reader: Reader, start: int) -> int:
+        """The keys of the next megabytes; FULL, or END when there was something that C could do."""
+        at, stop = index_stretch(
+            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, start, self._stretch_bytes
+        )
+        if stop == FULL:
+            return stop
+        return stop if self._went_on(reader, at) else SPECIAL
 
     def _index_special(self, buffer: bytearray, info: BatchInfo, start: int, transactions: CleanedTransactions) -> bool:
         with memoryview(buffer) as view:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -67,13 +66,13 @@ def test_both_ways_write_the_same_files(
         with tempfile.TemporaryDirectory() as folder:
             log = filled(Path(folder, "log-0"), batches)
             worker = cleaner(files, map_bytes=24 * slots, buffer_bytes=buffer_bytes)
-            summaries: list[CleanSummary] = []
+            summaries: list[CleanSummary | str] = []
             checkpoint: int | None = None
             while len(summaries) < 40:
                 try:
                     summary = clean(log, checkpoint, worker=worker, files=files)
                 except ValueError as error:
-                    summaries.append(str(error))  # type: ignore[arg-type]
+                    summaries.append(str(error))
                     break
                 if summary is None or summary.end_offset == checkpoint:
                     break
@@ -146,7 +145,6 @@ def test_a_full_disk_is_an_error_of_the_write(plain_log: UnifiedLog) -> None:
     size = os.path.getsize(path)
     work = Compaction(OffsetMap(24_000, 1.0))
     work.start_clean(START_MS, 1000, 1 << 40, [])
-    work.offsets.latest_offset = -1
     work.start_segment(0, 4096, 1 << 20)
     source, full = os.open(path, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
     try:
@@ -180,4 +178,3 @@ def test_a_stretch_says_where_and_why_it_ended(tmp_path: Path) -> None:
                 index_stretch(work, fd, 0, end, wrong[0], 0, wrong[1])
     finally:
         os.close(fd)
-        shutil.rmtree(tmp_path)

@@ -1,0 +1,23 @@
+"""Writing all of something to its place in a file, for C."""
+
+from libc.errno cimport EINTR, ENOSPC, errno
+from libc.stdint cimport int64_t
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t pwrite(int fd, const void* buffer, size_t size, int64_t offset)
+
+
+cdef inline int write_all(int fd, const char* data, int64_t size, int64_t position) noexcept nogil:
+    """0, or the system's error number."""
+    cdef int64_t written = 0
+    cdef ssize_t done
+    while written < size:
+        done = pwrite(fd, data + written, <size_t>(size - written), position + written)
+        if done < 0 and errno == EINTR:
+            continue
+        if done < 0:
+            return errno
+        if done == 0:
+            return ENOSPC
+        written += done
+    return 0
