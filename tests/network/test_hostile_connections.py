@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from tests.broker.client import open_connections
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
@@ -37,6 +38,11 @@ def until(condition: Callable[[], bool], broker: BrokerProcess) -> None:
         if condition():
             return
     raise AssertionError(f"never came true:\n{broker.output()}")
+
+
+def none_but_ours(broker: BrokerProcess) -> None:
+    """The connection that asked whether the broker is ready counts until the broker has seen its end."""
+    until(lambda: open_connections(broker.metrics_url) == 0, broker)
 
 
 def test_ten_thousand_connections_that_send_one_byte(kbroker_process: Start) -> None:
@@ -121,6 +127,7 @@ def test_produce_without_acknowledgement(broker: BrokerProcess) -> None:
 def test_no_more_connections_than_allowed(kbroker_process: Start) -> None:
     """The limit that should protect the broker would not hold, or would never let anyone in again."""
     broker = kbroker_process({"max.connections": "4"})
+    none_but_ours(broker)
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(broker.port)) for _ in range(4)]
         for client in clients:
@@ -136,6 +143,7 @@ def test_no_more_connections_of_one_address_than_allowed(kbroker_process: Start)
     """One client with a leak could keep all others out."""
     settings = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:2"}
     broker = kbroker_process(settings)
+    none_but_ours(broker)
     with RawClient(broker.port) as one, RawClient(broker.port) as two, RawClient(broker.port) as three:
         one.ask(raw.api_versions())
         two.ask(raw.api_versions())
