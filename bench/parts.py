@@ -24,6 +24,7 @@ NOISE = 0.10
 
 #: Extensions that no benchmark calls by name, and the benchmark that spends its time in them.
 MEASURED_WITHIN = {
+    "answer_memo": "bench/test_network.py: test_recalled_answer",
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "clean": "bench/test_cleaner.py: test_clean",
     "clean_files": "bench/test_cleaner.py: test_clean",
@@ -41,6 +42,7 @@ MEASURED_WITHIN = {
     "segment_replay": "bench/test_storage.py: test_recovery",
     "sender": "bench/test_network.py",
     "structs": "bench/test_small_parts.py: test_make_and_read_a_struct",
+    "transport_ends": "bench/test_network.py",
 }
 
 Medians = dict[str, float]

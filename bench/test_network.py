@@ -62,11 +62,12 @@ class PythonEcho(asyncio.Protocol):
             self._transport.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)  # type: ignore[attr-defined]
 
 
-def _listener(loop: asyncio.AbstractEventLoop) -> Listener:
+def _listener(loop: asyncio.AbstractEventLoop, *, lasting: bool = False) -> Listener:
     def program(version: int) -> Plain:
         return Plain()
 
     def echo(ctx: Any, body: memoryview) -> bytes:
+        ctx.lasting = lasting
         return bytes(body)
 
     return Listener(
@@ -78,7 +79,7 @@ def _listener(loop: asyncio.AbstractEventLoop) -> Listener:
         services=None,
         pool=BufferPool(131072, 64 << 20),
         stats=RequestStats(),
-        routes=[Route(0, 0, 1, echo, False, program, program, 9, 9)],
+        routes=[Route(0, 0, 1, echo, False, program, program, 9, 9, lasting)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
@@ -118,6 +119,16 @@ def _measure(benchmark: Any, loop: asyncio.AbstractEventLoop, port: int) -> None
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
 def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
     listener = _listener(loop)
+    loop.run_until_complete(listener.start())
+    _measure(benchmark, loop, listener.port)
+    listener.stop_accepting()
+    listener.close_connections()
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
+def test_recalled_answer(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
+    listener = _listener(loop, lasting=True)
     loop.run_until_complete(listener.start())
     _measure(benchmark, loop, listener.port)
     listener.stop_accepting()

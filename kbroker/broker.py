@@ -133,8 +133,7 @@ class Broker:
         )
         await self._start_metrics(node_id, store.cluster_id)
         await self._load_logs(image)
-        reason = reason_to_halt(self.log_manager)
-        if reason is not None:
+        if (reason := reason_to_halt(self.log_manager)) is not None:
             raise LogDirError(reason)
         image = leaders_at_start(image, node_id, self.log_manager, store)
         cache = MetadataCache(image)
@@ -219,6 +218,7 @@ class Broker:
             )
             await listener.start()
             self.listeners.append(listener)
+            services.metadata_cache.subscribe(listener.endpoint.answers.forget)
 
     async def _start_metrics(self, node_id: int, cluster_id: str) -> None:
         self.loop_delay.start(self.loop)

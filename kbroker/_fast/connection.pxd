@@ -13,6 +13,8 @@ cdef class RequestContext:
     cdef readonly Connection connection
     cdef readonly object services
     cdef public object abandoned
+    cdef public bint lasting
+    cdef tuple key
     cdef Route route
     cdef uint64_t started_ns
     cdef Py_ssize_t bytes_in
@@ -30,18 +32,16 @@ cdef class Connection(Receiver):
     cdef readonly double last_active
     cdef bytes client_id_bytes
     cdef str client_id_text
-    cdef tuple peer
-    cdef tuple local
     cdef object __weakref__
 
     cdef int _process(self) except -1
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _answer(self, RequestContext ctx, object response) except -1
+    cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1
     cdef str _client_id(self, const char* data, Py_ssize_t size)
     cdef int _flush(self) except -1
     cdef int _abandon(self) except -1
     cdef int _unwatch(self) except -1
-    cdef tuple _peer(self)
-    cdef tuple _local(self)
     cdef int _fail(self, str reason, str detail) except -1

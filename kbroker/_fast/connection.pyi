@@ -14,6 +14,7 @@ class RequestContext:
     services: Any
     open: bool
     abandoned: Callable[[], object] | None
+    lasting: bool
     def respond(self, response: Any) -> None: ...
 
 class Connection(Receiver):
@@ -25,10 +26,6 @@ class Connection(Receiver):
     queued_bytes: int
     holds_budget: bool
     listener_name: str
-    peer_host: str
-    peer_port: int
-    local_host: str
-    local_port: int
     def __init__(self, endpoint: Endpoint) -> None: ...
     def connection_made(self, transport: Any) -> None: ...
     def buffer_updated(self, nbytes: int) -> None: ...

@@ -19,6 +19,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
+from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.cursor cimport (
     Cursor,
     cursor_init,
@@ -48,6 +49,7 @@ cdef class RequestContext:
     """One request under way: its header, where it came from, and where its answer goes.
 
     `abandoned`: what a handler that answers later wants called when the connection ends before that.
+    `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets.
     """
 
     def respond(self, response) -> None:
@@ -198,9 +200,23 @@ cdef class Connection(Receiver):
                 return self._fail("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off")
         return self._run(ctx, cursor.position - <const uint8_t*> self.buffer.data, end)
 
+    cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
+        """Whether an equal request has an answer that lasts, which is queued; else what this one will be known by."""
+        cdef AnswerMemo known = self.endpoint.answers
+        cdef bytes frame
+        ctx.key = known.key(ctx.api_key, ctx.api_version, self._local(), self.buffer.data + position, end - position)
+        frame = known.recall(ctx.key, ctx.correlation_id)
+        if frame is None:
+            return False
+        self.sender.queue(frame)
+        self._answered(ctx, PyBytes_GET_SIZE(frame))
+        return True
+
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         cdef Route route = ctx.route
         cdef object response
+        if route.lasting and self._recall(ctx, position, end):
+            return 0
         try:
             response = route.decoder(ctx.api_version)(self.buffer, position, end)
         except ValueError as error:
@@ -229,21 +245,25 @@ cdef class Connection(Receiver):
     cdef int _answer(self, RequestContext ctx, object response) except -1:
         cdef Route route = ctx.route
         cdef object frame
-        cdef uint64_t now
         cdef unsigned long long before = self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes
         if response is not _NO_RESPONSE:
             frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
                                                    ctx.api_version >= route.answer_flexible_from)
             if type(frame) is bytes:
                 self.sender.queue(frame)
+                if ctx.lasting and ctx.key is not None:
+                    self.endpoint.answers.keep(ctx.key, frame)
             else:
                 self.sender.queue_frame(frame)
+        self._answered(
+            ctx, <Py_ssize_t> (self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes - before))
+        return 0
+
+    cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1:
+        cdef uint64_t now = now_ns()
         self.pending = None
-        now = now_ns()
         self.last_active = now * 1e-9
-        self.endpoint.stats.record(
-            ctx.api_key, now - ctx.started_ns, ctx.bytes_in,
-            <Py_ssize_t> (self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes - before))
+        self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
         return 0
 
     cdef str _client_id(self, const char* data, Py_ssize_t size):
@@ -371,30 +391,3 @@ cdef class Connection(Receiver):
     @property
     def listener_name(self) -> str:
         return self.endpoint.listener_name
-
-    @property
-    def peer_host(self) -> str:
-        return self._peer()[0]
-
-    @property
-    def peer_port(self) -> int:
-        return self._peer()[1]
-
-    @property
-    def local_host(self) -> str:
-        """The address that the client dialled."""
-        return self._local()[0]
-
-    @property
-    def local_port(self) -> int:
-        return self._local()[1]
-
-    cdef tuple _peer(self):
-        if self.peer is None and self.transport is not None:
-            self.peer = self.transport.get_extra_info("peername")
-        return self.peer or ("unknown", 0)
-
-    cdef tuple _local(self):
-        if self.local is None and self.transport is not None:
-            self.local = self.transport.get_extra_info("sockname")
-        return self.local or ("unknown", 0)

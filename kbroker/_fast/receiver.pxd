@@ -1,9 +1,9 @@
 from kbroker._fast.receive_buffer cimport BufferPool, ReceiveBuffer
+from kbroker._fast.transport_ends cimport TransportEnds
 
 
-cdef class Receiver:
+cdef class Receiver(TransportEnds):
     cdef BufferPool pool
-    cdef object transport
     cdef readonly bint closed
     cdef ReceiveBuffer buffer
     cdef Py_ssize_t start

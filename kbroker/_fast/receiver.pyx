@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memmove
 
 from kbroker._fast.cursor cimport kb_load32
 from kbroker._fast.receive_buffer cimport ReceiveBuffer
+from kbroker._fast.transport_ends cimport TransportEnds
 
 cdef enum:
     # Leftovers up to this size are copied out so that the pooled buffer can go back.
@@ -27,7 +28,7 @@ cdef inline Py_ssize_t frame_bytes(const char* data) noexcept nogil:
     return <Py_ssize_t> <int> kb_load32(<const unsigned char*> data)
 
 
-cdef class Receiver:
+cdef class Receiver(TransportEnds):
     def __dealloc__(self):
         free(self.stash)
 

@@ -1,3 +1,4 @@
+from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
 
@@ -10,6 +11,7 @@ cdef class Route:
     cdef readonly int min_version
     cdef readonly int max_version
     cdef readonly bint is_async
+    cdef readonly bint lasting
     cdef object handle
     cdef object compile_request
     cdef object compile_response
@@ -27,6 +29,7 @@ cdef class Endpoint:
     cdef readonly object services
     cdef readonly BufferPool pool
     cdef readonly RequestStats stats
+    cdef readonly AnswerMemo answers
     cdef list routes
     cdef object loop
     cdef object owner

@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kbroker._fast.answer_memo import AnswerMemo
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
 
@@ -13,6 +14,7 @@ class Route:
     min_version: int
     max_version: int
     is_async: bool
+    lasting: bool
     header_flexible_from: int
     answer_flexible_from: int
     def __init__(
@@ -26,6 +28,7 @@ class Route:
         compile_response: Callable[[int], Any],
         header_flexible_from: int,
         answer_flexible_from: int,
+        lasting: bool = False,
     ) -> None: ...
 
 class Endpoint:
@@ -34,6 +37,7 @@ class Endpoint:
     pool: BufferPool
     stats: RequestStats
     connections: set[Any]
+    answers: AnswerMemo
     draining: bool
     max_frame_bytes: int
     def __init__(

@@ -4,6 +4,7 @@ Invariant: both are filled before the first connection is accepted and not chang
 the answers postponed to the end of a turn.
 """
 
+from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
 
@@ -22,11 +23,13 @@ cdef class Route:
     """How one API is served: versions, handler, and the codec programs, compiled at their first use.
 
     `compile_request(version)` gives an object with `decode(buffer, pos, end)`, `compile_response(version)` one with
-    `encode_response(struct, correlation_id, flexible)`.
+    `encode_response(struct, correlation_id, flexible)`.  Of a `lasting` route the answers that its handler marks as
+    such are kept for equal requests (`Endpoint.answers`).
     """
 
     def __init__(self, int api_key, int min_version, int max_version, handle, bint is_async,
-                 compile_request, compile_response, int header_flexible_from, int answer_flexible_from):
+                 compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
+                 bint lasting=False):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
@@ -34,6 +37,7 @@ cdef class Route:
         self.max_version = max_version
         self.handle = handle
         self.is_async = is_async
+        self.lasting = lasting
         self.compile_request = compile_request
         self.compile_response = compile_response
         self.header_flexible_from = header_flexible_from
@@ -69,6 +73,7 @@ cdef class Endpoint:
         self.services = services
         self.pool = pool
         self.stats = stats
+        self.answers = AnswerMemo()
         self.routes = [None] * API_KEYS
         for route in routes:
             self.routes[(<Route?> route).api_key] = route

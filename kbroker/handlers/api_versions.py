@@ -46,6 +46,7 @@ def handle_api_versions(ctx: RequestContext, request: Any) -> Struct:
     ):
         response: Struct = message("ApiVersionsResponse")(error_code=ErrorCode.INVALID_REQUEST)
         return response
+    ctx.lasting = True
     return _answer(ctx.services.advertised_apis)
 
 
@@ -82,4 +83,6 @@ def _answer(ranges: tuple[ApiRange, ...]) -> Struct:
     return answer
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions),)
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions, lasting=True),
+)

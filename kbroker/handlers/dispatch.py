@@ -87,6 +87,7 @@ def _route(handler: Handler) -> Route:
         _first(
             lambda version: response_header_version(api_key, version) >= FLEXIBLE_RESPONSE_HEADER, handler.max_version
         ),
+        handler.lasting,
     )
 
 

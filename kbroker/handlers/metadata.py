@@ -82,6 +82,8 @@ def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
     )
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    # What is not there may be made by the next request for it, which settings decide.
+    ctx.lasting = not failed
     return answer
 
 
@@ -211,4 +213,7 @@ def _topic(response: Any, version: int, topic: TopicImage, alive: frozenset[int]
     return topic_struct
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.METADATA, 0, 13, handle_metadata), *topic_partitions.HANDLERS)
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.METADATA, 0, 13, handle_metadata, lasting=True),
+    *topic_partitions.HANDLERS,
+)

@@ -110,6 +110,9 @@ class RequestContext(Protocol):
     abandoned: Callable[[], object] | None
     """What a handler that answers later wants called when the connection ends before that."""
 
+    lasting: bool
+    """Set by a handler whose row says `lasting`: this answer holds until the cluster's metadata change."""
+
     @property
     def open(self) -> bool:
         """Whether the client is still there to be answered."""

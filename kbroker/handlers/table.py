@@ -34,7 +34,8 @@ class Handler:
     """`handle(ctx, request)` serves `api_key` from `min_version` to `max_version`, both included.
 
     `handle` is a plain function that returns the answer, or None when it took over and answers later through
-    `ctx.respond`; or a coroutine function.
+    `ctx.respond`; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
+    by the same address are then given the same answer, without asking it, until the cluster's metadata change.
     """
 
     api_key: int
@@ -42,6 +43,7 @@ class Handler:
     max_version: int
     handle: HandlerFunction
     advertised_min_version: int | None = None
+    lasting: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_version <= self.max_version:

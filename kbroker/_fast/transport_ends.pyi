@@ -1,0 +1,5 @@
+class TransportEnds:
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int

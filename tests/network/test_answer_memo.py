@@ -1,0 +1,140 @@
+"""Answers that equal requests get again: which ones, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvloop
+
+from kbroker._fast.answer_memo import AnswerMemo
+from kbroker._fast.counters import RequestStats
+from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.route import Route
+from kbroker.network.limits import ConnectionLimits
+from kbroker.network.listener import Listener, SocketOptions
+from tests.network.test_connection import PlainProgram, answer, frame
+
+LASTING, OTHER = 3, 4
+ONCE = b"once"
+
+
+class Asked:
+    """A listener whose handler notes what it was asked and answers with how often that was."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        program = PlainProgram()
+        self.listener = Listener(
+            "PLAINTEXT",
+            "0.0.0.0",
+            0,
+            SocketOptions(128),
+            ConnectionLimits(50, 50, {}),
+            services=None,
+            pool=BufferPool(16384, 4 << 20),
+            stats=RequestStats(),
+            routes=[
+                Route(key, 0, 1, self.handle, False, lambda v: program, lambda v: program, 1, 1, key == LASTING)
+                for key in (LASTING, OTHER)
+            ],
+            unsupported=lambda ctx: None,
+            max_frame_bytes=1 << 20,
+            max_idle_ms=60_000,
+            loop=asyncio.get_running_loop(),
+        )
+
+    def handle(self, ctx: Any, body: memoryview) -> bytes:
+        self.bodies.append(bytes(body))
+        ctx.lasting = not body.tobytes().startswith(ONCE)
+        return b"%d of " % len(self.bodies) + bytes(body)
+
+    @property
+    def known(self) -> AnswerMemo:
+        return self.listener.endpoint.answers
+
+    async def ask(self, *frames: bytes, host: str = "127.0.0.1") -> list[tuple[int, bytes]]:
+        reader, writer = await asyncio.open_connection(host, self.listener.port)
+        writer.write(b"".join(frames))
+        found = [await answer(reader) for _ in frames]
+        writer.close()
+        return found
+
+
+@contextlib.asynccontextmanager
+async def running() -> AsyncIterator[Asked]:
+    asked = Asked()
+    await asked.listener.start()
+    try:
+        yield asked
+    finally:
+        asked.listener.stop_accepting()
+        asked.listener.close_connections()
+        await asyncio.sleep(0)
+
+
+def test_an_equal_request_gets_the_same_answer_under_its_own_correlation_id() -> None:
+    """A client would take the answer for another's, or the handler would work for nothing."""
+
+    async def main() -> None:
+        async with running() as asked:
+            first = await asked.ask(frame(LASTING, 7, b"a"), frame(LASTING, -8, b"a", client_id=b"other"))
+            again = await asked.ask(frame(LASTING, 9, b"a"), frame(OTHER, 10, b"a"), frame(LASTING, 11, b"a"))
+        assert first == [(7, b"1 of a"), (-8, b"1 of a")]
+        assert again == [(9, b"1 of a"), (10, b"2 of a"), (11, b"1 of a")]
+        assert asked.bodies == [b"a", b"a"]
+
+    uvloop.run(main())
+
+
+def test_what_differs_is_asked_for() -> None:
+    """A client would get the answer of another version, topic or address."""
+
+    async def main() -> None:
+        async with running() as asked:
+            frames = [frame(LASTING, 1, b"a"), frame(LASTING, 2, b"b"), frame(LASTING, 3, b"a", version=1)]
+            assert [body for _, body in await asked.ask(*frames)] == [b"1 of a", b"2 of b", b"3 of a"]
+            assert await asked.ask(frames[0], host="127.0.0.2") == [(1, b"4 of a")]
+            assert [body for _, body in await asked.ask(*frames)] == [b"1 of a", b"2 of b", b"3 of a"]
+
+    uvloop.run(main())
+
+
+def test_what_does_not_last_is_asked_for_each_time() -> None:
+    """A topic that was made meanwhile would stay unknown."""
+
+    async def main() -> None:
+        async with running() as asked:
+            found = await asked.ask(*(frame(LASTING, number, ONCE) for number in range(3)))
+            assert [body for _, body in found] == [b"1 of once", b"2 of once", b"3 of once"]
+            assert len(asked.known) == 0
+
+    uvloop.run(main())
+
+
+def test_after_a_change_everything_is_asked_for_anew() -> None:
+    """Clients would go on with partitions and leaders that are no more."""
+
+    async def main() -> None:
+        async with running() as asked:
+            assert await asked.ask(frame(LASTING, 1, b"a")) == [(1, b"1 of a")]
+            asked.known.forget("old", "new", "delta")
+            assert await asked.ask(frame(LASTING, 2, b"a"), frame(LASTING, 3, b"a")) == [(2, b"2 of a"), (3, b"2 of a")]
+
+    uvloop.run(main())
+
+
+def test_many_and_large_requests_hold_no_memory() -> None:
+    """A client that asks for ever new topics could fill the broker's memory."""
+
+    async def main() -> None:
+        async with running() as asked:
+            large = [frame(LASTING, number, b"x" * 1025) for number in range(2)]
+            assert [body[:4] for _, body in await asked.ask(*large)] == [b"1 of", b"2 of"]
+            assert len(asked.known) == 0
+            await asked.ask(*(frame(LASTING, number, b"%d" % number) for number in range(5_000)))
+            assert 0 < len(asked.known) <= 1024
+
+    uvloop.run(main())
