@@ -11,6 +11,7 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range
+from kbroker.replay.sources.worker_path import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,7 @@ class OffsetRangePartition(InputPartition):
         self.piece = piece
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(FromSpark, DataSourceReader):
     """Reads what lies between two limits when the query is planned."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:

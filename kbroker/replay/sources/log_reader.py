@@ -24,6 +24,7 @@ from kbroker.replay.sources.log_plan import Piece, plan
 from kbroker.replay.sources.option_values import OptionValues
 from kbroker.replay.sources.read_range import CorruptRecordsError, DataLossError
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
+from kbroker.replay.sources.worker_path import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,7 +127,7 @@ class PiecePartition(InputPartition):
         self.piece = piece
 
 
-class LogReader(DataSourceReader):
+class LogReader(FromSpark, DataSourceReader):
     """Reads what lies in the directories when the query is planned."""
 
     def __init__(self, options: LogOptions, columns: tuple[str, ...]) -> None:
@@ -143,7 +144,7 @@ class LogReader(DataSourceReader):
         return read_piece(partition.piece, self.columns, self.options)
 
 
-class KbrokerLogSource(DataSource):
+class KbrokerLogSource(FromSpark, DataSource):
     """`format("kbroker-log")`: a broker's log directories as DataFrames, without a broker."""
 
     @classmethod

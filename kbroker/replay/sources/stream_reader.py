@@ -23,12 +23,13 @@ from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, names, 
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range, report_loss
+from kbroker.replay.sources.worker_path import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(FromSpark, DataSourceStreamReader):
     """See the module's text."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:

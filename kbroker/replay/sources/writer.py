@@ -23,6 +23,7 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError
 from kbroker.replay.client.producer import Batch, BatchProducer
 from kbroker.replay.rows import PARTITION, TOPIC, pack_rows, row_columns
+from kbroker.replay.sources.worker_path import FromSpark
 from kbroker.replay.sources.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _partition_count(cluster: Cluster, topic: str) -> int:
         patience.again(error)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(FromSpark, DataSourceArrowWriter):
     """Writes a DataFrame.  What was written before a failure stays written: a log has no way back."""
 
     def __init__(self, options: WriteOptions) -> None:
@@ -165,7 +166,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Nothing can be taken back."""
 
 
-class StreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+class StreamWriter(FromSpark, DataSourceStreamWriter, DataSourceArrowWriter):
     """Writes the micro-batches of a stream, as Arrow batches like the other."""
 
     def __init__(self, options: WriteOptions) -> None:
