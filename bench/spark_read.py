@@ -8,6 +8,8 @@ Each round scans the topic once with every reader (`noop` sink: every column of 
 sums over keys and values, and writes as many records, made by Spark, into a new topic with both writers, each with its
 defaults (`acks=all`, idempotent).  Beside rows per second stands rows per second of CPU time (driver, JVM and Python
 workers together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
+Before each writing the disk gets what is left to write, and four times the memory of the records is used once: a virtual
+machine has given back what the last topic held, and pages that it gets anew cost the broker several times more.
 Spark's connector comes by Maven on first use (tests/replay/connector).  Needs the extra `spark` and Java 17.
 """
 
@@ -29,6 +31,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bench.limits import settle, touch_memory  # noqa: E402
 from tests.broker_process import BrokerProcess  # noqa: E402
 from tests.replay.connector import connector_jars  # noqa: E402
 
@@ -102,6 +105,10 @@ def fill(bootstrap: str, arguments: argparse.Namespace) -> str:
     if producer.flush(120):
         raise SystemExit("the broker did not take all records")
     return topic
+
+
+def records_gigabytes(arguments: argparse.Namespace) -> float:
+    return float(arguments.records * (arguments.size + 20)) / (1 << 30)
 
 
 def processes() -> list[psutil.Process]:
@@ -204,6 +211,8 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
             note(number, reader, "sums", add_up)
         for writer in WRITERS if number % 2 else reversed(WRITERS):
             written = create(bootstrap, arguments.partitions, "-write")
+            settle()
+            touch_memory(records_gigabytes(arguments) * 4)
             note(number, writer, "write", write)
             if (found := count(bootstrap, written, arguments.partitions)) != arguments.records:
                 raise SystemExit(f"{writer} wrote {found} records instead of {arguments.records}")

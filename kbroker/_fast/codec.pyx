@@ -7,7 +7,7 @@ A `Program` is one message in one version, ready to run; `kbroker.protocol.messa
 from libc.stdint cimport int32_t
 
 from kbroker._fast.decoder cimport decode
-from kbroker._fast.encoder cimport encode_body, encode_frame
+from kbroker._fast.encoder cimport encode_body, encode_frame, encode_parts
 from kbroker._fast.structs cimport (
     KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
     KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, Plan,
@@ -59,6 +59,10 @@ cdef class Program:
     def encode(self, object struct, bytes prefix=b""):
         """The body alone, after `prefix`."""
         return encode_body(self.plan, struct, prefix)
+
+    def encode_parts(self, object struct, bytes prefix=b""):
+        """A frame (length, `prefix`, body) as a list, in which each records field is the buffer that the struct holds."""
+        return encode_parts(self.plan, struct, prefix)
 
     def encode_response(self, object struct, int32_t correlation_id, bint flexible_header):
         """A whole frame: length, response header, body.  A list of parts when a records field holds a FileRegion."""

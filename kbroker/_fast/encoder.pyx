@@ -1,7 +1,8 @@
 """Encodes a struct by running its plan, into one growable C buffer.
 
 A records field that holds a `FileRegion` cuts the output: the result is then a list of bytes and regions, and every
-length that covers the region counts its size.  As in Kafka, a field that the version lacks must hold its default unless
+length that covers the region counts its size.  `encode_parts` cuts at every records field: large batches then leave
+without being copied.  As in Kafka, a field that the version lacks must hold its default unless
 it may be ignored.  Only `EncodeError` leaves here (and MemoryError), with the path of the field at fault.
 """
 
@@ -50,7 +51,8 @@ class EncodeError(ValueError):
 cdef struct Encoder:
     Growable out
     int64_t region_bytes
-    PyObject* cuts    # a list of (position in out, FileRegion), or NULL; owned by the caller
+    PyObject* cuts    # a list of (position in out, FileRegion or buffer), or NULL; owned by the caller
+    bint cuts_buffers  # records that are buffers are left out, too
     PyObject* root
     int depth
     Frame frames[MAX_DEPTH]
@@ -67,6 +69,7 @@ cdef void begin(Encoder* self, Plan plan) noexcept:
     self.root = <PyObject*>plan.struct_class
     self.depth = 0
     self.cuts = NULL
+    self.cuts_buffers = False
 
 
 cdef void finish(Encoder* self) noexcept:
@@ -92,7 +95,6 @@ cdef bytes encode_body(Plan plan, object struct, bytes prefix):
 cdef object encode_frame(Plan plan, object struct, int32_t correlation_id, bint flexible_header):
     cdef Encoder encoder
     cdef list cuts = []
-    cdef int64_t total
     begin(&encoder, plan)
     encoder.cuts = <PyObject*>cuts
     try:
@@ -102,15 +104,37 @@ cdef object encode_frame(Plan plan, object struct, int32_t correlation_id, bint 
         if flexible_header:
             put_8(&encoder.out, 0)
         encode_struct(&encoder, plan, struct)
-        total = encoder.out.size - 4 + encoder.region_bytes
-        if total > MAX_FRAME:
-            fail(&encoder, NULL, f"a frame of {total} bytes, more than {MAX_FRAME}")
-        kb_store32(encoder.out.data, <uint32_t>total)
+        set_length(&encoder)
         if not cuts:
             return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)
         return parts_of(&encoder.out, cuts)
     finally:
         finish(&encoder)
+
+
+cdef list encode_parts(Plan plan, object struct, bytes prefix):
+    cdef Encoder encoder
+    cdef list cuts = []
+    begin(&encoder, plan)
+    encoder.cuts = <PyObject*>cuts
+    encoder.cuts_buffers = True
+    try:
+        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix) + 16)
+        put_32(&encoder.out, 0)
+        put_bytes(&encoder.out, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
+        encode_struct(&encoder, plan, struct)
+        set_length(&encoder)
+        return parts_of(&encoder.out, cuts)
+    finally:
+        finish(&encoder)
+
+
+cdef int set_length(Encoder* self) except -1:
+    cdef int64_t total = self.out.size - 4 + self.region_bytes
+    if total > MAX_FRAME:
+        fail(self, NULL, f"a frame of {total} bytes, more than {MAX_FRAME}")
+    kb_store32(self.out.data, <uint32_t>total)
+    return 0
 
 
 cdef list parts_of(const Growable* out, list cuts):
@@ -295,6 +319,8 @@ cdef int encode_sized(Encoder* self, const Op* op, int kind, bint nullable, obje
     except (TypeError, BufferError):
         return fail(self, op, f"bytes are needed, not {type(value).__name__}")
     try:
+        if kind == KIND_RECORDS and self.cuts_buffers:
+            return encode_cut(self, op, value, view.len)
         encode_length(self, op, kind, view.len)
         growable_reserve(&self.out, view.len)
         put_bytes(&self.out, view.buf, view.len)
@@ -304,12 +330,16 @@ cdef int encode_sized(Encoder* self, const Op* op, int kind, bint nullable, obje
 
 
 cdef int encode_region(Encoder* self, const Op* op, FileRegion region) except -1:
-    if self.cuts == NULL:
+    if self.cuts == NULL or self.cuts_buffers:
         return fail(self, op, "a file region fits into a response only")
-    encode_length(self, op, KIND_RECORDS, region.size)
-    if region.size > 0:
-        (<list>self.cuts).append((self.out.size, region))
-        self.region_bytes += region.size
+    return encode_cut(self, op, region, region.size)
+
+
+cdef int encode_cut(Encoder* self, const Op* op, object part, int64_t size) except -1:
+    encode_length(self, op, KIND_RECORDS, size)
+    if size > 0:
+        (<list>self.cuts).append((self.out.size, part))
+        self.region_bytes += size
     return 0
 
 

@@ -7,9 +7,9 @@ Source: the record's layout in KIP-98; the keyed partitioner is the one of Kafka
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from kbroker._fast.column_buffer cimport room_free, room_reserve
 from kbroker._fast.varint cimport MAX_VARINT_BYTES, MAX_VARLONG_BYTES, put_varlong, varlong_size
@@ -199,9 +199,16 @@ cdef class BatchPacker:
             raise ValueError(f"row {rows[at]} has a header without a key")
         return at
 
-    def take(self) -> bytearray:
-        """The packed records; the packer starts anew.  `base_timestamp` and `max_timestamp` stay until the next row."""
-        taken = PyByteArray_FromStringAndSize(<char*>self.room.data, self.room.size)
+    def take(self, Py_ssize_t room=0) -> bytearray:
+        """The packed records behind `room` bytes for a header; the packer starts anew.
+
+        `base_timestamp` and `max_timestamp` stay until the next row.
+        """
+        if room < 0:
+            raise ValueError(f"a header cannot have {room} bytes")
+        taken = PyByteArray_FromStringAndSize(NULL, room + self.room.size)
+        memset(PyByteArray_AS_STRING(taken), 0, room)
+        memcpy(PyByteArray_AS_STRING(taken) + room, self.room.data, self.room.size)
         self.room.size = 0
         self.count = 0
         return taken

@@ -31,7 +31,13 @@ class RequestHeader(NamedTuple):
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A request frame, its length in front."""
-    program = type(body).program(version)
+    return b"".join(encode_request_parts(api_key, version, correlation_id, client_id, body))
+
+
+def encode_request_parts(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message
+) -> list[Buffer]:
+    """The same in parts to send one after the other: records are parts of their own, not copied."""
     header_version = request_header_version(api_key, version)
     header = struct.pack(">hhi", api_key, version, correlation_id)
     if header_version >= 1:
@@ -40,8 +46,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
         header += struct.pack(">h", -1) if text is None else struct.pack(">h", len(text)) + text
     if header_version >= 2:
         header += b"\0"
-    payload = program.encode(body, header)
-    return struct.pack(">i", len(payload)) + payload
+    return type(body).program(version).encode_parts(body, header)
 
 
 def decode_response(message: type[Message], version: int, payload: Buffer) -> tuple[int, Any]:

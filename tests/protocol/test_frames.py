@@ -6,7 +6,7 @@ import pytest
 
 from kbroker._fast.codec import DecodeError
 from kbroker.protocol.api import ApiKey, is_flexible, request_header_version, response_header_version
-from kbroker.protocol.frames import decode_request_header, decode_response, encode_request
+from kbroker.protocol.frames import decode_request_header, decode_response, encode_request, encode_request_parts
 from kbroker.schemas import message, request_message, request_schema, response_message, response_schema
 
 
@@ -49,6 +49,24 @@ def test_requests_come_back(client_id: str | None) -> None:
             for size in range(header.size):
                 with pytest.raises(DecodeError):
                     decode_request_header(payload[4 : 4 + size])
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_records_leave_as_they_are_in_parts_of_the_same_frame(version: int) -> None:
+    """Every megabyte that a job writes would be copied twice on its way out, or the frame would be another."""
+    request = request_message(ApiKey.PRODUCE)
+    batches = [bytearray(b"a" * 100_000), memoryview(b"b" * 7), b"", None, b"c" * 200]
+    rows = [request.PartitionProduceData(index=number, records=batch) for number, batch in enumerate(batches)]
+    topics = [request.TopicProduceData(name=name, partition_data=rows) for name in ("one", "two")]
+    body = request(acks=-1, timeout_ms=1000, topic_data=topics)
+    parts = encode_request_parts(ApiKey.PRODUCE, version, 5, "me", body)
+    frame = encode_request(ApiKey.PRODUCE, version, 5, "me", body)
+    header = decode_request_header(frame[4:])
+    assert b"".join(parts) == frame
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert frame[4 + header.size :] == request.program(version).encode(body)
+    for batch in batches:
+        assert sum(part is batch for part in parts) == (2 if batch else 0)
 
 
 def test_headers_agree_with_kafkas_schema() -> None:

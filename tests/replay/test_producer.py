@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kbroker._fast.record_codec import append_record
+from kbroker.records.batch import HEADER
 from kbroker.records.compression import Codec
 from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.errors import BrokerUnreachableError, RetriesExhaustedError, TopicUnknownError
@@ -25,7 +26,7 @@ def batch_of(values: list[bytes]) -> Batch:
     payload = bytearray()
     for number, value in enumerate(values):
         append_record(payload, 0, number, None, value)
-    return Batch(payload, len(values), NOW_MS, NOW_MS)
+    return Batch(bytearray(HEADER.size) + payload, len(values), NOW_MS, NOW_MS)
 
 
 def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes]:

@@ -35,12 +35,13 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker._fast.codec import DecodeError
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
-from kbroker.protocol.frames import decode_response, encode_request
+from kbroker.protocol.frames import decode_response, encode_request_parts
 from kbroker.replay.client.errors import (
     BrokerTimeoutError,
     BrokerUnreachableError,
@@ -51,6 +52,9 @@ from kbroker.replay.client.errors import (
 from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message, response_message
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 DEFAULT_CLIENT_ID = "kbroker-spark"
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -58,6 +62,8 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 MAX_FRAME_BYTES = (1 << 31) - 1
 # An answer to ApiVersions is a few kB: more than this is no Kafka broker, but, say, a web server.
 MAX_GREETING_BYTES = 1 << 20
+# The kernel takes at most 1,024 at once.
+MOST_PARTS = 512
 
 _API_VERSIONS_VERSION = 3
 
@@ -139,7 +145,7 @@ class Connection(Closing):
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         deadline = time.monotonic() + (self.request_timeout_s if timeout_s is None else timeout_s)
         ticket = Ticket(self._next_id, api_key, version, deadline)
-        self._write(encode_request(api_key, version, ticket.correlation_id, self.client_id, request), deadline)
+        self._write(encode_request_parts(api_key, version, ticket.correlation_id, self.client_id, request), deadline)
         if expects_answer:
             self._in_flight.append(ticket)
         return ticket
@@ -254,17 +260,24 @@ class Connection(Closing):
         self._in_flight.popleft()
         return frame
 
-    def _write(self, data: bytes, deadline: float) -> None:
+    def _write(self, parts: Iterable[Buffer], deadline: float) -> None:
         link = self._socket
         if link is None:
             raise ConnectionLostError(f"the connection to {self.address} is closed")
         try:
-            link.settimeout(max(deadline - time.monotonic(), 0.001))
-            link.sendall(data)
+            left = [memoryview(part) for part in parts]
+            while left:
+                link.settimeout(max(deadline - time.monotonic(), 0.001))
+                sent = link.sendmsg(left[:MOST_PARTS])
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if sent:
+                    left[0] = left[0][sent:]
         except TimeoutError as error:
+            size = sum(len(part) for part in left)
             self.close()
             raise BrokerTimeoutError(
-                f"broker {self.address} did not take a request of {len(data)} bytes in time"
+                f"broker {self.address} did not take the last {size} bytes of a request in time"
             ) from error
         except OSError as error:
             self.close()

@@ -57,9 +57,9 @@ class ProducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Packed records: what `BatchPacker.take` gives, with its figures."""
+    """Packed records: what `BatchPacker.take` gives with room for a batch's header in front, and its figures."""
 
-    payload: bytes | bytearray
+    data: bytearray
     count: int
     base_timestamp: int
     max_timestamp: int
@@ -68,7 +68,7 @@ class Batch:
     def taken_from(cls, packer: BatchPacker) -> Batch:
         """What a packer holds, which starts anew."""
         count, base_timestamp, max_timestamp = packer.count, packer.base_timestamp, packer.max_timestamp
-        return cls(packer.take(), count, base_timestamp, max_timestamp)
+        return cls(packer.take(HEADER.size), count, base_timestamp, max_timestamp)
 
 
 class DeliveryError(ClientError):
@@ -176,14 +176,12 @@ class BatchProducer(Closing):
         sequence = lane.sequence if settings.idempotent else -1
         if settings.idempotent:
             lane.sequence = (lane.sequence + batch.count) & LAST_SEQUENCE
-        payload = batch.payload
+        data = batch.data
         if settings.codec != Codec.NONE:
-            payload = compress(settings.codec, payload, settings.level)
+            data = bytearray(HEADER.size) + compress(settings.codec, memoryview(data)[HEADER.size :], settings.level)
         times = (batch.base_timestamp, batch.max_timestamp)
-        data = bytearray(
-            HEADER.pack(0, 0, -1, MAGIC_V2, 0, 0, batch.count - 1, *times, producer_id, epoch, sequence, batch.count)
-        )
-        data += payload
+        ids = (producer_id, epoch, sequence, batch.count)
+        HEADER.pack_into(data, 0, 0, 0, -1, MAGIC_V2, 0, 0, batch.count - 1, *times, *ids)
         seal(data, settings.codec)
         return _Sealed(data, batch.count)
 
