@@ -8,8 +8,8 @@ Each round scans the topic once with every reader (`noop` sink: every column of 
 sums over keys and values, and writes as many records, made by Spark, into a new topic with both writers, each with its
 defaults (`acks=all`, idempotent).  Beside rows per second stands rows per second of CPU time (driver, JVM and Python
 workers together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
-Before each writing the disk gets what is left to write, and four times the memory of the records is used once: a virtual
-machine has given back what the last topic held, and pages that it gets anew cost the broker several times more.
+Before each writing the disk gets what is left to write, and four times the memory of the records is used once: a
+virtual machine has given back what the last topic held, and pages that it gets anew cost the broker several times more.
 Spark's connector comes by Maven on first use (tests/replay/connector).  Needs the extra `spark` and Java 17.
 """
 

@@ -11,7 +11,7 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range
-from kbroker.replay.sources.worker_path import FromSpark
+from kbroker.replay.sources.workers import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa

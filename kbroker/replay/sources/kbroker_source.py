@@ -16,7 +16,7 @@ from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
 from kbroker.replay.sources.stream_reader import StreamReader
-from kbroker.replay.sources.worker_path import FromSpark
+from kbroker.replay.sources.workers import FromSpark
 from kbroker.replay.sources.write_options import parse_write
 from kbroker.replay.sources.writer import BatchWriter, StreamWriter
 

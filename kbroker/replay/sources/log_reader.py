@@ -24,7 +24,7 @@ from kbroker.replay.sources.log_plan import Piece, plan
 from kbroker.replay.sources.option_values import OptionValues
 from kbroker.replay.sources.read_range import CorruptRecordsError, DataLossError
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
-from kbroker.replay.sources.worker_path import FromSpark
+from kbroker.replay.sources.workers import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, names, 
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range, report_loss
-from kbroker.replay.sources.worker_path import FromSpark
+from kbroker.replay.sources.workers import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError
 from kbroker.replay.client.producer import Batch, BatchProducer
 from kbroker.replay.rows import PARTITION, TOPIC, pack_rows, row_columns
-from kbroker.replay.sources.worker_path import FromSpark
+from kbroker.replay.sources.workers import FromSpark
 from kbroker.replay.sources.write_options import WriteOptions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from kbroker.replay.sources.worker_path import FromSpark, forget_spark_archives
+from kbroker.replay.sources.workers import FromSpark, forget_spark_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
