@@ -30,6 +30,7 @@ from kbroker.schemas import request_message
 from tests.broker_process import BrokerProcess, free_port
 from tests.compat.admin import Admin
 from tests.conftest import StartBroker
+from tests.network.raw_client import good_batch
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes], partition: int = 0, **settings: object) -> None:
@@ -131,6 +132,50 @@ def test_a_broker_that_does_not_answer_is_given_up() -> None:
     with impostor(None) as port, Cluster(f"127.0.0.1:{port}", settings) as cluster:  # noqa: SIM117
         with pytest.raises(BrokerTimeoutError, match=says):
             cluster.list_topics()
+
+
+def test_a_request_of_many_parts_arrives_whole(module_broker: BrokerProcess) -> None:
+    """Jobs that write to many partitions at a time would send what no broker understands."""
+    name = Admin(module_broker.bootstrap).create_topic("parts", 1500)
+    request = request_message(ApiKey.PRODUCE)
+    batch = good_batch(1, bytes(3_000))
+    rows = [request.PartitionProduceData(index=number, records=batch) for number in range(1500)]
+    topics = [request.TopicProduceData(name=name, partition_data=rows)]
+    with Connection("127.0.0.1", module_broker.port) as connection:
+        answer = connection.send(request(acks=-1, timeout_ms=20_000, topic_data=topics), version=9)
+    (topic,) = answer.responses
+    assert sorted(row.index for row in topic.partition_responses) == list(range(1500))
+    assert {(row.error_code, row.base_offset) for row in topic.partition_responses} == {(0, 0)}
+
+
+@pytest.mark.parametrize("bytes_at_a_time", [0, 16_384])
+def test_a_broker_that_takes_a_request_too_slowly_is_given_up(
+    module_broker: BrokerProcess, bytes_at_a_time: int
+) -> None:
+    """A job would hang at a broker that still takes a little now and then."""
+    request = request_message(ApiKey.PRODUCE)
+    rows = [request.PartitionProduceData(index=0, records=bytes(256 << 20))]
+    body = request(acks=-1, timeout_ms=1000, topic_data=[request.TopicProduceData(name="none", partition_data=rows)])
+    ended = threading.Event()
+    with Connection("127.0.0.1", module_broker.port) as connection:
+        ours, peers = socket.socketpair()
+
+        def take() -> None:
+            while not ended.wait(0.0001) and bytes_at_a_time:
+                peers.recv(bytes_at_a_time)
+
+        assert connection._socket is not None
+        connection._socket.close()
+        connection._socket = ours
+        taker = threading.Thread(target=take)
+        taker.start()
+        try:
+            with pytest.raises(BrokerTimeoutError, match=r"did not take the last \d+ bytes of a request in time"):
+                connection.post(body, version=9, timeout_s=0.3)
+        finally:
+            ended.set()
+            taker.join()
+            peers.close()
 
 
 def test_a_topic_that_does_not_exist_is_named_and_not_created(module_broker: BrokerProcess) -> None:

@@ -267,7 +267,10 @@ class Connection(Closing):
         try:
             left = [memoryview(part) for part in parts]
             while left:
-                link.settimeout(max(deadline - time.monotonic(), 0.001))
+                seconds = deadline - time.monotonic()
+                if seconds <= 0:
+                    raise TimeoutError
+                link.settimeout(seconds)
                 sent = link.sendmsg(left[:MOST_PARTS])
                 while left and sent >= len(left[0]):
                     sent -= len(left.pop(0))
