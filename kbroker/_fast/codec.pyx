@@ -61,7 +61,7 @@ cdef class Program:
         return encode_body(self.plan, struct, prefix)
 
     def encode_parts(self, object struct, bytes prefix=b""):
-        """A frame (length, `prefix`, body) as a list, in which each records field is the buffer that the struct holds."""
+        """A frame (length, `prefix`, body) as a list in which each records field is the buffer of the struct itself."""
         return encode_parts(self.plan, struct, prefix)
 
     def encode_response(self, object struct, int32_t correlation_id, bint flexible_header):
