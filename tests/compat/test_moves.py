@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ TOOLS = "org.apache.kafka.tools"
 REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
 LOG_DIRS = f"{TOOLS}.LogDirsCommand"
 SEGMENT_BYTES = 1 << 20
+# A consumer that hears nothing for so long while there is something has lost it.
+SILENT_SECONDS = 10
 
 
 class Moving:
@@ -199,11 +202,19 @@ class Traffic:
         settings = {"bootstrap.servers": self._bootstrap, "group.id": self._topic, "auto.offset.reset": "earliest"}
         consumer = Consumer({**settings, "error_cb": lambda error: self.errors.append(str(error))})
         consumer.subscribe([self._topic])
+        heard = time.monotonic()
         while not (self._stop.is_set() and len(self.received) >= self.sent):
-            message = consumer.poll(10)
-            if message is None or message.error():
-                self.errors.append(str(message and message.error()))
+            # Short, as nothing more may come: the producer may have been told to stop meanwhile.
+            message = consumer.poll(0.1)
+            if message is None:
+                if time.monotonic() - heard < SILENT_SECONDS:
+                    continue
+                self.errors.append(f"nothing came for {SILENT_SECONDS} s after {len(self.received)} of {self.sent}")
                 break
+            if message.error():
+                self.errors.append(str(message.error()))
+                break
+            heard = time.monotonic()
             self.received.append(int(message.value().split()[0]))
         consumer.close()
 
