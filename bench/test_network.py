@@ -116,24 +116,22 @@ def _measure(benchmark: Any, loop: asyncio.AbstractEventLoop, port: int) -> None
         client.close()
 
 
-@pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
-def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
-    listener = _listener(loop)
+def _measure_listener(benchmark: Any, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
     loop.run_until_complete(listener.start())
     _measure(benchmark, loop, listener.port)
     listener.stop_accepting()
     listener.close_connections()
     loop.run_until_complete(asyncio.sleep(0))
+
+
+@pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
+def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
+    _measure_listener(benchmark, loop, _listener(loop))
 
 
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
 def test_recalled_answer(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
-    listener = _listener(loop, lasting=True)
-    loop.run_until_complete(listener.start())
-    _measure(benchmark, loop, listener.port)
-    listener.stop_accepting()
-    listener.close_connections()
-    loop.run_until_complete(asyncio.sleep(0))
+    _measure_listener(benchmark, loop, _listener(loop, lasting=True))
 
 
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")

@@ -3,4 +3,4 @@ cdef class AnswerMemo:
 
     cdef tuple key(self, int api_key, int api_version, tuple end, const char* body, Py_ssize_t size)
     cdef bytes recall(self, tuple key, int correlation_id)
-    cdef int keep(self, tuple key, object frame) except -1
+    cdef int keep(self, tuple key, bytes frame) except -1

@@ -48,8 +48,8 @@ cdef class AnswerMemo:
         kb_store32(<uint8_t*> PyBytes_AS_STRING(frame) + CORRELATION_ID_AT, <unsigned int> correlation_id)
         return frame
 
-    cdef int keep(self, tuple key, object frame) except -1:
-        if type(frame) is not bytes or PyBytes_GET_SIZE(frame) > MAX_ANSWER_BYTES:
+    cdef int keep(self, tuple key, bytes frame) except -1:
+        if PyBytes_GET_SIZE(frame) > MAX_ANSWER_BYTES:
             return 0
         if len(self.answers) >= MAX_ANSWERS:
             self.answers.clear()

@@ -252,7 +252,7 @@ cdef class Connection(Receiver):
             if type(frame) is bytes:
                 self.sender.queue(frame)
                 if ctx.lasting and ctx.key is not None:
-                    self.endpoint.answers.keep(ctx.key, frame)
+                    self.endpoint.answers.keep(ctx.key, <bytes> frame)
             else:
                 self.sender.queue_frame(frame)
         self._answered(

@@ -2,8 +2,8 @@
 
 A records field that holds a `FileRegion` cuts the output: the result is then a list of bytes and regions, and every
 length that covers the region counts its size.  `encode_parts` cuts at every records field: large batches then leave
-without being copied.  As in Kafka, a field that the version lacks must hold its default unless
-it may be ignored.  Only `EncodeError` leaves here (and MemoryError), with the path of the field at fault.
+without being copied.  As in Kafka, a field that the version lacks must hold its default unless it may be ignored.
+Only `EncodeError` leaves here (and MemoryError), with the path of the field at fault.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -7,8 +7,16 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t pwrite(int fd, const void* buffer, size_t size, int64_t offset)
 
 
+cdef extern from *:
+    """
+    #include <errno.h>
+    static inline int kb_fail(int number) { errno = number; return number; }
+    """
+    int kb_fail(int number) noexcept nogil
+
+
 cdef inline int write_all(int fd, const char* data, int64_t size, int64_t position) noexcept nogil:
-    """0, or the system's error number."""
+    """0, or the system's error number, which errno has too."""
     cdef int64_t written = 0
     cdef ssize_t done
     while written < size:
@@ -18,6 +26,6 @@ cdef inline int write_all(int fd, const char* data, int64_t size, int64_t positi
         if done < 0:
             return errno
         if done == 0:
-            return ENOSPC
+            return kb_fail(ENOSPC)
         written += done
     return 0

@@ -15,7 +15,7 @@ from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Route
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener, SocketOptions
-from tests.network.test_connection import PlainProgram, answer, frame
+from tests.network.test_connection import PlainProgram, answer, frame, serving
 
 LASTING, OTHER = 3, 4
 ONCE = b"once"
@@ -66,13 +66,8 @@ class Asked:
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Asked]:
     asked = Asked()
-    await asked.listener.start()
-    try:
+    async with serving(asked.listener):
         yield asked
-    finally:
-        asked.listener.stop_accepting()
-        asked.listener.close_connections()
-        await asyncio.sleep(0)
 
 
 def test_an_equal_request_gets_the_same_answer_under_its_own_correlation_id() -> None:

@@ -94,16 +94,22 @@ class Harness:
 
 
 @contextlib.asynccontextmanager
+async def serving(listener: Listener) -> AsyncIterator[None]:
+    await listener.start()
+    try:
+        yield
+    finally:
+        listener.stop_accepting()
+        listener.close_connections()
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
 async def running() -> AsyncIterator[Harness]:
     harness = Harness()
-    await harness.listener.start()
-    try:
-        yield harness
-    finally:
-        harness.listener.stop_accepting()
-        harness.listener.close_connections()
-        await asyncio.sleep(0)
-        harness.file.close()
+    with harness.file:
+        async with serving(harness.listener):
+            yield harness
 
 
 def frame(api_key: int, correlation_id: int, body: bytes, client_id: bytes = b"test", version: int = 0) -> bytes:
