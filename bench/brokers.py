@@ -101,6 +101,14 @@ class Broker:
             raise BrokerError("only for a broker that was started here")
         return self.folder / "data"
 
+    def wait_for_deletions(self, patience_seconds: float = 30.0) -> None:
+        """Until the files of deleted topics are off the disk, of a broker that was started here."""
+        deadline = time.monotonic() + patience_seconds
+        while self.folder is not None and time.monotonic() < deadline:
+            if not any(path.name.endswith("-delete") for path in self.log_directory().iterdir()):
+                return
+            time.sleep(0.1)
+
     def written_bytes(self) -> int:
         """Bytes that it made dirty in the page cache, those of files deleted since then not taken off."""
         try:

@@ -54,14 +54,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How long and how a cell is run.  `around` is entered right around the client's run, nothing else.
-
-    `touch_gb`: so much memory is used once right before a cell that fills much of it in a short time.
-    """
+    """How long and how a cell is run.  `around` is entered right around the client's run, nothing else."""
 
     seconds: float = 3.0
     warm_seconds: float = 1.0
     congestion: str = ""
     scale: float = 1.0
-    touch_gb: float = 0.0
     around: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)

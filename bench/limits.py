@@ -12,6 +12,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from bench.brokers import Broker
 from bench.cell import Result
@@ -70,21 +72,27 @@ def settle(patience_seconds: float = 20.0) -> None:
 
 
 class DiskWatch:
-    """What a broker writes from here on, against what may lie dirty."""
+    """What a broker writes during a client's run, against what may lie dirty."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._written = broker.written_bytes() if broker.pid else 0
-        self._dirty = meminfo("Dirty", "Writeback")
-        self._limit = dirty_limit_bytes()
+        self._note = ""
+
+    @contextmanager
+    def during(self, around: AbstractContextManager[object]) -> Iterator[None]:
+        """Enter `around`, and watch inside it: it may free memory, and the more is free the more may lie dirty."""
+        with around:
+            before = self._broker.written_bytes() if self._broker.pid else 0
+            dirty, limit = meminfo("Dirty", "Writeback"), dirty_limit_bytes()
+            yield
+            written = self._broker.written_bytes() - before if self._broker.pid else 0
+        if written >= 1 << 26 and written + dirty >= limit:
+            gigabytes = (written + dirty) / 1e9
+            self._note = f"{DISK_WAS_LIMIT}: {gigabytes:.1f} GB written, {limit / 1e9:.1f} GB may lie dirty"
 
     def note(self) -> str:
         """Empty, or that the disk was the limit."""
-        written = self._broker.written_bytes() - self._written if self._broker.pid else 0
-        if written < 1 << 26 or written + self._dirty < self._limit:
-            return ""
-        gigabytes, limit = (written + self._dirty) / 1e9, self._limit / 1e9
-        return f"{DISK_WAS_LIMIT}: {gigabytes:.1f} GB written, {limit:.1f} GB may lie dirty"
+        return self._note
 
 
 def client_note(result: Result, *, threads: int = 1) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bench import java_clients, librdkafka, raw
 from bench.brokers import Broker
 from bench.cell import Cell, Load, Result
-from bench.limits import DiskWatch, client_note, settle, touch_memory
+from bench.limits import DiskWatch, client_note, settle
 
 Runner = Callable[[Cell, Broker, Load], Result]
 
@@ -24,21 +25,23 @@ RUNNERS: dict[str, Runner] = {
     "java_consume": java_clients.consume,
     "java_e2e": java_clients.end_to_end,
 }
-#: Batches from here on write a gigabyte a second: a virtual machine that gives free memory back pays for each new page.
-LARGE_BATCH_RECORDS = 1_000
 WRITING = ("produce", "librdkafka_produce", "java_produce")
 #: Several threads of the client do its work.
 THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_consume")
+
+
+def takes_memory(cell: Cell) -> bool:
+    """Whether a run of the cell fills a good part of a gigabyte of the page cache: requests of one record don't."""
+    return cell.cold or (cell.kind in WRITING and not (cell.kind == "produce" and cell.records == 1))
 
 
 def run(cell: Cell, broker: Broker, load: Load) -> Result:
     """Run one cell; the result has rates, times, CPU and what was the limit if it was not the broker."""
     if cell.kind in WRITING:
         settle()
-    if load.touch_gb and cell.kind == "produce" and cell.records >= LARGE_BATCH_RECORDS and cell.codec == "none":
-        touch_memory(load.touch_gb)
     watch = DiskWatch(broker)
-    result = with_rates(RUNNERS[cell.kind](cell, broker, load))
+    watched = replace(load, around=lambda: watch.during(load.around()))
+    result = with_rates(RUNNERS[cell.kind](cell, broker, watched))
     notes = [client_note(result, threads=2 if cell.kind in THREADED else 1), watch.note()]
     if any(notes) and cell.kind not in ("storm", "e2e", "java_e2e"):
         result["note"] = "; ".join(note for note in notes if note)

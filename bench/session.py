@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from bench import brokers, cells, limits, raw
 from bench.admin import AdminError
 from bench.brokers import Broker, BrokerError
 from bench.cell import Cell, CellError, Load, NotServedError, Result
+from bench.hot_memory import HotMemory
 from bench.operations import IDLE_SECONDS, ONCE, OPERATIONS
 from bench.progress import Progress
-from bench.runners import RUNNERS, run
+from bench.runners import RUNNERS, run, takes_memory
 from bench.sampling import Sampler
 
 FORMAT = 2
@@ -41,6 +42,7 @@ class Session:
     marks: list[tuple[float, str]] = field(default_factory=list)
     stopped: str = ""
     sampler: Sampler = field(default_factory=Sampler)
+    _memory: HotMemory = field(init=False)
     _progress: Progress = field(init=False)
 
     def sides(self) -> list[str]:
@@ -87,10 +89,11 @@ class Session:
         raw.READ_BYTES = max(64 << 20, int(raw.READ_BYTES * min(1.0, float(self.arguments.scale))))
         with self.sampler, Progress(self.plan()) as self._progress:
             try:
-                self._try_together([cell for cell in self.cells if cell.kind in RUNNERS and not cell.apart])
-                for cell in self.cells:
-                    if cell.kind in RUNNERS and cell.apart:
-                        self._try_together([cell])
+                with HotMemory(float(self.arguments.touch_gb)) as self._memory:
+                    self._try_together([cell for cell in self.cells if cell.kind in RUNNERS and not cell.apart])
+                    for cell in self.cells:
+                        if cell.kind in RUNNERS and cell.apart:
+                            self._try_together([cell])
                 for place, cell in enumerate(cell for cell in self.cells if cell.kind in OPERATIONS):
                     self._run_operation(cell, place)
             except KeyboardInterrupt:
@@ -136,13 +139,16 @@ class Session:
                 for place, cell in enumerate(wanted):
                     self.marks.append((round(self.sampler.seconds(), 1), cell.name))
                     for broker in running if (number + place) % 2 else running[::-1]:
+                        if takes_memory(cell):
+                            for each in running:
+                                each.wait_for_deletions()
                         self._measure(cell, broker, number)
         self.marks.append((round(self.sampler.seconds(), 1), ""))
 
     def _measure(self, cell: Cell, broker: Broker, number: int) -> None:
         seconds = self.arguments.seconds if number else self.arguments.warm_seconds
-        touch_gb = limits.gigabytes_to_touch(self.arguments.touch_gb, 0.8) if number else 0.0
-        load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, touch_gb=touch_gb)
+        around = self._memory.lent if number and takes_memory(cell) else nullcontext
+        load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, around=around)
         with self._step(cell, broker.name):
             result = run(cell, broker, load)
             if result.get("errors"):

@@ -7,11 +7,11 @@
     python bench/side_by_side.py --compare bench/results/A bench/results/B
     python bench/side_by_side.py --list
 
-Memory is used once, and again before cells that fill much of it; a first round warms both sides and is thrown away, and
-who goes first alternates.  Each cell's figures are the medians over the rounds.  Ctrl-C keeps what was measured and
-reports it.  CPU is the broker's user and system time, all threads, over the measured window.  TCP congestion control is
-the same on both sides (`--congestion`): kbroker has a setting for it, Kafka gets it from a preloaded listen().  Results
-go to bench/results/<date>/: results.json, report.md and report.html, which needs nothing beside it.
+Memory is used once, and what a run fills was in use until just before; a first round warms both sides and is thrown
+away, and who goes first alternates.  Each cell's figures are the medians over the rounds.  Ctrl-C keeps what was
+measured and reports it.  CPU is the broker's user and system time, all threads, over the measured window.  TCP congestion
+control is the same on both sides (`--congestion`): kbroker has a setting for it, Kafka gets it from a preloaded
+listen().  Results go to bench/results/<date>/: results.json, report.md and report.html, which needs nothing beside it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--touch-gb",
         type=float,
         default=-1.0,
-        help="memory to use once, at first and before cells of large batches; half, then four fifths of what is free",
+        help="memory to use at first, and then to free right before each run that takes much of it "
+        "(half of what is free, then three times what a run takes)",
     )
     parser.add_argument("--data", type=pathlib.Path, help="folder for the brokers' data; the system's temporary one")
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench" / "results")

@@ -117,20 +117,12 @@ def count(cell: Cell, broker: Broker, arguments: argparse.Namespace) -> str:
     calls, memory = counting.Counts(), counting.Counts()
     numbers = []
     for counts, how in ((calls, counting.counted), (memory, counting.counted_memory)):
-        _wait_for_deletions(broker)
+        # The files of the runs before are not part of a request.
+        broker.wait_for_deletions()
         around = functools.partial(how, broker.pid, counts)
         result = runners.run(cell, broker, Load(arguments.seconds, 0.0, arguments.congestion, around=around))
         numbers.append(max(1, int(result["requests"])))
     return counting.table(calls, numbers[0], memory, numbers[1])
-
-
-def _wait_for_deletions(broker: Broker) -> None:
-    """Until the topics of the runs before are off the disk: their files are not part of a request."""
-    deadline = time.monotonic() + 30
-    while broker.folder is not None and time.monotonic() < deadline:
-        if not any(path.name.endswith("-delete") for path in broker.log_directory().iterdir()):
-            return
-        time.sleep(0.1)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ pytest.importorskip("jinja2", reason="needs the extra `bench`")
 cells = pytest.importorskip("bench.cells", reason="the benchmark is not part of this tree")
 compare = pytest.importorskip("bench.compare")
 frames = pytest.importorskip("bench.frames")
+hot_memory = pytest.importorskip("bench.hot_memory")
 java_clients = pytest.importorskip("bench.java_clients")
 limits = pytest.importorskip("bench.limits")
 page = pytest.importorskip("bench.page")
@@ -160,15 +162,44 @@ def test_the_disk_is_named_when_it_was_the_limit(monkeypatch: pytest.MonkeyPatch
 
     class Writer:
         pid = 1
-        amounts = iter([0, 3 << 30])
+
+        def __init__(self, amount: int) -> None:
+            self.amounts = iter([0, amount])
 
         def written_bytes(self) -> int:
             return next(self.amounts)
 
+    def note(amount: int) -> str:
+        watch = limits.DiskWatch(Writer(amount))
+        with watch.during(nullcontext()):
+            pass
+        return str(watch.note())
+
     monkeypatch.setattr(limits, "dirty_limit_bytes", lambda: 2 << 30)
-    assert limits.DiskWatch(Writer()).note().startswith(limits.DISK_WAS_LIMIT)
-    Writer.amounts = iter([0, 1 << 27])
-    assert limits.DiskWatch(Writer()).note() == ""
+    assert note(3 << 30).startswith(limits.DISK_WAS_LIMIT)
+    assert note(1 << 27) == ""
+
+
+def test_what_a_run_takes_was_in_use_until_then() -> None:
+    """One broker would pay for memory that the machine gave back to its host, the other not."""
+
+    def resident(pid: int) -> int:
+        return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    kept = 4 * hot_memory.CHUNK_BYTES
+    with hot_memory.HotMemory(kept / (1 << 30)) as memory:
+        pid = memory._keeper.pid
+        with memory.lent():
+            assert resident(pid) < hot_memory.CHUNK_BYTES
+        assert resident(pid) > kept // 2
+        with memory.lent():
+            assert resident(pid) < hot_memory.CHUNK_BYTES
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(OSError, match="keeps memory"), memory.lent():
+            pass
+    assert not pathlib.Path(f"/proc/{pid}").exists()
+    with hot_memory.HotMemory(0) as none, none.lent():
+        assert none._keeper is None
 
 
 def test_what_the_java_tools_print_is_read() -> None:
