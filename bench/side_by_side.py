@@ -9,8 +9,8 @@
 
 Memory is used once, and what a run fills was in use until just before; a first round warms both sides and is thrown
 away, and who goes first alternates.  Each cell's figures are the medians over the rounds.  Ctrl-C keeps what was
-measured and reports it.  CPU is the broker's user and system time, all threads, over the measured window.  TCP congestion
-control is the same on both sides (`--congestion`): kbroker has a setting for it, Kafka gets it from a preloaded
+measured and reports it.  CPU is the broker's user and system time, all threads, over the measured window.  TCP
+congestion control is the same on both sides (`--congestion`): kbroker has a setting for it, Kafka a preloaded
 listen().  Results go to bench/results/<date>/: results.json, report.md and report.html, which needs nothing beside it.
 """
 
