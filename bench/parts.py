@@ -26,6 +26,7 @@ NOISE = 0.10
 MEASURED_WITHIN = {
     "answer_memo": "bench/test_network.py: test_recalled_answer",
     "batch_info": "bench/test_small_parts.py: test_batch_info",
+    "busy_poll": "bench/test_network.py",
     "clean": "bench/test_cleaner.py: test_clean",
     "clean_files": "bench/test_cleaner.py: test_clean",
     "clean_output": "bench/test_cleaner.py: test_clean",

@@ -58,7 +58,7 @@ from kbroker.metrics.sources import (
     StorageTotals,
 )
 from kbroker.network.cold_reads import COLD_READ_THREADS
-from kbroker.network.limits import ConnectionLimits, raise_descriptor_limit
+from kbroker.network.limits import ConnectionLimits, overrides_by_address, raise_descriptor_limit
 from kbroker.network.listener import BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
@@ -196,6 +196,7 @@ class Broker:
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
             tcp_congestion=config.get("socket.tcp.congestion") or "",
+            busy_poll_us=config.get("socket.busy.poll.us"),
         )
         pool = self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
         for each in config.listeners:
@@ -403,16 +404,8 @@ def _api_name(api_key: int) -> str:
 
 def _connection_limits(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
     get = config.get
-    overrides = _per_address(get("max.connections.per.ip.overrides"))
+    overrides = overrides_by_address(get("max.connections.per.ip.overrides"))
     return get("max.connections"), get("max.connections.per.ip"), overrides
-
-
-def _per_address(text: str) -> dict[str, int]:
-    """The rows of `max.connections.per.ip.overrides`, `address:count` with commas; checked when it was read."""
-    return {
-        address: int(count)
-        for address, _, count in (row.strip().rpartition(":") for row in text.split(",") if row.strip())
-    }
 
 
 async def _serve(config: BrokerConfig, started: float) -> int:

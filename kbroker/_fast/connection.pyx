@@ -93,11 +93,14 @@ cdef class Connection(Receiver):
             self.close("refused")
 
     def buffer_updated(self, Py_ssize_t nbytes) -> None:
+        cdef uint64_t now = now_ns()
         if self.closed or self.buffer is None:
             return
         self.filled += nbytes
-        self.last_active = now_ns() * 1e-9
+        self.last_active = now * 1e-9
+        self.endpoint.busy_poll.arrived(now)
         self._process()
+        self.endpoint.busy_poll.served()
 
     def resume_after_budget(self) -> bool:
         self.last_active = now_ns() * 1e-9  # the wait was not the client's doing

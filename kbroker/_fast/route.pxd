@@ -1,4 +1,5 @@
 from kbroker._fast.answer_memo cimport AnswerMemo
+from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
 
@@ -30,6 +31,7 @@ cdef class Endpoint:
     cdef readonly BufferPool pool
     cdef readonly RequestStats stats
     cdef readonly AnswerMemo answers
+    cdef readonly BusyPoll busy_poll
     cdef list routes
     cdef object loop
     cdef object owner

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kbroker._fast.answer_memo import AnswerMemo
+from kbroker._fast.busy_poll import BusyPoll
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
 
@@ -38,6 +39,7 @@ class Endpoint:
     stats: RequestStats
     connections: set[Any]
     answers: AnswerMemo
+    busy_poll: BusyPoll
     draining: bool
     max_frame_bytes: int
     def __init__(
@@ -50,4 +52,5 @@ class Endpoint:
         loop: Any,
         owner: Any,
         max_frame_bytes: int,
+        busy_poll_us: int = 0,
     ) -> None: ...

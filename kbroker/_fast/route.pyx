@@ -5,6 +5,7 @@ the answers postponed to the end of a turn.
 """
 
 from kbroker._fast.answer_memo cimport AnswerMemo
+from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
 
@@ -68,12 +69,13 @@ cdef class Endpoint:
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
-                 Py_ssize_t max_frame_bytes):
+                 Py_ssize_t max_frame_bytes, long busy_poll_us=0):
         self.listener_name = listener_name
         self.services = services
         self.pool = pool
         self.stats = stats
         self.answers = AnswerMemo()
+        self.busy_poll = BusyPoll(loop, busy_poll_us)
         self.routes = [None] * API_KEYS
         for route in routes:
             self.routes[(<Route?> route).api_key] = route

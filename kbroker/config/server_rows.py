@@ -11,6 +11,8 @@ metrics.listener|STRING|http://127.0.0.1:9644||metrics listener|+|
     address of /metrics, /healthz and /readyz; none turns it off
 kbroker.metrics.max.partitions|INT|2000||>=0|+|
     partitions up to which /metrics has series for each of them; beyond it sums by topic
+socket.busy.poll.us|INT|50||0..1000|+|
+    how long the loop looks for the next request before it sleeps, while requests follow each other so closely; 0: not
 socket.tcp.congestion|STRING|null|||+|TCP congestion control of client connections; unset leaves the system's choice
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written

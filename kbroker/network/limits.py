@@ -32,6 +32,14 @@ def raise_descriptor_limit() -> int:
     return wanted
 
 
+def overrides_by_address(text: str) -> dict[str, int]:
+    """The rows of `max.connections.per.ip.overrides`, `address:count` with commas; checked when it was read."""
+    return {
+        address: int(count)
+        for address, _, count in (row.strip().rpartition(":") for row in text.split(",") if row.strip())
+    }
+
+
 class ConnectionLimits:
     """Counts connections in all and by address."""
 

@@ -46,6 +46,7 @@ class SocketOptions:
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     tcp_congestion: str = ""
+    busy_poll_us: int = 0
 
 
 class Listener:
@@ -91,7 +92,7 @@ class Listener:
         self.accepted_count = 0
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
-        self.endpoint = Endpoint(name, services, pool, stats, routes, loop, self, max_frame_bytes)
+        self.endpoint = Endpoint(name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us)
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""

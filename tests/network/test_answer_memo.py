@@ -24,14 +24,14 @@ ONCE = b"once"
 class Asked:
     """A listener whose handler notes what it was asked and answers with how often that was."""
 
-    def __init__(self) -> None:
+    def __init__(self, busy_poll_us: int = 0) -> None:
         self.bodies: list[bytes] = []
         program = PlainProgram()
         self.listener = Listener(
             "PLAINTEXT",
             "0.0.0.0",
             0,
-            SocketOptions(128),
+            SocketOptions(128, busy_poll_us=busy_poll_us),
             ConnectionLimits(50, 50, {}),
             services=None,
             pool=BufferPool(16384, 4 << 20),
@@ -64,8 +64,8 @@ class Asked:
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[Asked]:
-    asked = Asked()
+async def running(busy_poll_us: int = 0) -> AsyncIterator[Asked]:
+    asked = Asked(busy_poll_us)
     async with serving(asked.listener):
         yield asked
 

@@ -1,0 +1,126 @@
+"""Whether the loop looks for the next request for a moment before it sleeps.
+
+A client that sends its next request when it has the answer to the last one lets the loop sleep in between.  To sleep
+and to be woken costs a virtual processor some 30 us, more than the request.  So when requests were seen to follow each
+other closely, the loop asks for events without a wait until none came for `limit_us`.
+
+It is given up where it does not pay: each time that nothing came, twice as many requests must follow each other
+closely before it is tried again, until it has been worth it; and where this thread has to wait for a processor, others
+need it more, so that it is left to them for a while.
+
+States: asleep between requests (`streak` close ones so far), or `watching`: `watch` is called in each turn of the loop.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport strtoull
+
+from kbroker._fast.monotonic cimport now_ns
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_RDONLY
+    int O_CLOEXEC
+    int c_open "open" (const char* path, int flags)
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close" (int fd)
+    ssize_t pread(int fd, void* buffer, size_t size, long offset)
+
+cdef enum:
+    # So many requests in a row come soon after the one before until the loop waits for them awake: at first, after a
+    # watch that was worth it, and at most.
+    FIRST_STREAK = 16
+    NEXT_STREAK = 4
+    LONGEST_STREAK = 65536
+    # A watch that found so many requests was worth it.
+    WORTH_IT = 16
+    # How often the wait for a processor is looked at, the share of time that is too much (an eighth), and how long
+    # the processor is left to others then.
+    LOOK_NS = 10000000
+    TOO_LONG = 8
+    LEFT_NS = 100000000
+
+
+cdef class BusyPoll:
+    """One for each listener.  `limit_us` 0 turns it off.  `loop` needs `call_soon` alone.
+
+    `schedstat` is where the system tells how long the thread that reads it was ready and waited.
+    """
+
+    def __init__(self, loop, long limit_us, bytes schedstat=b"/proc/thread-self/schedstat"):
+        if not 0 <= limit_us <= 1000000:
+            raise ValueError(f"{limit_us} us are not between 0 and a second")
+        self.loop = loop
+        self.limit_ns = <uint64_t> limit_us * 1000
+        self.needed = FIRST_STREAK
+        self.schedstat_path = schedstat
+        self.schedstat = -1
+
+    def __dealloc__(self):
+        if self.schedstat >= 0:
+            c_close(self.schedstat)
+
+    cpdef int arrived(self, uint64_t now) except -1:
+        """Bytes of a request came at `now`."""
+        if self.watching:
+            self.found += not self.fresh
+            self.fresh = True
+        elif now - self.served_ns > 2 * self.limit_ns:
+            # Twice, because the loop's own waking up is part of it.
+            self.streak = 0
+        else:
+            self.streak += 1
+            if self.streak >= self.needed and now >= self.not_before_ns:
+                self._begin(now)
+        return 0
+
+    cpdef void served(self) noexcept:
+        """What came was handled: the time from here on may be slept through."""
+        if not self.watching and self.limit_ns > 0:
+            self.served_ns = now_ns()
+
+    cdef int _begin(self, uint64_t now) except -1:
+        if self.schedstat < 0:
+            # Of the loop's own thread, so not in the constructor.
+            self.schedstat = c_open(self.schedstat_path, O_RDONLY | O_CLOEXEC)
+        self.found = 0
+        self.fresh = True
+        self._processor_is_short(now)
+        self.watching = True
+        self.loop.call_soon(self.watch)
+        return 0
+
+    def watch(self) -> None:
+        """Another turn of the loop: come again in the next one, or let it sleep."""
+        cdef uint64_t now = now_ns()
+        if now - self.looked_ns > LOOK_NS and self._processor_is_short(now):
+            self.not_before_ns = now + LEFT_NS
+            self._end()
+            return
+        if self.fresh:
+            self.fresh = False
+            self.quiet_ns = now
+        elif now - self.quiet_ns > self.limit_ns:
+            self.needed = NEXT_STREAK if self.found >= WORTH_IT else min(2 * self.needed, LONGEST_STREAK)
+            self._end()
+            return
+        self.loop.call_soon(self.watch)
+
+    cdef int _end(self) except -1:
+        self.watching = False
+        self.streak = 0
+        return 0
+
+    cdef bint _processor_is_short(self, uint64_t now) noexcept:
+        """Whether this thread waited for a processor for more than an eighth of the time since this was asked last.
+        False where the system does not tell."""
+        cdef char text[64]
+        cdef char* end
+        cdef uint64_t before = self.delayed_ns, since = self.looked_ns
+        cdef ssize_t size = pread(self.schedstat, text, sizeof(text) - 1, 0)
+        self.looked_ns = now
+        if size <= 0:
+            return False
+        text[size] = 0
+        # Nanoseconds at work, nanoseconds ready and waiting, slices.
+        strtoull(text, &end, 10)
+        self.delayed_ns = strtoull(end, NULL, 10)
+        return (self.delayed_ns - before) * TOO_LONG > now - since
