@@ -29,7 +29,7 @@ cdef enum:
     # watch that was worth it, and at most.
     FIRST_STREAK = 16
     NEXT_STREAK = 4
-    LONGEST_STREAK = 65536
+    LONGEST_STREAK = 1024
     # A watch that found so many requests was worth it.
     WORTH_IT = 16
     # How often the wait for a processor is looked at, the share of time that is too much (an eighth), and how long
