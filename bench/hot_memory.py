@@ -5,6 +5,9 @@ that they take again: writing into such a page costs up to twelve times what wri
 brokers pays more of that is chance, and none of it is their doing.  So a process of its own keeps memory in use and
 frees it right before a client's run: the system hands out first what became free last.  A run takes about a third of
 it at most, because the machine begins at once to give back the rest.
+
+The system also hands out the smallest piece that suffices first.  What lies in pieces of 1 MB, which only large writes
+take, is in use only if the process takes more than there is in pieces at all (`generous`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from bench.limits import available_gigabytes
 
 #: Three times what a cell writes (`Cell.max_bytes`).
 GIGABYTES = 6.0
+#: For runs that write in pieces of 1 MB, so many times as much.
+GENEROUS = 1.75
 #: Never more than this share of what can be had.
 MOST_OF_AVAILABLE = 0.3
 CHUNK_BYTES = 64 << 20
@@ -71,9 +76,9 @@ class HotMemory:
                 pass
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lent(self, *, generous: bool = False) -> Iterator[None]:
         """All of it is free inside, freed a moment ago.  Taken again at the end, while most of it is still at hand."""
-        self._hold(self._chunks)
+        self._hold(round(self._chunks * GENEROUS) if generous else self._chunks)
         self._hold(0)
         yield
         self._hold(self._chunks * 2 // 3)

@@ -25,6 +25,8 @@ RUNNERS: dict[str, Runner] = {
     "java_consume": java_clients.consume,
     "java_e2e": java_clients.end_to_end,
 }
+#: Batches from here on are written in pieces of about 1 MB.
+LARGE_BATCH_RECORDS = 1_000
 WRITING = ("produce", "librdkafka_produce", "java_produce")
 #: Several threads of the client do its work.
 THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_consume")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from bench import brokers, cells, limits, raw
@@ -19,7 +20,7 @@ from bench.cell import Cell, CellError, Load, NotServedError, Result
 from bench.hot_memory import HotMemory
 from bench.operations import IDLE_SECONDS, ONCE, OPERATIONS
 from bench.progress import Progress
-from bench.runners import RUNNERS, run, takes_memory
+from bench.runners import LARGE_BATCH_RECORDS, RUNNERS, run, takes_memory
 from bench.sampling import Sampler
 
 FORMAT = 2
@@ -147,7 +148,8 @@ class Session:
 
     def _measure(self, cell: Cell, broker: Broker, number: int) -> None:
         seconds = self.arguments.seconds if number else self.arguments.warm_seconds
-        around = self._memory.lent if number and takes_memory(cell) else nullcontext
+        lent = partial(self._memory.lent, generous=cell.records >= LARGE_BATCH_RECORDS)
+        around = lent if number and takes_memory(cell) else nullcontext
         load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, around=around)
         with self._step(cell, broker.name):
             result = run(cell, broker, load)
