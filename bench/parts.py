@@ -41,6 +41,7 @@ MEASURED_WITHIN = {
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
     "segment_replay": "bench/test_storage.py: test_recovery",
+    "send_threads": "bench/test_network.py: test_large_answers",
     "sender": "bench/test_network.py",
     "structs": "bench/test_small_parts.py: test_make_and_read_a_struct",
     "transport_ends": "bench/test_network.py",

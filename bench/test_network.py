@@ -11,6 +11,7 @@ import asyncio
 import os
 import socket
 import struct
+import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ import uvloop
 
 from kbroker._fast.accepting import accept_all
 from kbroker._fast.counters import RequestStats
+from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Route
 from kbroker.network.limits import ConnectionLimits
@@ -27,6 +29,7 @@ from kbroker.network.listener import Listener, SocketOptions
 CLIENTS = 50
 TURNS = 20
 CROWD = 200
+LARGE = 1 << 20
 REQUEST = struct.pack(">ihhih", 14 + 200, 0, 0, 7, 4) + b"test" + bytes(200)
 
 
@@ -36,8 +39,9 @@ class Plain:
     def decode(self, buffer: Any, pos: int, end: int) -> memoryview:
         return memoryview(buffer)[pos:end]
 
-    def encode_response(self, body: bytes, correlation_id: int, flexible: bool) -> bytes:
-        return struct.pack(">ii", 4 + len(body), correlation_id) + body
+    def encode_response(self, body: Any, correlation_id: int, flexible: bool) -> Any:
+        head = struct.pack(">ii", 4 + len(body), correlation_id)
+        return [head, body] if isinstance(body, FileRegion) else head + body
 
 
 class PythonEcho(asyncio.Protocol):
@@ -62,7 +66,9 @@ class PythonEcho(asyncio.Protocol):
             self._transport.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)  # type: ignore[attr-defined]
 
 
-def _listener(loop: asyncio.AbstractEventLoop, *, lasting: bool = False) -> Listener:
+def _listener(
+    loop: asyncio.AbstractEventLoop, *, lasting: bool = False, file: Any = None, send_threads: int = 0
+) -> Listener:
     def program(version: int) -> Plain:
         return Plain()
 
@@ -70,16 +76,19 @@ def _listener(loop: asyncio.AbstractEventLoop, *, lasting: bool = False) -> List
         ctx.lasting = lasting
         return bytes(body)
 
+    def region(ctx: Any, body: memoryview) -> FileRegion:
+        return FileRegion(file.fileno(), 0, LARGE, file)
+
     return Listener(
         "PLAINTEXT",
         "127.0.0.1",
         0,
-        SocketOptions(128, send_buffer_bytes=-1, receive_buffer_bytes=-1),
+        SocketOptions(128, send_threads=send_threads),
         ConnectionLimits(1000, 1000, {}),
         services=None,
         pool=BufferPool(131072, 64 << 20),
         stats=RequestStats(),
-        routes=[Route(0, 0, 1, echo, False, program, program, 9, 9, lasting)],
+        routes=[Route(0, 0, 1, region if file else echo, False, program, program, 9, 9, lasting)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
@@ -94,8 +103,11 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-def _measure(benchmark: Any, loop: asyncio.AbstractEventLoop, port: int) -> None:
-    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(CLIENTS)]
+def _measure(
+    benchmark: Any, loop: asyncio.AbstractEventLoop, port: int, count: int = CLIENTS, answer_bytes: int = 208
+) -> None:
+    room = bytearray(max(4096, min(answer_bytes, 1 << 18)))
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
     for client in clients:
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -106,19 +118,21 @@ def _measure(benchmark: Any, loop: asyncio.AbstractEventLoop, port: int) -> None
                 client.send(REQUEST)
             for client in clients:
                 got = 0
-                while got < 208:
-                    got += len(await loop.sock_recv(client, 4096))
+                while got < answer_bytes:
+                    got += await loop.sock_recv_into(client, room)
 
     loop.run_until_complete(turn())
     benchmark.pedantic(lambda: loop.run_until_complete(turn()), rounds=20, iterations=1, warmup_rounds=2)
-    benchmark.extra_info["us"] = round(benchmark.stats.stats.min / (CLIENTS * TURNS) * 1e6, 2)
+    benchmark.extra_info["us"] = round(benchmark.stats.stats.min / (count * TURNS) * 1e6, 2)
     for client in clients:
         client.close()
 
 
-def _measure_listener(benchmark: Any, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
+def _measure_listener(
+    benchmark: Any, loop: asyncio.AbstractEventLoop, listener: Listener, count: int = CLIENTS, answer_bytes: int = 208
+) -> None:
     loop.run_until_complete(listener.start())
-    _measure(benchmark, loop, listener.port)
+    _measure(benchmark, loop, listener.port, count, answer_bytes)
     listener.stop_accepting()
     listener.close_connections()
     loop.run_until_complete(asyncio.sleep(0))
@@ -132,6 +146,15 @@ def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
 def test_recalled_answer(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
     _measure_listener(benchmark, loop, _listener(loop, lasting=True))
+
+
+@pytest.mark.parametrize("send_threads", [0, 1])
+@pytest.mark.benchmark(group="1 MB of a file to each of 8 clients at once (sender, send_threads)")
+def test_large_answers(benchmark: Any, loop: asyncio.AbstractEventLoop, send_threads: int) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(LARGE))
+        file.flush()
+        _measure_listener(benchmark, loop, _listener(loop, file=file, send_threads=send_threads), 8, 8 + LARGE)
 
 
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")

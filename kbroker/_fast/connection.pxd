@@ -26,7 +26,7 @@ cdef class Connection(Receiver):
     cdef RequestContext pending
     cdef bint processing
     cdef bint blocked
-    cdef bint warming
+    cdef bint with_thread
     cdef readonly bint ended
     cdef int writer_fd
     cdef readonly double last_active

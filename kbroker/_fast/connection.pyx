@@ -86,7 +86,7 @@ cdef class Connection(Receiver):
 
     def connection_made(self, transport) -> None:
         self.transport = transport
-        self.sender = Sender(transport.get_extra_info("socket").fileno())
+        self.sender = Sender(transport.get_extra_info("socket").fileno(), self.endpoint.send_threads)
         self.last_active = now_ns() * 1e-9
         self.endpoint.connections.add(self)
         if not self.endpoint.owner.connection_opened(self):
@@ -282,10 +282,11 @@ cdef class Connection(Receiver):
     cdef int _flush(self) except -1:
         """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
         cdef int outcome
-        if self.closed or self.sender.queued_bytes == 0 and self.sender.head == len(self.sender.parts):
+        cdef Sender sender = self.sender
+        if self.closed or not self.blocked and sender.queued_bytes == 0 and sender.head == len(sender.parts):
             return 0
         try:
-            outcome = self.sender.flush(FLUSH_BYTES)
+            outcome = self.sender.flush(FLUSH_BYTES, self)
         except OSError as error:
             self.close(f"lost: {error}")
             return 0
@@ -303,20 +304,21 @@ cdef class Connection(Receiver):
             if self.writer_fd < 0:
                 self.endpoint.loop.call_soon(self.resume_sending)
         else:
-            self.blocked = self.warming = True
+            self.blocked = self.with_thread = True
             self._unwatch()
-            self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
+            if outcome == 3:
+                self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
         return 0
 
-    def warmed(self) -> None:
-        """The stretch that `read_cold` was asked for is in the page cache now, or cannot be read: go on sending."""
-        self.warming = False
+    def helped(self, Py_ssize_t sent=0) -> None:
+        """A thread is through: a cold stretch is in the page cache or cannot be read, or `sent` bytes left: go on."""
+        self.with_thread = False
         if not self.closed:
-            self.sender.warmed()
+            self.sender.helped(sent)
             self.resume_sending()
 
     def resume_sending(self) -> None:
-        if self.closed or self.warming:
+        if self.closed or self.with_thread:
             return
         self.last_active = now_ns() * 1e-9
         self._flush()
@@ -353,7 +355,7 @@ cdef class Connection(Receiver):
         if self.sender is not None:
             try:
                 # The requests before the one that ends the connection were served: their answers leave if they can.
-                self.sender.flush(FLUSH_BYTES)
+                self.sender.flush(FLUSH_BYTES, None)
             except OSError:
                 pass  # The client is gone, and with it whoever would have read them.
             self.sender.clear()
@@ -379,7 +381,7 @@ cdef class Connection(Receiver):
     @property
     def serving(self) -> bool:
         """Whether somebody works for this connection: it is not the client that is waited for."""
-        return self.pending is not None or self.warming
+        return self.pending is not None or self.with_thread
 
     @property
     def holds_budget(self) -> bool:

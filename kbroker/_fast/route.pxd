@@ -2,6 +2,7 @@ from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
+from kbroker._fast.send_threads cimport SendThreads
 
 cdef enum:
     API_KEYS = 128
@@ -32,6 +33,7 @@ cdef class Endpoint:
     cdef readonly RequestStats stats
     cdef readonly AnswerMemo answers
     cdef readonly BusyPoll busy_poll
+    cdef readonly SendThreads send_threads
     cdef list routes
     cdef object loop
     cdef object owner

@@ -5,6 +5,7 @@ from kbroker._fast.answer_memo import AnswerMemo
 from kbroker._fast.busy_poll import BusyPoll
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.send_threads import SendThreads
 
 class NoResponse: ...
 
@@ -40,6 +41,7 @@ class Endpoint:
     connections: set[Any]
     answers: AnswerMemo
     busy_poll: BusyPoll
+    send_threads: SendThreads
     draining: bool
     max_frame_bytes: int
     def __init__(
@@ -53,4 +55,5 @@ class Endpoint:
         owner: Any,
         max_frame_bytes: int,
         busy_poll_us: int = 0,
+        send_threads: int = 0,
     ) -> None: ...

@@ -8,6 +8,7 @@ from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.receive_buffer cimport BufferPool
+from kbroker._fast.send_threads cimport SendThreads
 
 cdef enum:
     # Of so many answers sent at once, one is held back to see whether the turn brings others.
@@ -63,19 +64,20 @@ cdef class Endpoint:
     `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
     reason)`, `bad_request(connection, reason, detail)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for versions
     out of range (the frame to answer with, or None), `spawn(ctx, coroutine)`, `read_cold(connection, stretches)` for
-    what must come from the disk before it can be sent (answered by `connection.warmed()` when the first (region,
+    what must come from the disk before it can be sent (answered by `connection.helped()` when the first (region,
     position, size) is there; the others follow it), and while `draining`, when no further request is begun,
     `went_quiet()`.
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
-                 Py_ssize_t max_frame_bytes, long busy_poll_us=0):
+                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int send_threads=0):
         self.listener_name = listener_name
         self.services = services
         self.pool = pool
         self.stats = stats
         self.answers = AnswerMemo()
         self.busy_poll = BusyPoll(loop, busy_poll_us)
+        self.send_threads = SendThreads(loop, send_threads)
         self.routes = [None] * API_KEYS
         for route in routes:
             self.routes[(<Route?> route).api_key] = route

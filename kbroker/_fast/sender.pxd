@@ -1,6 +1,7 @@
 from posix.types cimport off_t
 
 from kbroker._fast.file_region cimport FileRegion
+from kbroker._fast.send_threads cimport SendThreads
 
 
 cdef class Sender:
@@ -16,14 +17,17 @@ cdef class Sender:
     cdef int catching_up
     cdef off_t warm_until
     cdef readonly unsigned long long sent_bytes
+    cdef SendThreads threads
+    cdef bint lent
+    cdef bint keep
 
     cdef void queue(self, object part)
-    cdef int flush(self, Py_ssize_t budget_bytes) except -2
+    cdef int flush(self, Py_ssize_t budget_bytes, object user) except -2
     cdef int queue_frame(self, list frame) except -1
     cdef object _join(self, list frame)
     cdef void clear(self)
     cdef list cold_stretches(self)
-    cdef void warmed(self)
+    cdef void helped(self, Py_ssize_t sent)
     cdef ssize_t _send_bytes(self) except? -1
-    cdef ssize_t _send_region(self, FileRegion region) except? -1
+    cdef ssize_t _send_region(self, FileRegion region, object user) except? -1
     cdef void _advance(self, Py_ssize_t sent)

@@ -15,6 +15,7 @@ from posix.types cimport off_t
 
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.page_cache cimport is_resident, was_read
+from kbroker._fast.send_threads cimport LEND_BYTES, SendThreads
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -59,6 +60,7 @@ cdef enum:
     # Answers up to this size are copied together rather than sent in parts.
     JOIN_BYTES = 49152
     COLD = -3
+    LENT = -4
 
 
 class FileShrunkError(OSError):
@@ -68,9 +70,10 @@ class FileShrunkError(OSError):
 cdef class Sender:
     """Queue and socket of one connection.  `fd` stays owned by the transport."""
 
-    def __cinit__(self, int fd):
+    def __cinit__(self, int fd, SendThreads threads):
         self.fd = fd
         self.parts = []
+        self.threads = threads
 
     cdef void queue(self, object part):
         self.parts.append(part)
@@ -125,24 +128,28 @@ cdef class Sender:
         self.offset = 0
         self.queued_bytes = 0
 
-    cdef int flush(self, Py_ssize_t budget_bytes) except -2:
+    cdef int flush(self, Py_ssize_t budget_bytes, object user) except -2:
         """Send what the socket takes.
 
         1 when all is out, 0 when the socket is full, 2 when the budget is used up, 3 when `cold_region` must be read
-        from the disk first.
+        from the disk first, 4 when a thread has what comes next and will tell `user` (None: no thread may have it).
         Raises OSError when the connection is broken.
         """
         cdef ssize_t sent
         cdef Py_ssize_t spent = 0
+        if self.lent:
+            return 4
         while self.head < len(self.parts):
             if spent >= budget_bytes:
                 return 2
             if type(self.parts[self.head]) is bytes:
                 sent = self._send_bytes()
             else:
-                sent = self._send_region(<FileRegion> self.parts[self.head])
+                sent = self._send_region(<FileRegion> self.parts[self.head], user)
             if sent == COLD:
                 return 3
+            if sent == LENT:
+                return 4
             if sent < 0:
                 if errno == EINTR:
                     continue
@@ -150,8 +157,6 @@ cdef class Sender:
                     return 0
                 raise OSError(errno, "send failed")
             spent += sent
-            self.sent_bytes += <unsigned long long> sent
-            self.queued_bytes -= sent
             self._advance(sent)
         self.clear()
         return 1
@@ -204,13 +209,24 @@ cdef class Sender:
                 break
         return found
 
-    cdef void warmed(self):
-        """The cold stretch has been read: it is sent without another look, however soon the kernel drops it again."""
-        self.warm_from = self.cold_position
-        self.warm_until = self.cold_position + self.cold_bytes
-        self.cold_region = None
+    cdef void helped(self, Py_ssize_t sent):
+        """A thread is through with what `flush` ended at.
 
-    cdef ssize_t _send_region(self, FileRegion region) except? -1:
+        A stretch that was cold is sent without another look, however soon the kernel drops it again.  Where a thread
+        was to send and got nowhere, the next attempt is ours, and finds out why.
+        """
+        if not self.lent:
+            self.warm_from = self.cold_position
+            self.warm_until = self.cold_position + self.cold_bytes
+            self.cold_region = None
+            return
+        self.lent = False
+        if sent > 0:
+            self._advance(sent)
+        else:
+            self.keep = True
+
+    cdef ssize_t _send_region(self, FileRegion region, object user) except? -1:
         cdef off_t position = region.position + self.offset
         cdef size_t left = region.size - self.offset
         cdef int fd = region.fd
@@ -237,6 +253,11 @@ cdef class Sender:
             self.warm_until = position + <off_t> left
         if position + <off_t> left > self.warm_until:
             left = self.warm_until - position
+        if left >= LEND_BYTES and user is not None and not self.keep:
+            self.lent = self.threads.take(user, out_fd, region, position, left)
+            if self.lent:
+                return LENT
+        self.keep = False
         if left < RELEASE_GIL_BYTES:
             sent = sendfile(out_fd, fd, &position, left)
         else:
@@ -256,6 +277,8 @@ cdef class Sender:
     cdef void _advance(self, Py_ssize_t sent):
         cdef object part
         cdef Py_ssize_t size
+        self.sent_bytes += <unsigned long long> sent
+        self.queued_bytes -= sent
         sent += self.offset
         while self.head < len(self.parts):
             part = self.parts[self.head]

@@ -185,13 +185,14 @@ FOLLOWED: frozenset[str] = frozenset(
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
+        "num.network.threads",
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
 """Settings that no topic takes over, and that parts of the broker follow while it runs."""
-STEPWISE = ("num.recovery.threads.per.data.dir",)
+STEPWISE = ("num.network.threads", "num.recovery.threads.per.data.dir")
 """Numbers of threads that may at most double and at least halve in one change; the cleaner judges its own."""
 _LIVE: frozenset[str] = FOLLOWED | {
     name for row in topic_config_rows() for name in row.synonyms if not _ROWS[name].read_only

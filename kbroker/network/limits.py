@@ -1,4 +1,5 @@
-"""How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, open files.
+"""How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, open files; and
+how many threads send to them.
 
 Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka leaves those over
 `max.connections` in the listen backlog instead, where the client waits without a word.
@@ -10,6 +11,7 @@ silently and logs cannot be opened, so connections stop a little before that, wi
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable, Mapping
 
@@ -38,6 +40,11 @@ def overrides_by_address(text: str) -> dict[str, int]:
         address: int(count)
         for address, _, count in (row.strip().rpartition(":") for row in text.split(",") if row.strip())
     }
+
+
+def sending_threads(network_threads: int) -> int:
+    """Of a listener's `num.network.threads` those beside the loop, which is the first; one for each other processor."""
+    return min(network_threads, len(os.sched_getaffinity(0))) - 1
 
 
 class ConnectionLimits:

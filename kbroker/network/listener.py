@@ -47,6 +47,7 @@ class SocketOptions:
     receive_buffer_bytes: int = -1
     tcp_congestion: str = ""
     busy_poll_us: int = 0
+    send_threads: int = 0
 
 
 class Listener:
@@ -92,7 +93,9 @@ class Listener:
         self.accepted_count = 0
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
-        self.endpoint = Endpoint(name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us)
+        self.endpoint = Endpoint(
+            name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us, options.send_threads
+        )
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""
@@ -208,7 +211,7 @@ class Listener:
 
     def _finish_cold(self, connection: Connection, region: FileRegion, error: Exception | None) -> None:
         if error is None:
-            connection.warmed()
+            connection.helped()
             return
         if isinstance(error, OSError):
             self._read_failed(region.fd, error)
@@ -284,6 +287,7 @@ class Listener:
             task.cancel()
         for connection in list(self.endpoint.connections):
             connection.close("shutting down")
+        self.endpoint.send_threads.close()
 
 
 def _family(host: str) -> tuple[socket.AddressFamily, str]:

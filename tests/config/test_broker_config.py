@@ -21,6 +21,7 @@ advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 num.network.threads=3
+num.io.threads=8
 log.dirs=/tmp/kraft-combined-logs
 num.partitions=1
 offsets.topic.replication.factor=1
@@ -79,7 +80,7 @@ def test_kafkas_own_example_file_works(tmp_path: Path) -> None:
     assert config.advertised_listeners == [Listener("PLAINTEXT", "PLAINTEXT", "localhost", 9092)]
     assert config.log_dirs == ["/tmp/kraft-combined-logs"]
     assert config.node_id == 7
-    assert any("num.network.threads" in warning and "no effect" in warning for warning in config.warnings)
+    assert any("num.io.threads" in warning and "no effect" in warning for warning in config.warnings)
 
 
 def test_unknown_names_suggest_a_known_one(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ TAKEN = {
     "log.cleaner.delete.retention.ms": "90000",
     "log.cleaner.min.cleanable.ratio": "0.25",
     "log.cleaner.min.compaction.lag.ms": "60000",
+    "num.network.threads": "4",
     "num.recovery.threads.per.data.dir": "4",
     "max.connections": "5000",
     "max.connections.per.ip": "4000",
@@ -70,6 +71,8 @@ WRONG = (
     ("compression.zstd.level", "99"),
     ("background.threads", "25"),
     ("kbroker.fsync", "commit"),
+    ("num.network.threads", "0"),
+    ("num.network.threads", "7"),
 )
 
 

@@ -20,7 +20,7 @@ from kbroker._fast.route import NO_RESPONSE, Route
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener, SocketOptions
 
-ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD = 0, 1, 2, 3, 4, 5, 6
+ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE = 0, 1, 2, 3, 4, 5, 6, 7
 MAX_FRAME = 8 << 20
 
 
@@ -38,7 +38,7 @@ class PlainProgram:
 
 
 class Harness:
-    def __init__(self) -> None:
+    def __init__(self, send_threads: int = 0, buffer_bytes: int = 65536) -> None:
         self.loop = asyncio.get_running_loop()
         self.later: list[Any] = []
         self.kept: list[memoryview] = []
@@ -51,6 +51,7 @@ class Harness:
             ECHO: (lambda ctx, body: bytes(body), False),
             LATER: (lambda ctx, body: self.later.append((ctx, bytes(body))), False),
             FILE: (lambda ctx, body: self.region(bytes(body)), False),
+            BARE: (lambda ctx, body: self.region(bytes(body))[1:2], False),
             SILENT: (lambda ctx, body: NO_RESPONSE, False),
             TASK: (self.task, True),
             KEEP: (self.keep, False),
@@ -60,7 +61,7 @@ class Harness:
             "PLAINTEXT",
             "127.0.0.1",
             0,
-            SocketOptions(128, send_buffer_bytes=65536, receive_buffer_bytes=65536),
+            SocketOptions(128, buffer_bytes, buffer_bytes, send_threads=send_threads),
             ConnectionLimits(50, 40, {}),
             services=None,
             pool=self.pool,
@@ -105,8 +106,8 @@ async def serving(listener: Listener) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[Harness]:
-    harness = Harness()
+async def running(send_threads: int = 0, buffer_bytes: int = 65536) -> AsyncIterator[Harness]:
+    harness = Harness(send_threads, buffer_bytes)
     with harness.file:
         async with serving(harness.listener):
             yield harness

@@ -1,0 +1,265 @@
+"""Large stretches of files that threads send for the loop: whole, in order, and only where several clients read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import struct
+import time
+from contextlib import closing
+
+import pytest
+import uvloop
+
+from kbroker._fast.send_threads import SendThreads
+from kbroker.network.limits import sending_threads
+from tests.broker_process import BrokerProcess
+from tests.handlers.test_live_settings import alter
+from tests.network import raw_client as raw
+from tests.network.raw_client import RawClient
+from tests.network.test_connection import BARE, ECHO, FILE, Harness, answer, frame, running, until
+from tests.scenarios.session import Session
+
+MB = 1 << 20
+READERS = 6
+SECONDS = 60
+
+
+def descriptors() -> int:
+    """Open sockets and event descriptors."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(("socket:", "anon_inode:[eventfd]"))
+    return count
+
+
+def fill(harness: Harness, size: int) -> bytes:
+    content = os.urandom(size)
+    harness.file.write(content)
+    harness.file.flush()
+    return content
+
+
+def wanted(number: int, position: int, size: int) -> bytes:
+    return frame(FILE, number, struct.pack(">qq", position, size))
+
+
+async def read_on(harness: Harness, content: bytes, seed: int, rounds: int) -> None:
+    """Ask for stretches of many sizes, with a small answer behind each, and compare every byte."""
+    reader, writer = await harness.connect()
+    for n in range(rounds):
+        position = (seed * 77_777 + n * 650_003) % (len(content) - 3 * MB)
+        size = 200_000 + (n * 1_310_071 + seed) % (2 * MB)
+        writer.write(wanted(n, position, size) + frame(ECHO, 1000 + n, b"after"))
+        assert await answer(reader) == (n, b"<" + content[position : position + size] + b">")
+        assert await answer(reader) == (1000 + n, b"after")
+    writer.close()
+
+
+@pytest.mark.parametrize("buffer_bytes", [65_536, -1])
+def test_what_several_clients_read_at_once_arrives_whole_and_in_order(buffer_bytes: int) -> None:
+    """Consumers would get each other's bytes, holes, or the end of an answer before its middle."""
+
+    async def main() -> None:
+        async with running(send_threads=3, buffer_bytes=buffer_bytes) as harness:
+            content = fill(harness, 16 * MB)
+            threads = harness.listener.endpoint.send_threads
+            deadline = time.monotonic() + SECONDS
+            while threads.lent_count < 50:
+                assert time.monotonic() < deadline
+                await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
+            assert 1 <= threads.running <= 3 and threads.outstanding == 0
+
+    uvloop.run(main())
+
+
+def test_an_answer_that_ends_with_what_a_thread_sent_lets_the_next_request_in() -> None:
+    """A consumer's second fetch would never be answered."""
+
+    async def one(harness: Harness, content: bytes) -> None:
+        reader, writer = await harness.connect()
+        for n in range(20):
+            writer.write(frame(BARE, n, struct.pack(">qq", n, MB)))
+            assert await answer(reader) == (n, content[n : n + MB])
+        writer.close()
+
+    async def main() -> None:
+        async with running(send_threads=1, buffer_bytes=-1) as harness:
+            content = fill(harness, 2 * MB)
+            deadline = time.monotonic() + SECONDS
+            while harness.listener.endpoint.send_threads.lent_count < 20:
+                assert time.monotonic() < deadline
+                await asyncio.gather(*(one(harness, content) for _ in range(READERS)))
+
+    uvloop.run(main())
+
+
+def test_one_client_that_reads_is_served_by_the_loop_alone() -> None:
+    """Each answer would wait for another thread to wake up."""
+
+    async def main() -> None:
+        async with running(send_threads=2) as harness:
+            await read_on(harness, fill(harness, 8 * MB), 1, 20)
+            assert harness.listener.endpoint.send_threads.lent_count == 0
+            assert harness.listener.endpoint.send_threads.running == 0
+
+    uvloop.run(main())
+
+
+def test_clients_that_leave_in_the_middle_leave_nothing_behind_and_harm_nobody() -> None:
+    """A broker with impatient consumers would run out of descriptors, or send into somebody else's connection."""
+
+    async def leave(harness: Harness, seed: int, rounds: int) -> None:
+        for n in range(rounds):
+            reader, writer = await harness.connect()
+            writer.write(wanted(n, seed, 4 * MB))
+            with contextlib.suppress(ConnectionError):
+                await reader.readexactly(100_000 * (n % 3))
+            writer.transport.abort()
+
+    async def main() -> None:
+        async with running(send_threads=2) as harness:
+            content = fill(harness, 8 * MB)
+            threads = harness.listener.endpoint.send_threads
+            await asyncio.gather(*(read_on(harness, content, seed, 4) for seed in range(READERS)))
+            await until(lambda: not harness.listener.endpoint.connections)
+            before, lent = descriptors(), threads.lent_count
+            deadline = time.monotonic() + SECONDS
+            while threads.lent_count < lent + 100:
+                assert time.monotonic() < deadline
+                stay = (read_on(harness, content, seed, 4) for seed in range(3))
+                await asyncio.gather(*stay, *(leave(harness, seed, 10) for seed in range(4)))
+            await until(lambda: not harness.listener.endpoint.connections and not threads.outstanding)
+            assert descriptors() <= before
+
+    uvloop.run(main())
+
+
+def test_a_file_that_was_cut_under_its_readers_ends_their_connections() -> None:
+    """Clients would wait for the rest of an answer for ever."""
+
+    async def one(harness: Harness, seed: int) -> None:
+        reader, writer = await harness.connect()
+        writer.write(wanted(seed, 0, 8 * MB))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await answer(reader)
+        writer.close()
+
+    async def main() -> None:
+        async with running(send_threads=2) as harness:
+            fill(harness, MB)
+            deadline = time.monotonic() + SECONDS
+            while harness.listener.endpoint.send_threads.lent_count < 10:
+                assert time.monotonic() < deadline
+                await asyncio.gather(*(one(harness, seed) for seed in range(READERS)))
+            await until(lambda: not harness.listener.endpoint.connections)
+            assert set(harness.listener.closed) == {"lost"}
+
+    uvloop.run(main())
+
+
+def test_a_listener_that_is_closed_while_threads_send_ends_them() -> None:
+    """The broker would hang at its stop, or its threads would touch what is gone."""
+
+    async def main() -> None:
+        before = descriptors()
+        for _ in range(20):
+            async with running(send_threads=2) as harness:
+                fill(harness, 4 * MB)
+                threads = harness.listener.endpoint.send_threads
+                pairs = [await harness.connect() for _ in range(READERS)]
+                deadline = time.monotonic() + SECONDS
+                while not threads.outstanding:
+                    assert time.monotonic() < deadline
+                    for _, writer in pairs:
+                        writer.write(wanted(1, 0, 4 * MB))
+                    await asyncio.sleep(0)
+            assert threads.running == threads.outstanding == 0
+            for _, writer in pairs:
+                writer.close()
+        await until(lambda: descriptors() <= before)
+
+    uvloop.run(main())
+
+
+def test_no_thread_sends_where_none_is_allowed_and_a_change_counts_at_once() -> None:
+    """`num.network.threads=1` would not leave a machine's other processors to others."""
+
+    async def main() -> None:
+        async with running() as harness:
+            content = fill(harness, 8 * MB)
+            threads = harness.listener.endpoint.send_threads
+            await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
+            assert threads.lent_count == threads.running == 0
+            threads.change(1)
+            deadline = time.monotonic() + SECONDS
+            while not threads.lent_count:
+                assert time.monotonic() < deadline
+                await asyncio.gather(*(read_on(harness, content, seed, 4) for seed in range(READERS)))
+            assert threads.running == 1
+            threads.change(0)
+            lent = threads.lent_count
+            await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
+            assert threads.lent_count == lent
+
+    uvloop.run(main())
+
+
+def test_wrong_numbers_of_threads_are_refused() -> None:
+    """A wrong number would start threads without an end, or none without a word."""
+    with pytest.raises(ValueError, match="-1 threads"):
+        SendThreads(None, -1)
+    assert SendThreads(None, 100).limit == 8
+    processors = len(os.sched_getaffinity(0))
+    assert sending_threads(1) == 0
+    assert sending_threads(3) == min(3, processors) - 1
+
+
+def senders(broker: BrokerProcess) -> int:
+    """How many of the broker's threads only send."""
+    count = 0
+    for name in os.listdir(f"/proc/{broker.pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{broker.pid}/task/{name}/comm") as comm:
+            count += comm.read() == "kbroker-send\n"
+    return count
+
+
+def filled_topic(broker: BrokerProcess) -> bytes:
+    """Makes a topic and gives a request for 2 MB of it."""
+    raw.create_topic(broker.port, "large")
+    with RawClient(broker.port) as client:
+        for _ in range(3):
+            assert (
+                raw.produce_answer(client.ask(raw.produce("large", 0, raw.good_batch(9, b"x" * 100_000))))[0]
+                == raw.NONE
+            )
+    return raw.fetch("large", 0, 0, max_bytes=2 * MB)
+
+
+def read_together(broker: BrokerProcess, fetch: bytes, rounds: int) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(broker.port)) for _ in range(READERS)]
+        for _ in range(rounds):
+            for client in clients:
+                client.send(fetch)
+            answers = [client.read() or b"" for client in clients]
+            assert len(answers[0]) > MB and all(each == answers[0] for each in answers)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="threads beside the loop are for other processors")
+def test_the_setting_of_a_running_broker_counts(broker: BrokerProcess) -> None:
+    """`num.network.threads` would be known and without effect."""
+    with closing(Session(broker.port)) as s:
+        fetch = filled_topic(broker)
+        alter(s, ("num.network.threads", "2"))
+        alter(s, ("num.network.threads", "1"))
+        read_together(broker, fetch, 20)
+        assert senders(broker) == 0
+        alter(s, ("num.network.threads", "2"))
+        deadline = time.monotonic() + SECONDS
+        while not senders(broker):
+            assert time.monotonic() < deadline
+            read_together(broker, fetch, 20)
+        assert senders(broker) == 1
