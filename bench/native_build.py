@@ -19,6 +19,11 @@ def load_generator() -> pathlib.Path:
     return _build(BUILD / "loadgen", [SOURCES / f"{name}.c" for name in names], ())
 
 
+def bare_server() -> pathlib.Path:
+    """The server that does what a request needs of the system and nothing else."""
+    return _build(BUILD / "bare", [SOURCES / "bare.c", SOURCES / "wire.c"], ())
+
+
 def librdkafka_client() -> pathlib.Path:
     """The program that produces and consumes by librdkafka."""
     names = ("librdkafka_client", "wire")
