@@ -23,6 +23,6 @@ cdef class SendThreads:
     cdef uint64_t last_ns
 
     cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size) except -1
-    cdef int _start(self) except -1
+    cdef bint _start(self) except -1
     cdef bint _add_thread(self) except -1
     cdef void _stop(self)

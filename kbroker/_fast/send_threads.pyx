@@ -10,7 +10,6 @@ block.  Only while another connection has sent as much a moment ago: a single re
 The first stretch that is lent starts the first thread.
 """
 
-from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
@@ -198,28 +197,27 @@ cdef class SendThreads:
         pthread_mutex_unlock(&self.pool.lock)
         return True
 
-    cdef int _start(self) except -1:
+    cdef bint _start(self) except -1:
+        """Whether there is what threads need; not when the process may open no more files."""
         cdef Pool* pool = <Pool*> calloc(1, sizeof(Pool))
         if pool == NULL:
-            raise MemoryError
+            return False
         pool.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         if pool.event_fd < 0:
             free(pool)
-            PyErr_SetFromErrno(OSError)
+            return False
         pthread_mutex_init(&pool.lock, NULL)
         pthread_cond_init(&pool.ready, NULL)
         self.pool = pool
         self.loop.add_reader(pool.event_fd, self.collect)
-        return 0
+        return True
 
     cdef bint _add_thread(self) except -1:
         cdef pthread_attr_t attributes
         cdef sigset_t everything, before
         cdef int outcome
-        if self.running >= self.limit:
+        if self.running >= self.limit or (self.pool == NULL and not self._start()):
             return False
-        if self.pool == NULL:
-            self._start()
         # Signals are Python's affair.
         sigfillset(&everything)
         pthread_attr_init(&attributes)

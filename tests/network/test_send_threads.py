@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import struct
 import time
 from contextlib import closing
@@ -24,6 +25,8 @@ from tests.scenarios.session import Session
 MB = 1 << 20
 READERS = 6
 SECONDS = 60
+# The least that is lent.
+LENT = 262_144
 
 
 def descriptors() -> int:
@@ -203,6 +206,39 @@ def test_no_thread_sends_where_none_is_allowed_and_a_change_counts_at_once() -> 
             lent = threads.lent_count
             await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
             assert threads.lent_count == lent
+
+    uvloop.run(main())
+
+
+def test_a_process_that_may_open_no_more_files_sends_by_the_loop_alone() -> None:
+    """A broker with as many connections as it may have would lose those that read."""
+
+    async def main() -> None:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        async with running(send_threads=2, buffer_bytes=4 * MB) as harness:
+            content = fill(harness, 8 * MB)
+            threads = harness.listener.endpoint.send_threads
+            pairs = [await harness.connect() for _ in range(READERS)]
+            await until(lambda: len(harness.listener.endpoint.connections) == READERS)
+            # None of them blocks long enough to be watched: that takes a descriptor of its own, too.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+            try:
+                for _ in range(20):
+                    for number, (_, writer) in enumerate(pairs):
+                        writer.write(wanted(number, 0, LENT))
+                    for number, (reader, _) in enumerate(pairs):
+                        assert await answer(reader) == (number, b"<" + content[:LENT] + b">")
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert threads.lent_count == threads.running == 0
+            for _ in range(200):
+                for number, (_, writer) in enumerate(pairs):
+                    writer.write(wanted(number, 0, LENT))
+                for number, (reader, _) in enumerate(pairs):
+                    assert await answer(reader) == (number, b"<" + content[:LENT] + b">")
+            assert threads.lent_count > 0
+            for _, writer in pairs:
+                writer.close()
 
     uvloop.run(main())
 
