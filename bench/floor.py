@@ -37,18 +37,18 @@ CONGESTION = "cubic"
 KINDS = ("produce", "fetch", "metadata", "api_versions")
 #: As kbroker's `socket.busy.poll.us`.
 SPIN_US = 50
-READ_BYTES = 1 << 30
 FIGURES = ("requests_per_s", "cpu_us_per_request", "p50_us", "p99_us")
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request of a cell as kbroker answered it.  `read_bytes` of the answer are records out of a file."""
+    """One request of a cell as kbroker answered it.  `read_bytes` of the answer are records out of `files`."""
 
     request: bytes
     answer: bytes
     check_at: int = -1
     read_bytes: int = 0
+    files: tuple[pathlib.Path, ...] = ()
 
 
 def capture(cell: Cell, broker: Broker) -> Exchange:
@@ -60,7 +60,8 @@ def capture(cell: Cell, broker: Broker) -> Exchange:
         request = frames.fetch(topic, 0, max(cell.fetch_bytes, batch_bytes))
         answer = _ask(broker, request)
         # Behind the records stand the tags of partition, topic and answer, before them their size.
-        return Exchange(request, answer, layout.error_at, len(answer) - layout.records_at - 8)
+        files = tuple(sorted(broker.log_directory().glob(f"{topic}-*/*.log")))
+        return Exchange(request, answer, layout.error_at, len(answer) - layout.records_at - 8, files)
     if cell.kind == "api_versions":
         return Exchange(frames.api_versions(), _ask(broker, frames.api_versions()))
     with raw.topics(broker, replace(cell, partitions=1)) as places:
@@ -80,15 +81,15 @@ def _ask(broker: Broker, request: bytes) -> bytes:
 
 @contextmanager
 def bare(cell: Cell, exchange: Exchange, folder: pathlib.Path) -> Iterator[Broker]:
-    """A bare server for the requests of one cell, on a file that is removed with it."""
-    answer, data = folder / "answer", folder / "data"
+    """A bare server for the requests of one cell.  It reads what kbroker reads: how the page cache holds a file decides
+    what sending it costs."""
+    answer = folder / "answer"
     answer.write_bytes(exchange.answer)
     argv = [str(bare_server()), "--answer", str(answer), "--spin-us", str(SPIN_US), "--congestion", CONGESTION]
-    if cell.kind in ("produce", "fetch"):
-        argv += ["--data", str(data)]
     if exchange.read_bytes:
         argv += ["--read", str(exchange.read_bytes)]
-        _fill(data, len(raw.read_batch(cell.record_bytes)))
+    files = (folder / "data",) if cell.kind == "produce" else exchange.files
+    argv += [part for path in files for part in ("--data", str(path))]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -96,15 +97,6 @@ def bare(cell: Cell, exchange: Exchange, folder: pathlib.Path) -> Iterator[Broke
         finally:
             process.stdin.close()
             process.wait(10)
-            data.unlink(missing_ok=True)
-
-
-def _fill(path: pathlib.Path, piece_bytes: int) -> None:
-    """In pieces as a log grows by: how large they are decides how the page cache holds them, and what sending costs."""
-    piece = bytes(piece_bytes)
-    with path.open("wb", buffering=0) as file:
-        for _ in range(READ_BYTES // piece_bytes):
-            file.write(piece)
 
 
 def ask_bare(cell: Cell, exchange: Exchange, load: Load, folder: pathlib.Path) -> Result:

@@ -1,11 +1,11 @@
 /* The least that a server can do for a request: the system calls, and nothing that makes it a broker.
  *
- *     bare --answer FILE [--data FILE] [--read BYTES] [--spin-us N] [--congestion NAME]
+ *     bare --answer FILE [--data FILE ...] [--read BYTES] [--spin-us N] [--congestion NAME]
  *
  * Takes whole frames and gives each the same answer, the one in FILE, with the frame's correlation id.  With --data the
  * frame is first appended to that file (one `pwrite`, blocks reserved 16 MB ahead).  With --read, too, the last BYTES of
- * the answer come from it instead, from a place of their own each time: by `pread` and one `send` up to 48 KB, by
- * `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of one turn leave
+ * the answer come from a data file instead, each connection reading one of them from front to back: by `pread` and one
+ * `send` up to 48 KB, by `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of one turn leave
  * together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port that it
  * listens on, on loopback, and ends when its standard input does. */
 #define _GNU_SOURCE
@@ -30,29 +30,30 @@
 #define AHEAD (16l << 20)
 #define SENDFILE_FROM (48u << 10)
 #define MOST 1024
+#define MOST_FILES 64
 
 typedef struct {
-    int fd, waiting; /* waiting: has a part of an answer that the socket did not take */
+    int fd, file, waiting; /* waiting: has a part of an answer that the socket did not take */
     uint8_t *room;
     size_t filled, left;
     uint32_t id;
-    off_t from;
+    off_t from, next;
 } peer;
 
 typedef struct {
     frame answer;
     uint8_t *whole; /* a small answer with what was read behind its head */
     size_t read_bytes, head_bytes;
-    int data, epoll;
-    off_t end, reserved, size;
+    int files[MOST_FILES], count, epoll, accepted;
+    off_t sizes[MOST_FILES], end, reserved;
 } server;
 
 static void append(server *s, const uint8_t *bytes, size_t size) {
     if (s->end + (off_t)size > s->reserved) {
-        if (fallocate(s->data, FALLOC_FL_KEEP_SIZE, s->reserved, AHEAD)) die("fallocate: %s", strerror(errno));
+        if (fallocate(s->files[0], FALLOC_FL_KEEP_SIZE, s->reserved, AHEAD)) die("fallocate: %s", strerror(errno));
         s->reserved += AHEAD;
     }
-    if (pwrite(s->data, bytes, size, s->end) != (ssize_t)size) die("pwrite: %s", strerror(errno));
+    if (pwrite(s->files[0], bytes, size, s->end) != (ssize_t)size) die("pwrite: %s", strerror(errno));
     s->end += (off_t)size;
 }
 
@@ -75,11 +76,11 @@ static void send_on(server *s, peer *p) {
                 n = send(p->fd, s->answer.bytes + done, s->head_bytes - done, MSG_NOSIGNAL | MSG_MORE);
             } else {
                 off_t at = p->from + (off_t)(done - s->head_bytes);
-                n = sendfile(p->fd, s->data, &at, p->left);
+                n = sendfile(p->fd, s->files[p->file], &at, p->left);
             }
         } else {
             put32(s->whole + 4, p->id);
-            if (s->read_bytes && pread(s->data, s->whole + s->head_bytes, s->read_bytes, p->from) < 0)
+            if (s->read_bytes && pread(s->files[p->file], s->whole + s->head_bytes, s->read_bytes, p->from) < 0)
                 die("pread: %s", strerror(errno));
             n = send(p->fd, s->whole + done, p->left, MSG_NOSIGNAL);
         }
@@ -113,11 +114,11 @@ static int receive(server *s, peer *p) {
     p->filled += (size_t)n;
     if (p->filled < 12 || p->filled < get32(p->room) + 4u) return 0;
     p->id = get32(p->room + 8);
-    if (!s->read_bytes && s->data >= 0) append(s, p->room, p->filled);
+    if (!s->read_bytes && s->count) append(s, p->room, p->filled);
     if (s->read_bytes) {
-        p->from = s->end;
-        s->end += (off_t)s->read_bytes;
-        if (s->end + (off_t)s->read_bytes > s->size) s->end = 0;
+        p->from = p->next;
+        p->next += (off_t)s->read_bytes;
+        if (p->next + (off_t)s->read_bytes > s->sizes[p->file]) p->next = 0;
     }
     p->filled = 0;
     p->left = s->answer.size;
@@ -130,6 +131,7 @@ static void accept_one(server *s, int listener) {
     if (!p || !(p->room = malloc(FRAME_ROOM))) die("out of memory");
     p->fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (p->fd < 0) die("accept: %s", strerror(errno));
+    p->file = s->count ? s->accepted++ % s->count : 0;
     setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = p};
     epoll_ctl(s->epoll, EPOLL_CTL_ADD, p->fd, &event);
@@ -149,22 +151,25 @@ static int listen_on_loopback(const char *congestion) {
     return fd;
 }
 
-static void prepare(server *s, const char *answer, const char *data) {
-    int count;
+static void open_data(server *s, const char *path) {
     struct stat found;
-    s->answer = *read_frames(answer, &count);
+    int fd = open(path, s->read_bytes ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || fstat(fd, &found)) die("can't open %s: %s", path, strerror(errno));
+    if (s->count == MOST_FILES) die("more than %d files", MOST_FILES);
+    if (s->read_bytes && found.st_size < (off_t)s->read_bytes) die("%s is shorter than one answer", path);
+    if (!s->read_bytes) s->end = s->reserved = found.st_size;
+    s->sizes[s->count] = found.st_size;
+    s->files[s->count++] = fd;
+}
+
+static void take_answer(server *s, const char *path) {
+    int count;
+    s->answer = *read_frames(path, &count);
     if (s->read_bytes >= s->answer.size) die("--read is more than the answer");
     s->head_bytes = s->answer.size - s->read_bytes;
     s->whole = malloc(s->answer.size);
     if (!s->whole) die("out of memory");
     memcpy(s->whole, s->answer.bytes, s->answer.size);
-    s->data = -1;
-    if (!data) return;
-    s->data = open(data, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (s->data < 0 || fstat(s->data, &found)) die("can't open %s: %s", data, strerror(errno));
-    s->size = found.st_size;
-    if (s->read_bytes && s->size < (off_t)s->read_bytes) die("%s is shorter than one answer", data);
-    if (!s->read_bytes) s->end = s->reserved = found.st_size;
 }
 
 static void serve(server *s, int listener, uint64_t spin_ns) {
@@ -191,22 +196,24 @@ static void serve(server *s, int listener, uint64_t spin_ns) {
 }
 
 int main(int argc, char **argv) {
-    const char *answer = NULL, *data = NULL, *congestion = "";
-    long spin_us = 0, read_bytes = 0;
+    const char *answer = NULL, *congestion = "", *data[MOST_FILES];
+    long spin_us = 0;
+    int files = 0;
     server s = {0};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         if (!strcmp(name, "--answer")) answer = value;
-        else if (!strcmp(name, "--data")) data = value;
-        else if (!strcmp(name, "--read")) read_bytes = atol(value);
+        else if (!strcmp(name, "--data") && files < MOST_FILES) data[files++] = value;
+        else if (!strcmp(name, "--read")) s.read_bytes = (size_t)atol(value);
         else if (!strcmp(name, "--spin-us")) spin_us = atol(value);
         else if (!strcmp(name, "--congestion")) congestion = value;
-        else die("unknown option %s", name);
+        else die("unknown option %s, or too many files", name);
     }
-    if (!answer || (read_bytes && !data)) die("usage: bare --answer FILE [--data FILE] [--read BYTES] [--spin-us N] [--congestion NAME]");
+    if (!answer || (s.read_bytes && !files))
+        die("usage: bare --answer FILE [--data FILE ...] [--read BYTES] [--spin-us N] [--congestion NAME]");
     need_files(MOST);
-    s.read_bytes = (size_t)read_bytes;
-    prepare(&s, answer, data);
+    take_answer(&s, answer);
+    for (int i = 0; i < files; i++) open_data(&s, data[i]);
     serve(&s, listen_on_loopback(congestion), (uint64_t)spin_us * 1000);
     return 0;
 }
