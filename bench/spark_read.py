@@ -4,6 +4,9 @@
     python bench/spark_read.py --records 5000000 --codec zstd --partitions 8 --rounds 5
     python bench/spark_read.py --bootstrap 127.0.0.1:9092 --data /var/lib/kafka/data      a broker that runs already
 
+Beside the readers stands `prepared`: a Python source that reads nothing.  Its workers hand Spark one batch of rows,
+made once, again and again, as many as the topic has.  No source in Python can be faster.
+
 Each round scans the topic once with every reader (`noop` sink: every column of every row reaches the JVM) and once for
 sums over keys and values, and writes as many records, made by Spark, into a new topic with both writers, each with its
 defaults (`acks=all`, idempotent).  Beside rows per second stands rows per second of CPU time (driver, JVM and Python
@@ -35,7 +38,8 @@ from bench.limits import settle, touch_memory  # noqa: E402
 from tests.broker_process import BrokerProcess  # noqa: E402
 from tests.replay.connector import connector_jars  # noqa: E402
 
-READERS = ("kafka", "kbroker", "kbroker-log")
+READERS = ("kafka", "prepared", "kbroker", "kbroker-log")
+BATCH_ROWS = 10_000
 WRITERS = ("kafka", "kbroker")
 
 
@@ -146,6 +150,56 @@ def measure(work: Callable[[], int]) -> tuple[float, float, int]:
     return time.perf_counter() - began, cpu_seconds() - cpu, rows
 
 
+def register_prepared(spark: Any, arguments: argparse.Namespace) -> None:
+    """The source `prepared`; its rows look like the topic's."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    from kbroker.replay.sources.spark_schema import schema_of
+
+    columns = schema_of(False)
+    rows, size, partitions = arguments.records, arguments.size, arguments.partitions
+
+    class Prepared(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "prepared"
+
+        def schema(self) -> Any:
+            return columns
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return PreparedReader()
+
+    class PreparedReader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(partitions)]
+
+        def read(self, partition: InputPartition) -> Any:
+            from datetime import UTC, datetime
+
+            import pyarrow as pa
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            count = min(BATCH_ROWS, rows)
+            now = datetime.now(UTC)
+            made = {
+                "key": [b"key-%d" % (number % 1000) for number in range(count)],
+                "value": [b"x" * size] * count,
+                "topic": ["spark-read-topic-of-a-name"] * count,
+                "partition": [partition.value] * count,
+                "offset": list(range(count)),
+                "timestamp": [now] * count,
+                "timestampType": [0] * count,
+            }
+            batch = pa.RecordBatch.from_pydict(made, schema=to_arrow_schema(columns))
+            left = rows // partitions
+            while left > 0:
+                yield batch.slice(0, min(left, count))
+                left -= count
+
+    spark.dataSource.register(Prepared)
+
+
 def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dict[str, Any]:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
@@ -165,9 +219,12 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
+    register_prepared(spark, arguments)
     topic = fill(bootstrap, arguments)
 
     def frame(reader: str) -> Any:
+        if reader == "prepared":
+            return spark.read.format(reader).load()
         if reader == "kbroker-log":
             return spark.read.format(reader).option("topics", topic).load(str(data))
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
@@ -192,7 +249,7 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
         made.write.format(writer).options(**options).mode("append").save()
         return arguments.records
 
-    readers = READERS if data is not None else READERS[:2]
+    readers = READERS if data is not None else READERS[:-1]
     figures: dict[str, dict[str, list[float]]] = {}
 
     def note(number: int, which: str, name: str, work: Callable[[str], int]) -> None:
