@@ -249,7 +249,11 @@ def storm(cell: Cell, broker: Broker, load: Load) -> Result:
         argv = _generator("storm", broker, file, connections=cell.connections, seconds=STORM_SECONDS, **options)
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None and process.stderr is not None
-            line = process.stdout.readline()
+            try:
+                line = process.stdout.readline()
+            except BaseException:
+                process.kill()  # it would try on for minutes
+                raise
             if not line:
                 raise CellError(process.stderr.read().decode().strip())
             result: Result = json.loads(line)
