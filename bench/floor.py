@@ -113,10 +113,7 @@ def compare(cell: Cell, broker: Broker, memory: HotMemory, rounds: int, seconds:
     @contextmanager
     def around() -> Iterator[None]:
         broker.wait_for_deletions()
-        if not runners.takes_memory(cell):
-            yield
-            return
-        with memory.lent(generous=cell.records >= runners.LARGE_BATCH_RECORDS):
+        with runners.memory_for(cell, memory):
             yield
 
     load = Load(seconds, congestion=CONGESTION, around=around)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from bench import java_clients, librdkafka, raw
 from bench.brokers import Broker
 from bench.cell import Cell, Load, Result
+from bench.hot_memory import HotMemory
 from bench.limits import DiskWatch, client_note, settle
 
 Runner = Callable[[Cell, Broker, Load], Result]
@@ -35,6 +37,13 @@ THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_co
 def takes_memory(cell: Cell) -> bool:
     """Whether a run of the cell fills a good part of a gigabyte of the page cache: requests of one record don't."""
     return cell.cold or (cell.kind in WRITING and not (cell.kind == "produce" and cell.records == 1))
+
+
+def memory_for(cell: Cell, memory: HotMemory) -> AbstractContextManager[None]:
+    """What is entered around a run of the cell: memory in use for what it fills, if that is much."""
+    if not takes_memory(cell):
+        return nullcontext()
+    return memory.lent(generous=cell.records >= LARGE_BATCH_RECORDS)
 
 
 def run(cell: Cell, broker: Broker, load: Load) -> Result:

@@ -20,7 +20,7 @@ from bench.cell import Cell, CellError, Load, NotServedError, Result
 from bench.hot_memory import HotMemory
 from bench.operations import IDLE_SECONDS, ONCE, OPERATIONS
 from bench.progress import Progress
-from bench.runners import LARGE_BATCH_RECORDS, RUNNERS, run, takes_memory
+from bench.runners import RUNNERS, memory_for, run, takes_memory
 from bench.sampling import Sampler
 
 FORMAT = 2
@@ -148,8 +148,7 @@ class Session:
 
     def _measure(self, cell: Cell, broker: Broker, number: int) -> None:
         seconds = self.arguments.seconds if number else self.arguments.warm_seconds
-        lent = partial(self._memory.lent, generous=cell.records >= LARGE_BATCH_RECORDS)
-        around = lent if number and takes_memory(cell) else nullcontext
+        around = partial(memory_for, cell, self._memory) if number else nullcontext
         load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, around=around)
         with self._step(cell, broker.name):
             result = run(cell, broker, load)

@@ -5,9 +5,9 @@
  * Takes whole frames and gives each the same answer, the one in FILE, with the frame's correlation id.  With --data the
  * frame is first appended to that file (one `pwrite`, blocks reserved 16 MB ahead).  With --read, too, the last BYTES of
  * the answer come from a data file instead, each connection reading one of them from front to back: by `pread` and one
- * `send` up to 48 KB, by `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of one turn leave
- * together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port that it
- * listens on, on loopback, and ends when its standard input does. */
+ * `send` up to 48 KB, by `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of
+ * one turn leave together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port
+ * that it listens on, on loopback, and ends when its standard input does. */
 #define _GNU_SOURCE
 #include "wire.h"
 
@@ -22,7 +22,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define FRAME_ROOM (2u << 20)

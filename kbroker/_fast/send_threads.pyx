@@ -93,7 +93,7 @@ cdef struct Pool:
     pthread_cond_t ready
     pthread_t threads[MOST_THREADS]
     Job jobs[MOST_JOBS]
-    # Rings of numbers of jobs: what waits for a thread, and what waits for the loop.
+    # Numbers of jobs: a ring of what waits for a thread, and what waits for the loop.
     int waiting[MOST_JOBS]
     int waiting_head
     int waiting_count

@@ -13,6 +13,7 @@ import uvloop
 
 from kbroker._fast.busy_poll import BusyPoll
 from tests.network.test_answer_memo import LASTING, answer, frame, running
+from tests.network.test_connection import until
 
 SECOND_US = 1_000_000
 FIRST, NEXT = 16, 4
@@ -148,7 +149,6 @@ def test_a_listener_waits_awake_for_a_client_in_step_and_sleeps_when_it_is_gone(
                 await answer(reader)
             assert number > FIRST
             writer.close()
-            while poll.watching:
-                await asyncio.sleep(0.01)
+            await until(lambda: not poll.watching)
 
     uvloop.run(asyncio.wait_for(main(), 30))

@@ -8,6 +8,7 @@ import os
 import resource
 import struct
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
 
 import pytest
@@ -61,6 +62,15 @@ async def read_on(harness: Harness, content: bytes, seed: int, rounds: int) -> N
     writer.close()
 
 
+async def until_lent(harness: Harness, count: int, work: Callable[[], Iterable[Awaitable[None]]]) -> None:
+    """Let clients do this together, again and again, until so many stretches more were lent."""
+    threads = harness.listener.endpoint.send_threads
+    enough, deadline = threads.lent_count + count, time.monotonic() + SECONDS
+    while threads.lent_count < enough:
+        assert time.monotonic() < deadline
+        await asyncio.gather(*work())
+
+
 @pytest.mark.parametrize("buffer_bytes", [65_536, -1])
 def test_what_several_clients_read_at_once_arrives_whole_and_in_order(buffer_bytes: int) -> None:
     """Consumers would get each other's bytes, holes, or the end of an answer before its middle."""
@@ -69,10 +79,7 @@ def test_what_several_clients_read_at_once_arrives_whole_and_in_order(buffer_byt
         async with running(send_threads=3, buffer_bytes=buffer_bytes) as harness:
             content = fill(harness, 16 * MB)
             threads = harness.listener.endpoint.send_threads
-            deadline = time.monotonic() + SECONDS
-            while threads.lent_count < 50:
-                assert time.monotonic() < deadline
-                await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
+            await until_lent(harness, 50, lambda: (read_on(harness, content, seed, 10) for seed in range(READERS)))
             assert 1 <= threads.running <= 3 and threads.outstanding == 0
 
     uvloop.run(main())
@@ -91,10 +98,7 @@ def test_an_answer_that_ends_with_what_a_thread_sent_lets_the_next_request_in() 
     async def main() -> None:
         async with running(send_threads=1, buffer_bytes=-1) as harness:
             content = fill(harness, 2 * MB)
-            deadline = time.monotonic() + SECONDS
-            while harness.listener.endpoint.send_threads.lent_count < 20:
-                assert time.monotonic() < deadline
-                await asyncio.gather(*(one(harness, content) for _ in range(READERS)))
+            await until_lent(harness, 20, lambda: (one(harness, content) for _ in range(READERS)))
 
     uvloop.run(main())
 
@@ -128,12 +132,13 @@ def test_clients_that_leave_in_the_middle_leave_nothing_behind_and_harm_nobody()
             threads = harness.listener.endpoint.send_threads
             await asyncio.gather(*(read_on(harness, content, seed, 4) for seed in range(READERS)))
             await until(lambda: not harness.listener.endpoint.connections)
-            before, lent = descriptors(), threads.lent_count
-            deadline = time.monotonic() + SECONDS
-            while threads.lent_count < lent + 100:
-                assert time.monotonic() < deadline
-                stay = (read_on(harness, content, seed, 4) for seed in range(3))
-                await asyncio.gather(*stay, *(leave(harness, seed, 10) for seed in range(4)))
+            before = descriptors()
+
+            def stay_and_leave() -> list[Awaitable[None]]:
+                stay = [read_on(harness, content, seed, 4) for seed in range(3)]
+                return [*stay, *(leave(harness, seed, 10) for seed in range(4))]
+
+            await until_lent(harness, 100, stay_and_leave)
             await until(lambda: not harness.listener.endpoint.connections and not threads.outstanding)
             assert descriptors() <= before
 
@@ -153,10 +158,7 @@ def test_a_file_that_was_cut_under_its_readers_ends_their_connections() -> None:
     async def main() -> None:
         async with running(send_threads=2) as harness:
             fill(harness, MB)
-            deadline = time.monotonic() + SECONDS
-            while harness.listener.endpoint.send_threads.lent_count < 10:
-                assert time.monotonic() < deadline
-                await asyncio.gather(*(one(harness, seed) for seed in range(READERS)))
+            await until_lent(harness, 10, lambda: (one(harness, seed) for seed in range(READERS)))
             await until(lambda: not harness.listener.endpoint.connections)
             assert set(harness.listener.closed) == {"lost"}
 
@@ -197,10 +199,7 @@ def test_no_thread_sends_where_none_is_allowed_and_a_change_counts_at_once() -> 
             await asyncio.gather(*(read_on(harness, content, seed, 10) for seed in range(READERS)))
             assert threads.lent_count == threads.running == 0
             threads.change(1)
-            deadline = time.monotonic() + SECONDS
-            while not threads.lent_count:
-                assert time.monotonic() < deadline
-                await asyncio.gather(*(read_on(harness, content, seed, 4) for seed in range(READERS)))
+            await until_lent(harness, 1, lambda: (read_on(harness, content, seed, 4) for seed in range(READERS)))
             assert threads.running == 1
             threads.change(0)
             lent = threads.lent_count
