@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 
 from bench.admin import answers
 from bench.native_build import BUILD, congestion_preload
+from tests.ports import free_port
 
 HERE = pathlib.Path(__file__).parent
 KAFKA_VERSION = "4.3.1"
@@ -126,13 +126,6 @@ class Broker:
         """Resident memory."""
         pages = int(pathlib.Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start(

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from tests.broker.client import Batch, Client, Closed, fetch_values, open_connections, scrape, until
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
+from tests.ports import free_port
 
 PROTOCOLS = "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,SIX:PLAINTEXT"
 

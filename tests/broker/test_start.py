@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.broker.client import Batch, Client
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
+from tests.ports import free_port
 
 META = "meta.properties"
 PROTECTION = ("TLS", "SASL", "authorizer")

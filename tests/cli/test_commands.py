@@ -16,7 +16,7 @@ from kbroker.cli.config import render_markdown
 from kbroker.cli.consume import choose_render, compile_template, render_json
 from kbroker.cli.main import COMMANDS, run
 from kbroker.cli.produce import LineFormat, Outgoing, read_records
-from tests.broker_process import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 

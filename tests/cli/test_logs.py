@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for
 from tests.conftest import StartBroker
 from tests.handlers.changes import SET, op, resource
+from tests.ports import free_port
 from tests.scenarios.batches import Batch
 from tests.scenarios.session import Session
 

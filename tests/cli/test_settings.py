@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
+from tests.ports import free_port
 
 
 def kbroker(broker: BrokerProcess | None, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:

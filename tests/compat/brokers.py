@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.compat.tooling import ROOT, java_command
 from tests.compat.waiting import wait_for
+from tests.ports import free_port
 
 # One node, groups that start at once and sessions short enough that a dead member is noticed within a test.
 SETTINGS: Mapping[str, str] = {
@@ -36,13 +37,6 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 # ApiVersions v0, correlation id 1, no client id: the one question that every Kafka broker answers.
 ANYBODY_THERE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from tests.compat.brokers import CLUSTER_ID, KAFKA_SETTINGS, BrokerProcess, free_port
+from tests.compat.brokers import CLUSTER_ID, KAFKA_SETTINGS, BrokerProcess
 from tests.compat.tooling import ROOT, old_java_command
 from tests.compat.waiting import wait_for
+from tests.ports import free_port
 
 OLD_SETTINGS = {key: value for key, value in KAFKA_SETTINGS.items() if not key.startswith("share.")}
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.compat.brokers import CLUSTER_ID, KAFKA_SETTINGS, BrokerProcess, free_port, java_run
+from tests.compat.brokers import CLUSTER_ID, KAFKA_SETTINGS, BrokerProcess, java_run
 from tests.compat.tooling import java_command
+from tests.ports import free_port
 
 
 class KafkaProcess(BrokerProcess):

@@ -27,10 +27,11 @@ from kbroker.replay.client.errors import (
 from kbroker.replay.client.fetcher import Fetcher, FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from kbroker.schemas import request_message
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.conftest import StartBroker
 from tests.network.raw_client import good_batch
+from tests.ports import free_port
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes], partition: int = 0, **settings: object) -> None:

@@ -18,9 +18,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
+from tests.ports import free_port
 from tests.replay.moved_topics import produce
 from tests.tools import require_tool
 

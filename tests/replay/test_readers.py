@@ -35,9 +35,10 @@ from kbroker.replay.sources.read_range import CorruptRecordsError, DataLossError
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
 from kbroker.replay.sources.stream_reader import StreamReader
 from kbroker.schemas import request_message
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.conftest import StartBroker
+from tests.ports import free_port
 
 
 def produce(

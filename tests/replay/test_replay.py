@@ -21,7 +21,8 @@ from kbroker.replay.report.page import write_comparison, write_report
 from kbroker.replay.trace_schema import TRACE_SCHEMA
 from kbroker.replay.verify import verify_run
 from kbroker.replay.verify_result import judge
-from tests.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
