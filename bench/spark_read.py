@@ -4,11 +4,12 @@
     python bench/spark_read.py --records 5000000 --codec zstd --partitions 8 --rounds 5
     python bench/spark_read.py --bootstrap 127.0.0.1:9092 --data /var/lib/kafka/data      a broker that runs already
 
-Beside the readers stands `prepared`: a Python source that reads nothing.  Its workers hand Spark one batch of rows,
-made once, again and again, as many as the topic has.  No source in Python can be faster.
+Beside them stands `prepared`: a Python source that reads nothing and, as a sink, drops what it is given.  Its workers
+hand Spark one batch of rows, made once, again and again, as many as the topic has; they take the Arrow batches that
+Spark makes, and count.  No source or sink in Python can be faster.
 
 Each round scans the topic once with every reader (`noop` sink: every column of every row reaches the JVM) and once for
-sums over keys and values, and writes as many records, made by Spark, into a new topic with both writers, each with its
+sums over keys and values, and writes as many records, made by Spark, into a new topic with every writer, each with its
 defaults (`acks=all`, idempotent).  Beside rows per second stands rows per second of CPU time (driver, JVM and Python
 workers together), which other work on the machine disturbs least, and the largest resident memory of a Python worker.
 Before each writing the disk gets what is left to write, and four times the memory of the records is used once: a
@@ -40,7 +41,7 @@ from tests.replay.connector import connector_jars  # noqa: E402
 
 READERS = ("kafka", "prepared", "kbroker", "kbroker-log")
 BATCH_ROWS = 10_000
-WRITERS = ("kafka", "kbroker")
+WRITERS = ("kafka", "prepared", "kbroker")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -151,8 +152,14 @@ def measure(work: Callable[[], int]) -> tuple[float, float, int]:
 
 
 def register_prepared(spark: Any, arguments: argparse.Namespace) -> None:
-    """The source `prepared`; its rows look like the topic's."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    """The source and sink `prepared`; its rows look like the topic's."""
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceReader,
+        InputPartition,
+        WriterCommitMessage,
+    )
 
     from kbroker.replay.sources.spark_schema import schema_of
 
@@ -169,6 +176,21 @@ def register_prepared(spark: Any, arguments: argparse.Namespace) -> None:
 
         def reader(self, schema: Any) -> DataSourceReader:
             return PreparedReader()
+
+        def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+            return PreparedWriter()
+
+    class Taken(WriterCommitMessage):
+        def __init__(self, rows: int) -> None:
+            self.rows = rows
+
+    class PreparedWriter(DataSourceArrowWriter):
+        def write(self, iterator: Any) -> WriterCommitMessage:
+            return Taken(sum(batch.num_rows for batch in iterator))
+
+        def commit(self, messages: Any) -> None:
+            if (taken := sum(message.rows for message in messages)) != rows:
+                raise ValueError(f"{taken} rows came instead of {rows}")
 
     class PreparedReader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
@@ -245,7 +267,7 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
             "cast(concat('key-', id % 1000) as binary) key",
             f"cast(rpad(concat(id, ' '), {arguments.size}, 'abcdefghij') as binary) value",
         )
-        options = {"kafka.bootstrap.servers": bootstrap, "topic": written}
+        options = {} if writer == "prepared" else {"kafka.bootstrap.servers": bootstrap, "topic": written}
         made.write.format(writer).options(**options).mode("append").save()
         return arguments.records
 
@@ -271,7 +293,8 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
             settle()
             touch_memory(records_gigabytes(arguments) * 4)
             note(number, writer, "write", write)
-            if (found := count(bootstrap, written, arguments.partitions)) != arguments.records:
+            found = count(bootstrap, written, arguments.partitions)
+            if found != (0 if writer == "prepared" else arguments.records):
                 raise SystemExit(f"{writer} wrote {found} records instead of {arguments.records}")
             delete(bootstrap, written)
     peak = peak_worker_bytes()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
 
 NO_PARTITION = -1
+RADIX_PARTITIONS = 1 << 15
 
 
 class Written(WriterCommitMessage):
@@ -87,8 +88,8 @@ class RowWriter:
         columns.fill_partitions(partitions.data, count)
         chosen = partitions[rows]
         chosen[chosen == NO_PARTITION] = self._sticky[topic]
-        # Stable, so that rows of one partition stay in their order.
-        order = np.argsort(chosen, kind="stable")
+        # Stable, so that rows of one partition stay in their order; numpy sorts 16 bits by radix, far quicker.
+        order = np.argsort(chosen.astype(np.int16) if count <= RADIX_PARTITIONS else chosen, kind="stable")
         rows, chosen = np.ascontiguousarray(rows[order]), chosen[order]
         starts = np.flatnonzero(np.diff(chosen, prepend=chosen[0] - 1))
         for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
