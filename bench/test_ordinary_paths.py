@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bench.test_codec import produce_request
 from kbroker._fast.directory import list_directory, read_small_file
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
-from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kbroker._fast.ordinary_produce import OrdinaryProduce
+from kbroker.clock import SystemClock
+from kbroker.handlers.fetch import PartitionData
+from kbroker.handlers.produce import ProduceResponse, handle_produce
+from kbroker.replication.partition import Partition
+from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
 from kbroker.storage.log_values import FetchIsolation
 from kbroker.storage.unified_log import UnifiedLog
@@ -20,6 +27,7 @@ from tests.storage.batches import START_MS, append, batch, environment, open_log
 
 RECORDS = 150
 ROUNDS, TIMES = 200, 50
+ProduceRequest: Any = message("ProduceRequest")
 BATCHES = 400
 
 
@@ -63,9 +71,49 @@ def test_append_general(benchmark: Any, log: UnifiedLog, data: bytearray) -> Non
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
 
 
+@pytest.fixture(name="services")
+def _services(log: UnifiedLog) -> Any:
+    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    partition = Partition("topic", 0, bytes(16), log, 1, image)
+    topics = {"topic": {0: partition}}
+    manager = SimpleNamespace(topics=topics, names={}, partition=lambda name, index: topics[name][index])
+    manager.append = lambda at, view, origin, analyzed: at.log.append_as_leader(view, 0, analyzed=analyzed)
+    return SimpleNamespace(replica_manager=manager, clock=SystemClock())
+
+
+@pytest.mark.benchmark(group="produce: one record")
+def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: bytearray) -> None:
+    frame = bytearray(produce_request(9, 1, bytes(data)))
+    start = bytes(frame)
+    direct = OrdinaryProduce(frozenset(), SystemClock)
+
+    def run() -> None:
+        frame[:] = start
+        if direct.ask(services, 9, 1, frame) is None:
+            append(log, bytearray(data))
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.benchmark(group="produce: one record")
+def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: bytearray) -> None:
+    """Through structs and the general append: what anything out of the ordinary takes."""
+    frame = bytearray(produce_request(9, 1, bytes(data)))
+    start = bytes(frame)
+    decode = ProduceRequest.program(9).decode
+    encode = ProduceResponse.program(9).encode_response
+    ctx: Any = SimpleNamespace(services=services, api_version=9, client_id="c")
+
+    def run() -> None:
+        frame[:] = start
+        encode(handle_produce(ctx, decode(frame, 0, len(frame))), 1, True)
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
 @pytest.mark.benchmark(group="read: on from batch to batch")
 def test_read_ordinary(benchmark: Any, log: UnifiedLog) -> None:
-    fetch = OrdinaryFetch(FetchResponse, FetchableTopicResponse, PartitionData, FileSystem)
+    fetch = OrdinaryFetch(PartitionData, FileSystem)
 
     def run() -> int:
         ways = 0

@@ -26,13 +26,14 @@ _BY_CALL = {call: stage for stage, calls in _SYSTEM_CALLS.items() for call in ca
 #: Extensions by what they do in a request; those not named count by their callers.
 _EXTENSIONS = {
     "receive": ("receiver", "receive_buffer", "connection"),
-    "decode": ("decoder", "structs", "codec"),
+    # Of an ordinary request decoding, gates and the answer are one.
+    "decode": ("decoder", "structs", "codec", "direct", "ordinary_produce"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
     "append": ("ordinary_append", "ordinary_fetch", "producer_entry", "producer_table", "file_space", "batch_seek"),
     "index": ("index",),
     "respond": ("encoder",),
-    "send": ("sender", "file_region", "page_cache"),
-    "loop": ("counters", "route"),
+    "send": ("sender", "file_region", "page_cache", "send_threads"),
+    "loop": ("counters", "route", "busy_poll"),
 }
 _BY_EXTENSION = {name: stage for stage, names in _EXTENSIONS.items() for name in names}
 #: Python sources, the first match counts.

@@ -1,6 +1,7 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from kbroker._fast.batch_info cimport BatchInfo
 
 
+cdef bint walk_ordinary(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes) except -1
 cpdef bint walk_compressed(BatchInfo info, batch, int64_t limit_bytes) except -1

@@ -30,8 +30,6 @@ cdef class Connection(Receiver):
     cdef readonly bint ended
     cdef int writer_fd
     cdef readonly double last_active
-    cdef bytes client_id_bytes
-    cdef str client_id_text
     cdef object __weakref__
 
     cdef int _process(self) except -1
@@ -39,8 +37,8 @@ cdef class Connection(Receiver):
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _answer(self, RequestContext ctx, object response) except -1
+    cdef int _queue(self, RequestContext ctx, object frame) except -1
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1
-    cdef str _client_id(self, const char* data, Py_ssize_t size)
     cdef int _flush(self) except -1
     cdef int _abandon(self) except -1
     cdef int _unwatch(self) except -1

@@ -15,9 +15,8 @@ import os
 
 from kbroker._fast.route import NO_RESPONSE
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp
 
 from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.cursor cimport (
@@ -86,21 +85,25 @@ cdef class Connection(Receiver):
 
     def connection_made(self, transport) -> None:
         self.transport = transport
-        self.sender = Sender(transport.get_extra_info("socket").fileno(), self.endpoint.send_threads)
+        self.fd = transport.get_extra_info("socket").fileno()
+        self.sender = Sender(self.fd, self.endpoint.send_threads)
         self.last_active = now_ns() * 1e-9
         self.endpoint.connections.add(self)
         if not self.endpoint.owner.connection_opened(self):
             self.close("refused")
 
     def buffer_updated(self, Py_ssize_t nbytes) -> None:
+        if not self.closed and self.buffer is not None:
+            self.received(nbytes)
+
+    cdef int received(self, Py_ssize_t size) except -1:
         cdef uint64_t now = now_ns()
-        if self.closed or self.buffer is None:
-            return
-        self.filled += nbytes
+        self.filled += size
         self.last_active = now * 1e-9
-        self.endpoint.busy_poll.arrived(now)
+        self.endpoint.busy_poll.arrived(now, self)
         self._process()
         self.endpoint.busy_poll.served()
+        return 0
 
     def resume_after_budget(self) -> bool:
         self.last_active = now_ns() * 1e-9  # the wait was not the client's doing
@@ -220,6 +223,11 @@ cdef class Connection(Receiver):
         cdef object response
         if route.lasting and self._recall(ctx, position, end):
             return 0
+        if route.direct is not None:
+            response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
+                                           <uint8_t*> self.buffer.data + position, end - position)
+            if response is not None:
+                return self._queue(ctx, response)
         try:
             response = route.decoder(ctx.api_version)(self.buffer, position, end)
         except ValueError as error:
@@ -248,19 +256,21 @@ cdef class Connection(Receiver):
     cdef int _answer(self, RequestContext ctx, object response) except -1:
         cdef Route route = ctx.route
         cdef object frame
-        cdef unsigned long long before = self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes
-        if response is not _NO_RESPONSE:
-            frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
-                                                   ctx.api_version >= route.answer_flexible_from)
-            if type(frame) is bytes:
-                self.sender.queue(frame)
-                if ctx.lasting and ctx.key is not None:
-                    self.endpoint.answers.keep(ctx.key, <bytes> frame)
-            else:
-                self.sender.queue_frame(frame)
-        self._answered(
-            ctx, <Py_ssize_t> (self.sender.sent_bytes + <unsigned long long> self.sender.queued_bytes - before))
-        return 0
+        if response is _NO_RESPONSE:
+            return self._answered(ctx, 0)
+        frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
+                                               ctx.api_version >= route.answer_flexible_from)
+        if ctx.lasting and ctx.key is not None and type(frame) is bytes:
+            self.endpoint.answers.keep(ctx.key, <bytes> frame)
+        return self._queue(ctx, frame)
+
+    cdef int _queue(self, RequestContext ctx, object frame) except -1:
+        cdef Py_ssize_t before = self.sender.queued_bytes
+        if type(frame) is bytes:
+            self.sender.queue(frame)
+        else:
+            self.sender.queue_frame(frame)
+        return self._answered(ctx, self.sender.queued_bytes - before)
 
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1:
         cdef uint64_t now = now_ns()
@@ -268,14 +278,6 @@ cdef class Connection(Receiver):
         self.last_active = now * 1e-9
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
         return 0
-
-    cdef str _client_id(self, const char* data, Py_ssize_t size):
-        """The client id as text; the last one seen on this connection is kept, as clients repeat it."""
-        if (self.client_id_bytes is None or PyBytes_GET_SIZE(self.client_id_bytes) != size
-                or memcmp(PyBytes_AS_STRING(self.client_id_bytes), data, size) != 0):
-            self.client_id_bytes = PyBytes_FromStringAndSize(data, size)
-            self.client_id_text = self.client_id_bytes.decode("utf-8", "replace")
-        return self.client_id_text
 
     # Output
 
@@ -287,6 +289,10 @@ cdef class Connection(Receiver):
             return 0
         try:
             outcome = self.sender.flush(FLUSH_BYTES, self)
+            if outcome == 0 and self.writer_fd < 0:
+                # The loop refuses to watch a transport's own descriptor.
+                self.writer_fd = os.dup(self.sender.fd)
+                self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
         except OSError as error:
             self.close(f"lost: {error}")
             return 0
@@ -295,10 +301,6 @@ cdef class Connection(Receiver):
             self.blocked = False
         elif outcome == 0:
             self.blocked = True
-            if self.writer_fd < 0:
-                # The loop refuses to watch a transport's own descriptor.
-                self.writer_fd = os.dup(self.sender.fd)
-                self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
         elif outcome == 2:
             self.blocked = True
             if self.writer_fd < 0:

@@ -1,8 +1,10 @@
 from typing import Any
 
-class OrdinaryFetch:
-    def __init__(self, response: Any, topic_response: Any, partition_data: Any, file_system: type) -> None: ...
-    def serve(self, ctx: Any, request: Any) -> Any | None: ...
+from kbroker._fast.direct import DirectAnswers
+from kbroker._fast.log_fields import LogFields
+
+class OrdinaryFetch(DirectAnswers):
+    def __init__(self, partition_data: Any, file_system: type) -> None: ...
     def read(
-        self, log: Any, index: int, offset: int, limit: int, at_least_one: bool, committed: bool
+        self, log: LogFields, index: int, offset: int, limit: int, at_least_one: bool, committed: bool
     ) -> Any | None: ...

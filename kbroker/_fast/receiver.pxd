@@ -12,7 +12,10 @@ cdef class Receiver(TransportEnds):
     cdef Py_ssize_t stash_bytes
     cdef Py_ssize_t wanted_bytes
     cdef bint reading_paused
+    cdef int fd
 
+    cdef int received(self, Py_ssize_t size) except -1
+    cdef ssize_t look(self) except -2
     cdef int _settle(self, bint waiting) except -1
     cdef int _stash(self, Py_ssize_t leftover) except -1
     cdef void _unstash(self)

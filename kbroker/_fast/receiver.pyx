@@ -9,12 +9,17 @@ Invariant: 0 <= start <= filled <= capacity; `buffer` and `stash` are never both
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport EAGAIN, errno
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from kbroker._fast.cursor cimport kb_load32
 from kbroker._fast.receive_buffer cimport ReceiveBuffer
 from kbroker._fast.transport_ends cimport TransportEnds
+
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    int MSG_DONTWAIT
 
 cdef enum:
     # Leftovers up to this size are copied out so that the pooled buffer can go back.
@@ -41,6 +46,32 @@ cdef class Receiver(TransportEnds):
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.buffer.data + self.filled, self.buffer.capacity - self.filled, 0, flags)
+
+    cdef int received(self, Py_ssize_t size) except -1:
+        """So many bytes came into the free part of the buffer."""
+        raise NotImplementedError
+
+    cdef ssize_t look(self) except -2:
+        """Serves what has come without the loop's being asked: its bytes; 0 when there is nothing, -1 when not to look.
+
+        Not while a frame is unfinished, and not for the end of the stream or errors: the loop will see them.  The
+        descriptor is the transport's and open until `connection_lost`.
+        """
+        cdef ssize_t got
+        if self.closed or self.reading_paused or self.stash_bytes > 0 or self.buffer is not None:
+            return -1
+        self.get_buffer(-1)
+        got = recv(self.fd, self.buffer.data, self.buffer.capacity, MSG_DONTWAIT)
+        if got > 0:
+            try:
+                self.received(got)
+            except BaseException:
+                # As the loop does with what it hands out itself.
+                (<object> self).close("a request failed")
+                raise
+            return got
+        self._give_back()
+        return 0 if got < 0 and errno == EAGAIN else -1
 
     cdef int _settle(self, bint waiting) except -1:
         """After the frames that could be handled: give the buffer back, or make room for the rest of the next frame.

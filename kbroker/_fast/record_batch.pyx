@@ -23,6 +23,7 @@ from kbroker._fast.batch_info cimport (
     BatchInfo,
     COMPRESSION_MASK,
     CRC_POSITION,
+    HEADER_OK,
     HEADER_TRUNCATED,
     Header,
     LOG_OVERHEAD_BYTES,
@@ -108,10 +109,26 @@ cdef bint _examine(const uint8_t* data, const Header* header, Walk* walk, uint32
     return walk_records(&cursor, walk, header.records_count)
 
 
+cdef bint _judge(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept:
+    """`_examine`, without the GIL where that takes long."""
+    cdef bint good
+    walk_init(walk, header.base_timestamp)
+    if header.batch_length < RELEASE_GIL_BYTES:
+        return _examine(data, header, walk, crc)
+    with nogil:
+        good = _examine(data, header, walk, crc)
+    return good
+
+
+cdef bint _counts_agree(const Header* header) noexcept:
+    """A batch from a producer has as many records as offsets."""
+    return header.records_count > 0 and <int64_t>header.last_offset_delta + 1 == header.records_count
+
+
 cdef object _check_counts(const Header* header):
-    """A batch from a producer has as many records as offsets; checked before any record is looked at."""
+    """Checked before any record is looked at."""
     cdef int64_t offsets = <int64_t>header.last_offset_delta + 1
-    if offsets == header.records_count and offsets > 0:
+    if _counts_agree(header):
         return None
     last = header.base_offset + header.last_offset_delta
     if offsets <= 0:
@@ -159,18 +176,11 @@ def validate(buffer, Py_ssize_t pos=0, end=None, *, bint require_key=False):
     cdef BatchInfo info
     cdef Walk walk
     cdef uint32_t crc
-    cdef const uint8_t* data
     cdef bint good
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         info = _header_at(&view, pos, end, &left)
-        data = <const uint8_t*>view.buf + pos
-        walk_init(&walk, info.header.base_timestamp)
-        if info.header.batch_length >= RELEASE_GIL_BYTES:
-            with nogil:
-                good = _examine(data, &info.header, &walk, &crc)
-        else:
-            good = _examine(data, &info.header, &walk, &crc)
+        good = _judge(<const uint8_t*>view.buf + pos, &info.header, &walk, &crc)
     finally:
         PyBuffer_Release(&view)
     if crc != info.header.crc:
@@ -182,6 +192,22 @@ def validate(buffer, Py_ssize_t pos=0, end=None, *, bint require_key=False):
         info.take_walk(&walk)
         if require_key and walk.keyless_count:
             raise InvalidRecordsError(f"{walk.keyless_count} records have no key")
+    return info
+
+
+cdef BatchInfo sound_batch(const uint8_t* data, Py_ssize_t size):
+    """What `validate` says of the one batch that fills `size` bytes; None where it would raise, or bytes are left."""
+    cdef Header header
+    cdef Walk walk
+    cdef uint32_t crc
+    cdef BatchInfo info
+    if parse_header(data, size, &header) != HEADER_OK or <int64_t> header.batch_length + LOG_OVERHEAD_BYTES != size:
+        return None
+    if not _counts_agree(&header) or not _judge(data, &header, &walk, &crc):
+        return None
+    info = make_info(&header, 0)
+    if not header.attributes & COMPRESSION_MASK:
+        info.take_walk(&walk)
     return info
 
 

@@ -1,6 +1,7 @@
 from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
 
@@ -15,6 +16,7 @@ cdef class Route:
     cdef readonly bint is_async
     cdef readonly bint lasting
     cdef object handle
+    cdef DirectAnswers direct
     cdef object compile_request
     cdef object compile_response
     cdef list decoders

@@ -4,6 +4,7 @@ from typing import Any
 from kbroker._fast.answer_memo import AnswerMemo
 from kbroker._fast.busy_poll import BusyPoll
 from kbroker._fast.counters import RequestStats
+from kbroker._fast.direct import DirectAnswers
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.send_threads import SendThreads
 
@@ -31,6 +32,7 @@ class Route:
         header_flexible_from: int,
         answer_flexible_from: int,
         lasting: bool = False,
+        direct: DirectAnswers | None = None,
     ) -> None: ...
 
 class Endpoint:

@@ -7,6 +7,7 @@ the answers postponed to the end of a turn.
 from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
 
@@ -26,12 +27,12 @@ cdef class Route:
 
     `compile_request(version)` gives an object with `decode(buffer, pos, end)`, `compile_response(version)` one with
     `encode_response(struct, correlation_id, flexible)`.  Of a `lasting` route the answers that its handler marks as
-    such are kept for equal requests (`Endpoint.answers`).
+    such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
     """
 
     def __init__(self, int api_key, int min_version, int max_version, handle, bint is_async,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
-                 bint lasting=False):
+                 bint lasting=False, DirectAnswers direct=None):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
@@ -40,6 +41,7 @@ cdef class Route:
         self.handle = handle
         self.is_async = is_async
         self.lasting = lasting
+        self.direct = direct
         self.compile_request = compile_request
         self.compile_response = compile_response
         self.header_flexible_from = header_flexible_from
@@ -93,9 +95,11 @@ cdef class Endpoint:
         Each `send` to a client that sleeps wakes it up, the dearest part of a small answer.  With several requests in
         a turn the client is woken once, and finds the other answers while it is at work; with one request in a turn
         waiting would only cost time.  So a turn with one answer ends this, and one answer in PROBE is held back to see
-        whether it is alone.
+        whether it is alone, unless that is known.
         """
         if not self.crowded:
+            if self.busy_poll.one_alone():
+                return False
             self.alone += 1
             if self.alone < PROBE:
                 return False

@@ -16,7 +16,6 @@ cdef class Sender:
     cdef off_t warm_from
     cdef int catching_up
     cdef off_t warm_until
-    cdef readonly unsigned long long sent_bytes
     cdef SendThreads threads
     cdef bint lent
     cdef bint keep

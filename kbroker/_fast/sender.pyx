@@ -277,7 +277,6 @@ cdef class Sender:
     cdef void _advance(self, Py_ssize_t sent):
         cdef object part
         cdef Py_ssize_t size
-        self.sent_bytes += <unsigned long long> sent
         self.queued_bytes -= sent
         sent += self.offset
         while self.head < len(self.parts):

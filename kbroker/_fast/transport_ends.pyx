@@ -1,4 +1,7 @@
-"""The two ends of a connection: asked of its transport once, when somebody wants to know."""
+"""The two ends of a connection, asked of its transport once, when somebody wants to know; and the client's own name."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp
 
 cdef tuple UNKNOWN = ("unknown", 0)
 
@@ -30,3 +33,11 @@ cdef class TransportEnds:
         if self.local is None and self.transport is not None:
             self.local = self.transport.get_extra_info("sockname")
         return self.local or UNKNOWN
+
+    cdef str _client_id(self, const char* data, Py_ssize_t size):
+        """The client id as text; the last one seen on this connection is kept, as clients repeat it."""
+        if (self.client_id_bytes is None or PyBytes_GET_SIZE(self.client_id_bytes) != size
+                or memcmp(PyBytes_AS_STRING(self.client_id_bytes), data, size) != 0):
+            self.client_id_bytes = PyBytes_FromStringAndSize(data, size)
+            self.client_id_text = self.client_id_bytes.decode("utf-8", "replace")
+        return self.client_id_text

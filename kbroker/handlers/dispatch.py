@@ -88,6 +88,7 @@ def _route(handler: Handler) -> Route:
             lambda version: response_header_version(api_key, version) >= FLEXIBLE_RESPONSE_HEADER, handler.max_version
         ),
         handler.lasting,
+        handler.direct,
     )
 
 

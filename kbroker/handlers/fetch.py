@@ -37,7 +37,7 @@ FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 PartitionData: Any = FetchResponse.PartitionData
 AbortedTransaction: Any = FetchResponse.AbortedTransaction
 EpochEndOffset: Any = FetchResponse.EpochEndOffset
-ORDINARY = OrdinaryFetch(FetchResponse, FetchableTopicResponse, PartitionData, FileSystem)
+ORDINARY = OrdinaryFetch(PartitionData, FileSystem)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -52,9 +52,6 @@ def handle_fetch(ctx: RequestContext, request: Any) -> Struct | None:
 
     Fetches by followers are refused: this broker has no replicas elsewhere.
     """
-    response: Struct | None = ORDINARY.serve(ctx, request)
-    if response is not None:
-        return response
     services = ctx.services
     replica_id = (
         request.replica_id if ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
@@ -304,4 +301,4 @@ class FetchRead:
         return response
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.FETCH, 4, 18, handle_fetch),)
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.FETCH, 4, 18, handle_fetch, direct=ORDINARY),)

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.ordinary_append import OrdinaryProduce
+from kbroker._fast.ordinary_produce import OrdinaryProduce
 from kbroker._fast.route import NO_RESPONSE
+from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.produce_commit import ProduceCommit, Unsettled
 from kbroker.handlers.table import Handler
@@ -50,7 +51,8 @@ ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
-ORDINARY = OrdinaryProduce(ProduceResponse, TopicProduceResponse, PartitionProduceResponse, INTERNAL_TOPICS)
+ORDINARY = OrdinaryProduce(INTERNAL_TOPICS, SystemClock)
+FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 # Kafka tells where the log starts with every refusal but these.
 WITHOUT_LOG_START = frozenset(
@@ -75,9 +77,6 @@ def handle_produce(ctx: RequestContext, request: Any) -> Any:
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
     v8 on names the refused records; v13 on names topics by id.
     """
-    response = ORDINARY.serve(ctx, request)
-    if response is not None:
-        return response
     if request.acks not in (0, 1, ALL_REPLICAS):
         return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
     for topic in request.topic_data:
@@ -141,9 +140,10 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> An
 
 def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> Appended:
     acks_all = request.acks == ALL_REPLICAS
-    # A batch that came alone was looked at by `ORDINARY.serve`, if an answer is wanted.
+    # A batch that came alone was looked at by `ORDINARY`, if an answer is wanted.
     count = sum(len(topic.partition_data) for topic in request.topic_data)
     looked_at = count == 1 and request.acks != NO_ACKNOWLEDGEMENT
+    may_be_ordinary = not looked_at and ctx.api_version >= FIRST_VERSION_WITH_ZSTD
     responses = []
     unsettled: list[Unsettled] = []
     for topic in request.topic_data:
@@ -158,7 +158,7 @@ def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBat
                     answers.append(_refuse(ctx, topic, data.index, verdict))
                     continue
                 answer = None
-                if verdict is None and not looked_at:
+                if verdict is None and may_be_ordinary:
                     answer = _append_ordinary(ctx, partition, data)
                 if answer is None:
                     answer = _append(ctx, partition, data, verdict, unsettled)
@@ -274,4 +274,6 @@ def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: 
     return NO_RESPONSE
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.PRODUCE, 3, 13, handle_produce, advertised_min_version=0),)
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.PRODUCE, 3, 13, handle_produce, advertised_min_version=0, direct=ORDINARY),
+)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
+    from kbroker._fast.direct import DirectAnswers
     from kbroker.handlers.services import RequestContext
 
     HandlerFunction = Callable[[RequestContext, Struct], Struct | Awaitable[Struct | None] | None]
@@ -36,6 +37,7 @@ class Handler:
     `handle` is a plain function that returns the answer, or None when it took over and answers later through
     `ctx.respond`; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
     by the same address are then given the same answer, without asking it, until the cluster's metadata change.
+    `direct` sees each request first, and may answer it from its bytes.
     """
 
     api_key: int
@@ -44,6 +46,7 @@ class Handler:
     handle: HandlerFunction
     advertised_min_version: int | None = None
     lasting: bool = False
+    direct: DirectAnswers | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_version <= self.max_version:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker._fast.log_fields import PartitionFields
 from kbroker.errors import FencedLeaderEpochError, NotEnoughReplicasError, UnknownLeaderEpochError
 from kbroker.types import TopicPartition
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
     from kbroker.storage.unified_log import UnifiedLog
 
 
-class Partition:
+class Partition(PartitionFields):
     """A partition that this broker leads.
 
     `waiting` holds the delayed fetches that name it, in the order they came.
     """
 
-    __slots__ = ("topic", "index", "topic_id", "log", "leader_epoch", "leader_id", "isr", "min_in_sync", "waiting")
+    __slots__ = ("topic", "index", "topic_id", "leader_id")
+
+    log: UnifiedLog
+    waiting: dict[DelayedFetch, None]
 
     def __init__(
         self,

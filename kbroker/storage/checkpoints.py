@@ -57,6 +57,14 @@ def decode_checkpoint(data: bytes, path: str) -> list[list[str]]:
     return entries
 
 
+def whole_number(text: str, bits: int) -> int:
+    """A number as Kafka reads it, which a damaged file may not hold.  ValueError when it has more bits."""
+    number = int(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError(f"{number} has more than {bits} bits")
+    return number
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
 
@@ -65,7 +73,7 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
     offsets: dict[TopicPartition, int] = {}
     try:
         for topic, partition, offset in decode_checkpoint(data, path):
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            offsets[TopicPartition(topic, whole_number(partition, 32))] = whole_number(offset, 64)
     except CorruptCheckpointError:
         raise
     except ValueError as error:

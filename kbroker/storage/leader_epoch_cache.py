@@ -16,11 +16,13 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
+from kbroker._fast.log_fields import EpochFields
 from kbroker.storage.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     CorruptCheckpointError,
     decode_checkpoint,
     encode_checkpoint,
+    whole_number,
 )
 from kbroker.storage.filesystem import FileSystem
 
@@ -42,15 +44,15 @@ def _decode(data: bytes) -> tuple[tuple[int, int], ...]:
     """The pairs in a file's content: a start reads one of each partition, and most hold the same."""
     entries = decode_checkpoint(data, "leader epochs")
     try:
-        return tuple((int(epoch), int(start)) for epoch, start in entries)
+        return tuple((whole_number(epoch, 32), whole_number(start, 64)) for epoch, start in entries)
     except ValueError as error:
         raise CorruptCheckpointError("an entry is not `epoch offset`") from error
 
 
-class LeaderEpochCache:
+class LeaderEpochCache(EpochFields):
     """The pairs of one partition and their file."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "dirty", "latest_epoch", "path")
+    __slots__ = ("_epochs", "_files", "_starts", "dirty", "path")
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
+from kbroker._fast.log_fields import LocalLogFields
 from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
@@ -128,7 +129,7 @@ def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, 
     return segment
 
 
-class LocalLog:
+class LocalLog(LocalLogFields):
     """One partition's segments."""
 
     __slots__ = (
@@ -137,15 +138,15 @@ class LocalLog:
         "_removals",
         "config",
         "directory",
-        "environment",
         "flush_failed",
-        "log_end_offset",
         "left",
         "lowest_cut",
         "recovery_point",
-        "segments",
         "topic_partition",
     )
+
+    segments: LogSegments
+    environment: LogEnvironment
 
     def __init__(
         self,

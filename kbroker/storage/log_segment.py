@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from kbroker._fast.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.index import AppendTail
+from kbroker._fast.log_fields import SegmentFields
 from kbroker.storage import segment_search
 from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.indexes import OffsetIndex, TimeIndex
@@ -84,12 +85,10 @@ def base_offset_of(name: str) -> int:
     return int(digits)
 
 
-class LogSegment:
+class LogSegment(SegmentFields):
     """A segment of one partition's log.  Changed by its owner alone."""
 
     __slots__ = (
-        "allocated_bytes",
-        "open_file",
         "_files",
         "_has_txn_index",
         "_log_path",
@@ -101,17 +100,15 @@ class LogSegment:
         "_suffix",
         "_time_index",
         "_txn_index",
-        "base_offset",
         "config",
         "created_ms",
-        "follow_ups",
-        "indexes_full",
-        "recently_used",
-        "roll_after_timestamp",
         "roll_jitter_ms",
-        "tail",
         "times_checked",
     )
+
+    tail: AppendTail | None
+    open_file: SegmentFile | None
+    follow_ups: FollowUps | None
 
     def __init__(
         self,

@@ -9,13 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from kbroker._fast.log_fields import SegmentsFields
 from kbroker.storage.log_segment import LogSegment
 
 
-class LogSegments:
+class LogSegments(SegmentsFields):
     """Segments in order of their base offsets."""
 
-    __slots__ = ("_bases", "_segments", "active")
+    __slots__ = ("_bases", "_segments")
+
+    active: LogSegment
 
     def __init__(self, segments: Iterable[LogSegment], *, in_order: bool = False) -> None:
         ordered = segments if in_order else sorted(segments, key=lambda segment: segment.base_offset)

@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.compressed_walk import walk_compressed
-from kbroker._fast.ordinary_append import AppendRules
+from kbroker._fast.log_fields import AppendRules
 from kbroker._fast.record_batch import (
     BATCH_OVERHEAD,
     BatchError,

@@ -22,6 +22,7 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kbroker._fast.log_fields import FileFields
 from kbroker.storage.filesystem import FileSystem
 
 MAPS_PER_SEGMENT = 2
@@ -40,10 +41,10 @@ class OpenFilesError(ValueError):
     """More open segments are asked for than the process may have."""
 
 
-class SegmentFile:
+class SegmentFile(FileFields):
     """An open file.  `fd` stays valid as long as somebody holds this object."""
 
-    __slots__ = ("_files", "fd")
+    __slots__ = ("_files",)
 
     def __init__(self, files: FileSystem, path: str, flags: int) -> None:
         self._files = files

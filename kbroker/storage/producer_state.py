@@ -24,6 +24,7 @@ import contextlib
 import logging
 from typing import NamedTuple
 
+from kbroker._fast.log_fields import ProducerFields
 from kbroker._fast.producer_entry import ProducerEntry
 from kbroker._fast.producer_table import ProducerBudget, ProducerTable
 from kbroker._fast.record_batch import BatchInfo
@@ -72,7 +73,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class ProducerState:
+class ProducerState(ProducerFields):
     """The state of one partition.  Belongs to the loop."""
 
     __slots__ = (
@@ -80,16 +81,15 @@ class ProducerState:
         "_files",
         "_ongoing",
         "_topic_partition",
-        "unreplicated",
-        "verifications",
         "expiration_ms",
-        "first_unstable_offset",
         "last_snapshot_offset",
         "map_end_offset",
-        "producers",
         "snapshots",
         "verifies",
     )
+
+    producers: ProducerTable
+    verifications: dict[int, VerificationState]
 
     def __init__(
         self,

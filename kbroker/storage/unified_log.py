@@ -24,6 +24,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from kbroker._fast.file_region import FileRegion
+from kbroker._fast.log_fields import LogFields
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage import log_lookup, markers, replicated_append
@@ -31,7 +32,7 @@ from kbroker.storage.group_commit import GroupCommit
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
 from kbroker.storage.log_dir_failure import NO_SPACE
-from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, LogSegment, SyncJob
+from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, NEVER, LogSegment, SyncJob
 from kbroker.storage.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
@@ -41,12 +42,13 @@ from kbroker.storage.write_gate import WriteGate
 from kbroker.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker.storage.group_commit import LogCommitter
     from kbroker.storage.partition_metadata import PartitionMetadata
 
 logger = logging.getLogger("kbroker.storage")
 
 
-class UnifiedLog:
+class UnifiedLog(LogFields):
     """The log of one partition on this broker."""
 
     __slots__ = (
@@ -54,18 +56,16 @@ class UnifiedLog:
         "_commits",
         "_config",
         "_environment",
-        "append_rules",
-        "committer",
         "directory",
-        "gate",
-        "high_watermark",
-        "leader_epoch_cache",
-        "local",
-        "log_start_offset",
         "partition_metadata",
-        "producer_state",
         "topic_partition",
     )
+
+    local: LocalLog
+    gate: WriteGate
+    leader_epoch_cache: LeaderEpochCache
+    producer_state: ProducerState
+    committer: LogCommitter | None
 
     def __init__(
         self,
@@ -279,9 +279,8 @@ class UnifiedLog:
         ASK_RULE, below every timestamp, sends each append to the rule: an empty segment, or records without time.
         """
         first = segment.first_timestamp()
-        segment.roll_after_timestamp = (
-            first + self._config.segment_ms - segment.roll_jitter_ms if first >= 0 else ASK_RULE
-        )
+        deadline = first + self._config.segment_ms - segment.roll_jitter_ms
+        segment.roll_after_timestamp = min(deadline, NEVER) if first >= 0 else ASK_RULE
 
     def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""

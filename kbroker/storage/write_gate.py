@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 
+from kbroker._fast.log_fields import GateFields
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
@@ -25,10 +26,10 @@ SHORT_BYTES = 256 << 20
 logger = logging.getLogger("kbroker.storage")
 
 
-class WriteGate:
+class WriteGate(GateFields):
     """An open gate."""
 
-    __slots__ = ("closed",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         self.closed = False

@@ -91,6 +91,18 @@ def test_each_version_takes_each_codec(client: Client, version: int) -> None:
     assert stored(client, name) == wanted
 
 
+def test_zstd_of_an_old_version_is_refused_among_other_batches(client: Client) -> None:
+    """Consumers of that age would be sent what they cannot read."""
+    client.create("old-zstd", 2)
+    rows = [{"index": 0, "records": batch([b"no"], ZSTD)}, {"index": 1, "records": batch([b"yes"], LZ4)}]
+    for offset in range(3):  # the first batch of a log is not an ordinary one
+        topics = [{"name": "old-zstd", "partition_data": rows}]
+        answer = client.ask("Produce", 6, {"acks": 1, "timeout_ms": 1000, "topic_data": topics}).responses[0]
+        found = [(each.error_code, each.base_offset) for each in answer.partition_responses]
+        assert found == [(UNSUPPORTED_COMPRESSION, -1), (0, offset)]
+        assert client.produce("old-zstd", batch([b"plain"])).error_code == 0
+
+
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_acks_of_no_meaning_are_refused(client: Client, acks: int) -> None:
     """A producer would wait for a number of replicas that nobody counts."""

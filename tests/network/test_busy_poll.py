@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import socket
 import time
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ import pytest
 import uvloop
 
 from kbroker._fast.busy_poll import BusyPoll
-from tests.network.test_answer_memo import LASTING, answer, frame, running
+from tests.network.test_answer_memo import LASTING, OTHER, answer, frame, running
 from tests.network.test_connection import until
 
 SECOND_US = 1_000_000
@@ -126,6 +127,16 @@ def test_the_processor_is_left_to_others_that_need_it(idle: bytes) -> None:
     assert time.monotonic() - left > 0.05
 
 
+def test_a_client_on_the_same_processor_is_nobody_to_leave_it_to(idle: bytes) -> None:
+    """Broker and client that share a processor would be sent to sleep, and their requests take four times as long."""
+    turns = Turns()
+    poll = BusyPoll(turns, 20_000, idle)
+    begin(poll)
+    pathlib.Path(os.fsdecode(idle)).write_text(f"1000 {60 * 10**9} {6 * 10**6}\n")
+    until_it_ends(poll, turns)
+    assert poll.needed == 2 * FIRST, "it ended before it was in vain"
+
+
 def test_a_system_that_does_not_tell_of_waiting_is_no_reason_to_stop(tmp_path: pathlib.Path) -> None:
     """Kernels without these figures would lose what it gains."""
     turns = Turns()
@@ -152,3 +163,88 @@ def test_a_listener_waits_awake_for_a_client_in_step_and_sleeps_when_it_is_gone(
             await until(lambda: not poll.watching)
 
     uvloop.run(asyncio.wait_for(main(), 30))
+
+
+class InStep:
+    """A client with a thread of its own: the loop must be the one that waits."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.number = 0
+
+    def take(self, count: int = 1) -> None:
+        """The answers, in order."""
+        for number in range(self.number - count + 1, self.number + 1):
+            head = self.socket.recv(8, socket.MSG_WAITALL)
+            assert int.from_bytes(head[4:], "big") == number
+            left = int.from_bytes(head[:4], "big") - 4
+            while left > 0:
+                left -= len(self.socket.recv(left))
+
+    def frame(self, body: bytes) -> bytes:
+        self.number += 1
+        return frame(OTHER, self.number, body)
+
+    def until_looked_at(self, poll: BusyPoll) -> None:
+        """Requests in step until one of them was found by looking at the socket."""
+        before, deadline = poll.seen, time.monotonic() + 30
+        while poll.seen == before:
+            assert time.monotonic() < deadline
+            self.socket.sendall(self.frame(b"in step"))
+            self.take()
+
+
+def send_all_ways(client: InStep, poll: BusyPoll, way: str) -> None:
+    body = os.urandom(300_000 if way == "large" else 100)
+    client.until_looked_at(poll)
+    for _ in range(40):
+        sent = client.frame(body)
+        if way == "in pieces":
+            for at in range(0, len(sent), 37):
+                client.socket.sendall(sent[at : at + 37])
+        elif way == "several at once":
+            client.socket.sendall(sent + client.frame(body))
+            client.take(2)
+            continue
+        else:
+            client.socket.sendall(sent)
+        client.take()
+
+
+@pytest.mark.parametrize("way", ["whole", "in pieces", "several at once", "large"])
+def test_whatever_one_client_sends_is_served_while_its_socket_is_looked_at(way: str) -> None:
+    """Bytes taken past the loop would be lost, or served twice."""
+
+    async def main() -> None:
+        async with running(busy_poll_us=SECOND_US // 10) as asked:
+            poll = asked.listener.endpoint.busy_poll
+            client = InStep(asked.listener.port)
+            await asyncio.to_thread(send_all_ways, client, poll, way)
+            assert len(asked.bodies) == client.number
+            client.socket.close()
+            await until(lambda: not asked.listener.endpoint.connections and not poll.watching)
+
+    uvloop.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_second_client_is_served_while_the_first_ones_socket_is_looked_at() -> None:
+    """Somebody in step would keep all others waiting."""
+
+    def both(clients: list[InStep], poll: BusyPoll) -> None:
+        clients[0].until_looked_at(poll)
+        for _ in range(50):
+            for client in clients:
+                client.socket.sendall(client.frame(b"both"))
+            for client in clients:
+                client.take()
+        clients[1].until_looked_at(poll)
+        for client in clients:
+            client.socket.close()
+
+    async def main() -> None:
+        async with running(busy_poll_us=SECOND_US // 10) as asked:
+            clients = [InStep(asked.listener.port) for _ in range(2)]
+            await asyncio.to_thread(both, clients, asked.listener.endpoint.busy_poll)
+            await until(lambda: not asked.listener.endpoint.connections)
+
+    uvloop.run(asyncio.wait_for(main(), 60))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import struct
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import uvloop
 
 from kbroker._fast.counters import RequestStats
@@ -167,6 +169,30 @@ def test_a_waiting_request_holds_back_those_behind_it() -> None:
             ctx.respond(body)
             assert [await answer(reader) for _ in range(3)] == [(1, b"a"), (2, b"b"), (3, b"c")]
             writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_slow_reader_is_hung_up_on_when_its_socket_cannot_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a descriptor left its answers would never leave, and it would wait for them until it is idle too long."""
+
+    def none_left(fd: int) -> int:
+        raise OSError(errno.EMFILE, "none left")
+
+    async def main() -> None:
+        async with running() as harness:
+            _reader, writer = await harness.connect()
+            writer.transport.pause_reading()
+            monkeypatch.setattr(os, "dup", none_left)
+            for number in range(64):
+                writer.write(frame(ECHO, number, bytes(1 << 20)))
+            await until(lambda: not harness.listener.endpoint.connections)
+            monkeypatch.undo()
+            other, other_writer = await harness.connect()
+            other_writer.write(frame(ECHO, 7, b"others go on"))
+            assert await answer(other) == (7, b"others go on")
+            writer.transport.abort()
+            other_writer.close()
 
     uvloop.run(main())
 

@@ -48,6 +48,8 @@ def test_offset_checkpoint_round_trip(offsets: dict[TopicPartition, int]) -> Non
         b"0\n1\na b c\n",
         b"0\n1\na 0 1 9\n",
         b"\xff\xfe\n1\n",
+        b"0\n1\na 0 9223372036854775808\n",
+        b"0\n1\na 2147483648 1\n",
     ],
 )
 def test_damaged_checkpoint_is_refused_whole(data: bytes, tmp_path: Path) -> None:
@@ -121,8 +123,9 @@ def test_epochs_survive_a_restart_and_truncation(tmp_path: Path) -> None:
     again = LeaderEpochCache(SYSTEM_FILES, str(tmp_path))
     assert again.load()
     assert (again.entries, again.latest_epoch) == ([(1, 15), (3, 20)], 3)
-    (tmp_path / "leader-epoch-checkpoint").write_bytes(b"0\n5\n1 15\n")
-    assert not LeaderEpochCache(SYSTEM_FILES, str(tmp_path)).load()
+    for damaged in (b"0\n5\n1 15\n", b"0\n1\n3000000000 0\n", b"0\n1\n1 9223372036854775808\n"):
+        (tmp_path / "leader-epoch-checkpoint").write_bytes(damaged)
+        assert not LeaderEpochCache(SYSTEM_FILES, str(tmp_path)).load()
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200)), max_size=30))

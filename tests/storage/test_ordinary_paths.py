@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.log_fields import FileFields
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
@@ -153,7 +154,9 @@ def test_a_write_that_fails_is_left_to_the_general_way(tmp_path: Path, failure: 
     held = segment.file()
 
     full = os.open("/dev/full", os.O_WRONLY)
-    segment.open_file = SimpleNamespace(fd=-1 if failure == "closed" else full)  # type: ignore[assignment]
+    broken = FileFields()
+    broken.fd = -1 if failure == "closed" else full
+    segment.open_file = broken  # type: ignore[assignment]
     data = batch([b"lost"])
     before = bytes(data)
     assert append_ordinary(log, memoryview(data), 0, START_MS) == -1
@@ -163,6 +166,34 @@ def test_a_write_that_fails_is_left_to_the_general_way(tmp_path: Path, failure: 
     segment.open_file = held
     assert general(log, data) == (2, -1)
     assert Path(segment.path).stat().st_size == segment.size
+    log.close()
+
+
+def test_a_file_given_up_by_another_thread_while_a_large_batch_is_judged_or_written(tmp_path: Path) -> None:
+    """The batch would go into whatever file has the descriptor's number by then, or end its producer's connection."""
+    log = open_log(tmp_path, LogConfig(max_message_bytes=4 << 20), env=environment(SYSTEM_FILES))
+    data = bytes(batch([os.urandom(1 << 19)]))
+    segment = log.local.segments.active
+    done = threading.Event()
+
+    def give_up() -> None:
+        while not done.is_set():
+            segment.release()
+
+    thread = threading.Thread(target=give_up)
+    thread.start()
+    try:
+        for at in range(60):
+            segment.file()
+            buffer = bytearray(data)
+            first = append_ordinary(log, memoryview(buffer), 0, START_MS)
+            assert first == at or (first < 0 and general(log, buffer) == (at, -1))
+    finally:
+        done.set()
+        thread.join()
+    stored = Path(segment.path).read_bytes()
+    assert len(stored) == 60 * len(data)
+    assert all(stored[at * len(data) + 16 : (at + 1) * len(data)] == data[16:] for at in range(60))
     log.close()
 
 

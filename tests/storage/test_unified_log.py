@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,23 @@ def test_rolls_by_time_of_records(tmp_path: Path) -> None:
     for step in (0, 500, 1000, 1001, 1500, 2001, 2002):
         append(log, batch(timestamp=START_MS + step))
     assert bases(log) == [0, 3, 6]
+
+
+@pytest.mark.parametrize("segment_ms, timestamp", [((1 << 63) - 1, START_MS), (604_800_000, (1 << 63) - 1001)])
+def test_a_deadline_beyond_all_time_never_rolls(tmp_path: Path, segment_ms: int, timestamp: int) -> None:
+    """One setting, or one client's timestamp where the topic allows any, would end all writing to the partition."""
+    config = LogConfig(segment_ms=604_800_000, message_timestamp_after_max_ms=(1 << 63) - 1)
+    log = open_log(tmp_path, config)
+    append(log, batch(timestamp=timestamp))
+    log.config = replace(config, segment_ms=segment_ms)
+    for count in (2, 3):
+        append(log, batch())
+        assert log.log_end_offset == count
+    log.close()
+    again = open_log(tmp_path, log.config)
+    append(again, batch())
+    assert (again.log_end_offset, again.segment_count) == (4, 1)
+    again.close()
 
 
 def test_rolls_when_an_index_is_full(tmp_path: Path) -> None:

@@ -1,0 +1,10 @@
+from typing import Any
+
+from typing_extensions import Buffer
+
+from kbroker._fast.file_region import FileRegion
+
+class DirectAnswers:
+    def ask(
+        self, services: Any, version: int, correlation_id: int, request: Buffer
+    ) -> bytes | list[bytes | FileRegion] | None: ...

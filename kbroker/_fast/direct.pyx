@@ -1,0 +1,45 @@
+"""Requests that are answered from their bytes, without structs in between.
+
+What a route's `DirectAnswers` does not find ordinary it leaves alone: the request is then decoded and handled as any.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memcpy
+
+
+cdef class DirectAnswers:
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+        """The answer's frame, as `encode_response` gives it; None, and nothing is changed, where the handler decides.
+
+        `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.
+        """
+        return None
+
+    def ask(self, services, int version, int correlation_id, request):
+        """`answer`, for callers in Python; `request` is a writable buffer."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
+        try:
+            return self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object topic_name(self, const Topic* topic, object manager):
+        """The name of the topic asked for, None where there is none."""
+        if topic.is_id:
+            return manager.names.get(PyBytes_FromStringAndSize(<const char*> topic.data, ID_BYTES))
+        return self.text(<const char*> topic.data, topic.size)
+
+    cdef str text(self, const char* data, Py_ssize_t size):
+        """A name of up to NAME_BYTES, None for what is no text; the last one is kept, as clients repeat it."""
+        if self.name_bytes != size or memcmp(self.name_utf8, data, size) != 0:
+            try:
+                self.name = PyUnicode_DecodeUTF8(data, size, NULL)
+            except UnicodeDecodeError:
+                return None
+            memcpy(self.name_utf8, data, size)
+            self.name_bytes = size
+        return self.name

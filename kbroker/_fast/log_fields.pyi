@@ -1,0 +1,63 @@
+from typing import Any
+
+class AppendRules:
+    def __init__(
+        self,
+        max_message_bytes: int,
+        before_max_ms: int,
+        after_max_ms: int,
+        segment_bytes: int,
+        needs_keys: bool,
+        long_bytes: int,
+        expansion_bytes: int,
+    ) -> None: ...
+
+class FileFields:
+    fd: int
+
+class GateFields:
+    closed: bool
+
+class EpochFields:
+    latest_epoch: int
+
+class ProducerFields:
+    unreplicated: dict[int, int]
+    verifications: dict[int, Any]
+    first_unstable_offset: int | None
+    producers: Any
+
+class SegmentFields:
+    base_offset: int
+    allocated_bytes: int
+    roll_after_timestamp: int
+    tail: Any
+    open_file: Any
+    follow_ups: Any
+    indexes_full: bool
+    recently_used: bool
+
+class SegmentsFields:
+    active: Any
+
+class LocalLogFields:
+    log_end_offset: int
+    segments: Any
+    environment: Any
+
+class LogFields:
+    high_watermark: int
+    log_start_offset: int
+    append_rules: AppendRules | None
+    committer: Any
+    local: Any
+    gate: Any
+    leader_epoch_cache: Any
+    producer_state: Any
+
+class PartitionFields:
+    leader_epoch: int
+    min_in_sync: int
+    isr: tuple[int, ...]
+    log: Any
+    waiting: dict[Any, None]

@@ -1,0 +1,158 @@
+"""What an ordinary append and an ordinary read look at of a log's objects, as fields of C.
+
+Each class is the base of the one that does the part's work: `LogFields` of `UnifiedLog`, `SegmentFields` of
+`LogSegment`, and so on.  Python sees plain attributes; C reads them without a look-up by name, and numbers without an
+object behind them: a broker with 10,000 partitions meets each log's objects when no processor holds them any more, and
+each of them costs.
+
+What has a descriptor behind it, however far, is set by a property of its own: the one that Cython makes lets go of the
+old value before it puts the new one there, and while that one's file is closed, without the GIL, another thread would
+be given an object that is no more.  `_before` keeps it for as long.
+
+Invariant: whoever is the base of a finished object has all of its parts; only what is documented as None may be None
+(`committer`, `append_rules`, of a segment `tail`, `open_file` and `follow_ups`).
+"""
+
+
+cdef class AppendRules:
+    """What a topic's settings ask of an ordinary batch.  Made anew with each change of the settings."""
+
+    def __init__(self, int64_t max_message_bytes, int64_t before_max_ms, int64_t after_max_ms, int64_t segment_bytes,
+                 bint needs_keys, int64_t long_bytes, int64_t expansion_bytes):
+        """A compressed batch of less than `long_bytes` may expand to `expansion_bytes`; 0 where none is ordinary."""
+        self.max_message_bytes = max_message_bytes
+        self.before_max_ms = before_max_ms
+        self.after_max_ms = after_max_ms
+        self.segment_bytes = segment_bytes
+        self.needs_keys = needs_keys
+        self.long_bytes = long_bytes
+        self.expansion_bytes = expansion_bytes
+
+
+cdef class FileFields:
+    """Of `SegmentFile`.  -1 is no descriptor."""
+
+    def __cinit__(self):
+        self.fd = -1
+
+
+cdef class GateFields:
+    """Of `WriteGate`."""
+
+
+cdef class EpochFields:
+    """Of `LeaderEpochCache`."""
+
+
+cdef class ProducerFields:
+    """Of `ProducerState`."""
+
+
+cdef class SegmentFields:
+    """Of `LogSegment`."""
+
+    @property
+    def open_file(self):
+        return self.open_file_
+
+    @open_file.setter
+    def open_file(self, FileFields value):
+        cdef object _before = self.open_file_
+        self.open_file_ = value
+
+
+cdef class SegmentsFields:
+    """Of `LogSegments`."""
+
+    @property
+    def active(self):
+        return self.active_
+
+    @active.setter
+    def active(self, SegmentFields value):
+        cdef object _before = self.active_
+        self.active_ = value
+
+
+cdef class LocalLogFields:
+    """Of `LocalLog`."""
+
+    @property
+    def segments(self):
+        return self.segments_
+
+    @segments.setter
+    def segments(self, SegmentsFields value):
+        cdef object _before = self.segments_
+        self.segments_ = value
+
+    @property
+    def environment(self):
+        return self.environment_
+
+    @environment.setter
+    def environment(self, value):
+        cdef object _before = self.environment_
+        self.environment_ = value
+
+
+cdef class LogFields:
+    """Of `UnifiedLog`."""
+
+    @property
+    def committer(self):
+        return self.committer_
+
+    @committer.setter
+    def committer(self, value):
+        cdef object _before = self.committer_
+        self.committer_ = value
+
+    @property
+    def local(self):
+        return self.local_
+
+    @local.setter
+    def local(self, LocalLogFields value):
+        cdef object _before = self.local_
+        self.local_ = value
+
+    @property
+    def gate(self):
+        return self.gate_
+
+    @gate.setter
+    def gate(self, GateFields value):
+        cdef object _before = self.gate_
+        self.gate_ = value
+
+    @property
+    def leader_epoch_cache(self):
+        return self.leader_epoch_cache_
+
+    @leader_epoch_cache.setter
+    def leader_epoch_cache(self, EpochFields value):
+        cdef object _before = self.leader_epoch_cache_
+        self.leader_epoch_cache_ = value
+
+    @property
+    def producer_state(self):
+        return self.producer_state_
+
+    @producer_state.setter
+    def producer_state(self, ProducerFields value):
+        cdef object _before = self.producer_state_
+        self.producer_state_ = value
+
+
+cdef class PartitionFields:
+    """Of `Partition`."""
+
+    @property
+    def log(self):
+        return self.log_
+
+    @log.setter
+    def log(self, LogFields value):
+        cdef object _before = self.log_
+        self.log_ = value

@@ -1,0 +1,149 @@
+"""The ordinary produce: a request of one batch, for acks 1 and all, from the bytes that came to those that leave.
+
+Anything else, errors included, is left to the handler: versions before 7, several batches, a transaction's id, fields
+that are null, tagged fields, bytes too many or too few.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kbroker._fast.cursor cimport (
+    Cursor,
+    cursor_init,
+    cursor_int16,
+    cursor_int32,
+    cursor_left,
+    cursor_take,
+    cursor_uvarint,
+)
+from kbroker._fast.direct cimport (
+    NAME_BYTES,
+    DirectAnswers,
+    Topic,
+    put_size,
+    put_topic,
+    read_size,
+    read_text_size,
+    read_topic,
+)
+from kbroker._fast.log_fields cimport PartitionFields
+from kbroker._fast.monotonic cimport wall_ms
+from kbroker._fast.ordinary_append cimport append_at
+from kbroker._fast.put cimport put8, put16, put32, put64
+
+cdef enum:
+    FIRST_VERSION_WITH_ZSTD = 7
+    FIRST_VERSION_WITH_RECORD_ERRORS = 8
+    FIRST_FLEXIBLE_VERSION = 9
+    FIRST_VERSION_WITH_TOPIC_IDS = 13
+    LAST_VERSION = 13
+    # What stands in an answer besides the topic, at most.
+    ANSWER_BYTES = 64
+
+
+cdef struct OneBatch:
+    int16_t acks
+    Topic topic
+    int32_t index
+    const uint8_t* records
+    Py_ssize_t size
+
+
+cdef bint read_one_batch(Cursor* cursor, int version, OneBatch* asked) noexcept nogil:
+    """Reads a request to its last byte; False where it is not the ordinary one."""
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
+    if read_text_size(cursor, flexible) != -1:
+        return False    # a transaction's id
+    asked.acks = cursor_int16(cursor)
+    cursor_int32(cursor)                # timeout_ms
+    if read_size(cursor, flexible) != 1:
+        return False
+    if not read_topic(cursor, flexible, version >= FIRST_VERSION_WITH_TOPIC_IDS, &asked.topic):
+        return False
+    if read_size(cursor, flexible) != 1:
+        return False
+    asked.index = cursor_int32(cursor)
+    asked.size = read_size(cursor, flexible)
+    asked.records = cursor_take(cursor, asked.size)
+    # Tagged fields of partition, topic and request.
+    if flexible and (cursor_uvarint(cursor) or cursor_uvarint(cursor) or cursor_uvarint(cursor)):
+        return False
+    return not cursor.fault and cursor_left(cursor) == 0
+
+
+cdef class OrdinaryProduce(DirectAnswers):
+    """`internal`: the topics that not everybody may write to.  `system_clock`: the type of a clock that tells the
+    system's time, which is then asked without it."""
+
+    cdef frozenset internal
+    cdef object system_clock
+
+    def __init__(self, frozenset internal, system_clock):
+        self.internal = internal
+        self.system_clock = system_clock
+
+    @cython.nonecheck(True)
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+        """The answer, once the batch is appended and who waits for it is woken.
+
+        The services give the partitions that are led (`replica_manager.topics`, `.names`) and the time.
+        """
+        cdef Cursor cursor
+        cdef OneBatch asked
+        cdef PartitionFields partition
+        cdef int64_t first
+        cdef object name, led, manager
+        if not FIRST_VERSION_WITH_ZSTD <= version <= LAST_VERSION:
+            return None
+        cursor_init(&cursor, data, size)
+        if not read_one_batch(&cursor, version, &asked) or (asked.acks != 1 and asked.acks != -1):
+            return None
+        manager = services.replica_manager
+        name = self.topic_name(&asked.topic, manager)
+        led = manager.topics.get(name)
+        if led is None or name in self.internal:
+            return None
+        partition = (<dict?> led).get(asked.index)
+        if partition is None or (asked.acks < 0 and len(partition.isr) < partition.min_in_sync):
+            return None
+        first = append_at(
+            partition.log_, data + (asked.records - data), asked.size, partition.leader_epoch, self._now_ms(services))
+        if first < 0:
+            return None
+        if len(partition.waiting) > 0:
+            manager.purgatory.mark(partition)
+        return encode_answer(version, correlation_id, &asked, first, partition.log_.log_start_offset)
+
+    cdef int64_t _now_ms(self, services) except? -1:
+        cdef object clock = services.clock
+        return wall_ms() if type(clock) is self.system_clock else <int64_t> clock.now_ms()
+
+
+cdef bytes encode_answer(int version, int correlation_id, const OneBatch* asked, int64_t first, int64_t start):
+    """What `encode_response` makes of a `ProduceResponse` with this one partition and defaults else."""
+    cdef uint8_t[ANSWER_BYTES + NAME_BYTES] frame
+    cdef uint8_t* at = frame + 4
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
+    at = put32(at, <uint32_t> correlation_id)
+    if flexible:
+        at = put8(at, 0)                # no tagged fields in the header
+    at = put_size(at, flexible, 1)      # topics
+    at = put_topic(at, flexible, &asked.topic)
+    at = put_size(at, flexible, 1)      # partitions
+    at = put32(at, <uint32_t> asked.index)
+    at = put16(at, 0)                   # error_code
+    at = put64(at, first)
+    at = put64(at, -1)                  # log_append_time_ms
+    at = put64(at, start)
+    if version >= FIRST_VERSION_WITH_RECORD_ERRORS:
+        at = put_size(at, flexible, 0)
+        at = put8(at, 0) if flexible else put16(at, 0xFFFF)     # error_message: null
+    if flexible:
+        at = put8(at, 0)                # no tagged fields of the partition
+        at = put8(at, 0)                # nor of the topic
+    at = put32(at, 0)                   # throttle_time_ms
+    if flexible:
+        at = put8(at, 0)                # nor of the answer
+    put32(frame, <uint32_t> (at - frame - 4))
+    return PyBytes_FromStringAndSize(<const char*> frame, at - frame)

@@ -1,0 +1,309 @@
+"""Requests answered from their bytes: each answer is what the decoder, the log and the encoder would have given."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbroker._fast.file_region import FileRegion
+from kbroker.clock import SystemClock
+from kbroker.handlers.fetch import ORDINARY as FETCH
+from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kbroker.handlers.produce import INTERNAL_TOPICS, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kbroker.handlers.produce import ORDINARY as PRODUCE
+from kbroker.replication.partition import Partition
+from kbroker.schemas import message
+from kbroker.storage.filesystem import SYSTEM_FILES
+from tests.storage.batches import START_MS, append, batch, environment, open_log
+
+ID = bytes(range(16))
+NAME = "events"
+LEADER_EPOCH = 0
+PRODUCE_VERSIONS, FETCH_VERSIONS = range(7, 14), range(4, 19)
+FIRST_WITH_IDS = 13
+ProduceRequest: Any = message("ProduceRequest")
+FetchRequest: Any = message("FetchRequest")
+
+
+class Side:
+    """A partition with its log, and what a handler is given to reach it."""
+
+    def __init__(self, folder: Path, name: str = NAME) -> None:
+        self.log = open_log(folder, env=environment(SYSTEM_FILES))
+        image: Any = SimpleNamespace(leader_epoch=LEADER_EPOCH, isr=(1,), replicas=(1,))
+        self.partition = Partition(name, 3, ID, self.log, 1, image)
+        self.woken: list[Partition] = []
+        self.services = SimpleNamespace(
+            replica_manager=SimpleNamespace(
+                topics={name: {3: self.partition}},
+                names={ID: name},
+                purgatory=SimpleNamespace(mark=self.woken.append),
+            ),
+            clock=SimpleNamespace(now_ms=lambda: START_MS),
+            fetch_max_bytes=1 << 20,
+        )
+        append(self.log, batch([b"first"]))
+        append(self.log, batch([b"second"]))
+
+
+@pytest.fixture(name="side")
+def _side(tmp_path: Path) -> Iterator[Side]:
+    side = Side(tmp_path)
+    yield side
+    side.log.close(clean=False)
+
+
+def encoded(request: Any, version: int) -> bytearray:
+    return bytearray(type(request).program(version).encode(request))
+
+
+def produce(version: int, records: bytes | None, **values: Any) -> bytearray:
+    topic = ProduceRequest.TopicProduceData(
+        name=NAME,
+        topic_id=ID,
+        partition_data=[ProduceRequest.PartitionProduceData(index=3, records=records)],
+    )
+    return encoded(ProduceRequest(**{"acks": 1, "timeout_ms": 9, "topic_data": [topic], **values}), version)
+
+
+def produced(version: int, first: int, start: int = 0, name: str = NAME) -> Any:
+    row = PartitionProduceResponse(index=3, base_offset=first, log_start_offset=start)
+    response = ProduceResponse(responses=[TopicProduceResponse(name=name, topic_id=ID, partition_responses=[row])])
+    return ProduceResponse.program(version).encode_response(response, 77, version >= 9)
+
+
+def fetch(version: int, offset: int, **values: Any) -> bytearray:
+    own = {name: values.pop(name) for name in ("partition_max_bytes", "current_leader_epoch") if name in values}
+    row = FetchRequest.FetchPartition(**{"partition": 3, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **own})
+    topic = FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=[row])
+    return encoded(FetchRequest(**{"max_wait_ms": 5, "min_bytes": 1, "topics": [topic], **values}), version)
+
+
+def fetched(version: int, region: FileRegion, end: int, committed: bool = False) -> Any:
+    row = PartitionData(
+        partition_index=3,
+        high_watermark=end,
+        last_stable_offset=end,
+        log_start_offset=0,
+        aborted_transactions=[] if committed else None,
+        records=region,
+    )
+    response = FetchResponse(responses=[FetchableTopicResponse(topic=NAME, topic_id=ID, partitions=[row])])
+    return FetchResponse.program(version).encode_response(response, 77, version >= 12)
+
+
+def plain(frame: Any) -> list[Any]:
+    """An answer as what can be compared, byte strings that follow each other as one."""
+    found: list[Any] = []
+    for part in [frame] if isinstance(frame, bytes) else frame:
+        if isinstance(part, FileRegion):
+            found.append((part.fd, part.position, part.size))
+        elif found and isinstance(found[-1], bytes):
+            found[-1] += part
+        else:
+            found.append(part)
+    return found
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_produce_is_stored_and_answered_as_the_encoder_does(side: Side, version: int, acks: int) -> None:
+    """A producer would misread its answer, or its records would not be in the log."""
+    records = bytes(batch([b"x", b"y"]))
+    for first in (2, 4):
+        frame = PRODUCE.ask(side.services, version, 77, produce(version, records, acks=acks))
+        assert frame == produced(version, first)
+    assert side.log.log_end_offset == side.log.high_watermark == 6
+    stored = Path(side.log.local.segments.active.path).read_bytes()
+    assert stored.count(records[16:]) == 2
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_fetch_is_answered_as_the_encoder_does(side: Side, version: int, committed: bool) -> None:
+    """A consumer would misread its answer."""
+    frame = FETCH.ask(side.services, version, 77, fetch(version, 1, isolation_level=int(committed), rack_id="r1"))
+    assert isinstance(frame, list)
+    (region,) = [part for part in frame if isinstance(part, FileRegion)]
+    assert plain(frame) == plain(fetched(version, region, 2, committed))
+    data = os.pread(region.fd, region.size, region.position)
+    assert b"second" in data and b"first" not in data
+
+
+def test_a_name_of_any_length_and_alphabet_comes_back(tmp_path: Path) -> None:
+    """Topics whose names take two bytes for their length, or more for a letter, could not be written to."""
+    for number, name in enumerate(["t", "x" * 127, "y" * 249, "größe"]):
+        side = Side(tmp_path / str(number), name)
+        for version in (7, 9):
+            topic = ProduceRequest.TopicProduceData(
+                name=name,
+                partition_data=[ProduceRequest.PartitionProduceData(index=3, records=bytes(batch()))],
+            )
+            request = encoded(ProduceRequest(acks=1, topic_data=[topic]), version)
+            first = side.log.log_end_offset
+            assert PRODUCE.ask(side.services, version, 77, request) == produced(version, first, name=name)
+        side.log.close(clean=False)
+
+
+def test_a_waiting_consumer_is_woken(side: Side) -> None:
+    """A consumer would wait to the end of its time beside records that it asked for."""
+    PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
+    assert side.woken == []
+    side.partition.waiting[object()] = None  # type: ignore[index]
+    PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
+    assert side.woken == [side.partition]
+
+
+def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:
+    good = bytes(batch())
+    broken = bytearray(good)
+    broken[-1] ^= 1
+    transactional = bytes(batch(producer_id=4, epoch=0, sequence=0, transactional=True))
+    return [
+        ("an old version", PRODUCE, 6, produce(6, good)),
+        ("no answer wanted", PRODUCE, 9, produce(9, good, acks=0)),
+        ("acks that are none", PRODUCE, 9, produce(9, good, acks=2)),
+        ("a transaction's id", PRODUCE, 9, produce(9, good, transactional_id="t")),
+        ("a transaction's batch", PRODUCE, 9, produce(9, transactional)),
+        ("no records", PRODUCE, 9, produce(9, None)),
+        ("an empty batch", PRODUCE, 9, produce(9, b"")),
+        ("a wrong checksum", PRODUCE, 9, produce(9, bytes(broken))),
+        ("two batches", PRODUCE, 9, produce(9, good + good)),
+        ("no topic", PRODUCE, 9, produce(9, good, topic_data=[])),
+        ("bytes behind", PRODUCE, 9, produce(9, good) + b"\0"),
+        ("a tagged field", PRODUCE, 9, produce(9, good)[:-1] + b"\x01\x05\x00"),
+        ("a session", FETCH, 11, fetch(11, 0, session_epoch=0)),
+        ("another session", FETCH, 11, fetch(11, 0, session_id=4, session_epoch=4)),
+        ("another broker", FETCH, 11, fetch(11, 0, replica_id=2)),
+        ("an isolation level that is none", FETCH, 11, fetch(11, 0, isolation_level=2)),
+        ("the log's end", FETCH, 11, fetch(11, 2)),
+        ("behind the log's end", FETCH, 11, fetch(11, 3)),
+        ("before the log", FETCH, 11, fetch(11, -1)),
+        ("more than there is", FETCH, 11, fetch(11, 0, min_bytes=1 << 19)),
+        ("another leader's epoch", FETCH, 11, fetch(11, 0, current_leader_epoch=1)),
+        ("no topic", FETCH, 11, fetch(11, 0, topics=[])),
+        ("bytes behind", FETCH, 11, fetch(11, 0) + b"\0"),
+        ("a replica's state", FETCH, 15, fetch(15, 0, replica_state=FetchRequest.ReplicaState(replica_id=5))),
+        ("a rack that is no ASCII", FETCH, 11, fetch(11, 0, rack_id="größe")),
+        ("a very long rack", FETCH, 12, fetch(12, 0, rack_id="r" * 250)),
+        ("a cluster", FETCH, 12, fetch(12, 0, cluster_id="c")),
+    ]
+
+
+@pytest.mark.parametrize(
+    "direct, version, request_bytes",
+    [row[1:] for row in out_of_the_ordinary()],
+    ids=[row[0] for row in out_of_the_ordinary()],
+)
+def test_anything_else_is_left_to_the_handler(side: Side, direct: Any, version: int, request_bytes: bytearray) -> None:
+    """What has to be refused, or done in another way, would be answered as if all were well."""
+    before = bytes(request_bytes)
+    assert direct.ask(side.services, version, 77, request_bytes) is None
+    assert bytes(request_bytes) == before
+    assert side.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+def test_internal_topics_are_left_to_the_handler(tmp_path: Path, topic: str) -> None:
+    """Anybody could write into the offsets of consumer groups."""
+    side = Side(tmp_path, topic)
+    row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch()))
+    asked = ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[row])])
+    assert PRODUCE.ask(side.services, 9, 77, encoded(asked, 9)) is None
+    side.log.close(clean=False)
+
+
+def test_a_segment_that_cannot_be_opened_is_left_to_the_handler(side: Side) -> None:
+    """The consumer would lose its connection instead of hearing of the disk, and so would who watches the disk."""
+    segment = side.log.local.segments.active
+    segment.release()
+    os.rename(segment.path, f"{segment.path}.gone")
+    assert FETCH.ask(side.services, 11, 77, fetch(11, 1)) is None
+    os.rename(f"{segment.path}.gone", segment.path)
+    assert FETCH.ask(side.services, 11, 77, fetch(11, 1)) is not None
+
+
+def test_too_few_in_sync_replicas_are_left_to_the_handler(side: Side) -> None:
+    """acks=all would be answered without the replicas that it is meant for."""
+    side.partition.min_in_sync = 2
+    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()), acks=-1)) is None
+    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()), acks=1)) == produced(9, 2)
+
+
+def test_the_system_clock_judges_timestamps_as_another_clock_does(side: Side) -> None:
+    """Records from the far future would be taken, and hold retention up, where the broker runs on the system's time."""
+    side.services.clock = SystemClock()
+    future = bytes(batch(timestamp=(1 << 42)))
+    assert PRODUCE.ask(side.services, 9, 77, produce(9, future)) is None
+    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()))) == produced(9, 2)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[int, bool, bytearray]:
+    """A request with a few bytes changed, lost or added."""
+    is_produce = draw(st.booleans())
+    version = draw(st.sampled_from(PRODUCE_VERSIONS if is_produce else FETCH_VERSIONS))
+    if is_produce:
+        data = produce(version, bytes(batch([b"x" * draw(st.integers(0, 40))])), acks=draw(st.sampled_from([1, -1])))
+    else:
+        data = fetch(version, draw(st.integers(0, 1)), min_bytes=draw(st.integers(0, 2)))
+    head = len(data) if not is_produce else min(len(data), 60)
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, head - 1))
+        kind = draw(st.sampled_from(["set", "bit", "cut", "add"]))
+        if kind == "set" and at < len(data):
+            data[at] = draw(st.sampled_from([0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF]))
+        elif kind == "bit" and at < len(data):
+            data[at] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del data[at : at + draw(st.integers(1, 4))]
+        else:
+            data[at:at] = bytes(draw(st.lists(st.integers(0, 255), min_size=1, max_size=3)))
+    return version, is_produce, data
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(requests=st.lists(damaged(), min_size=1, max_size=8))
+def test_damaged_requests_are_answered_as_the_decoder_reads_them(requests: list[tuple[int, bool, bytearray]]) -> None:
+    """A length that lies would have foreign bytes stored or sent, or end the broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        side = Side(Path(folder))
+        for version, is_produce, data in requests:
+            end = side.log.log_end_offset
+            struct, direct = (ProduceRequest, PRODUCE) if is_produce else (FetchRequest, FETCH)
+            try:
+                asked = struct.program(version).decode(memoryview(bytes(data)), 0, len(data))
+            except ValueError:
+                asked = None
+            frame = direct.ask(side.services, version, 77, data)
+            if frame is None:
+                assert side.log.log_end_offset == end
+                continue
+            assert asked is not None, "the decoder refuses what was answered"
+            ((topic,), by_id) = (asked.topic_data if is_produce else asked.topics, version >= FIRST_WITH_IDS)
+            assert (bytes(topic.topic_id) == ID) if by_id else ((topic.name if is_produce else topic.topic) == NAME)
+            if is_produce:
+                (row,) = topic.partition_data
+                assert (row.index, asked.acks in (1, -1), asked.transactional_id) == (3, True, None)
+                assert frame == produced(version, end)
+                stored = Path(side.log.local.segments.active.path).read_bytes()
+                assert stored.endswith(bytes(row.records)[16:])
+                continue
+            (row,) = topic.partitions
+            assert (row.partition, asked.session_id, asked.session_epoch) == (3, 0, -1)
+            assert row.last_fetched_epoch < 0 and row.current_leader_epoch <= LEADER_EPOCH  # negative: none
+            committed = asked.isolation_level == 1
+            found = FETCH.read(
+                side.log, 3, row.fetch_offset, min(row.partition_max_bytes, asked.max_bytes, 1 << 20), True, committed
+            )
+            assert found is not None and len(found.records) >= min(asked.min_bytes, asked.max_bytes, 1 << 20)
+            assert plain(frame) == plain(fetched(version, found.records, end, committed))
+        side.log.close(clean=False)
