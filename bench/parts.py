@@ -42,11 +42,13 @@ MEASURED_WITHIN = {
     "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
+    "responder": "bench/test_network.py",
     "segment_replay": "bench/test_storage.py: test_recovery",
     "send_threads": "bench/test_network.py: test_large_answers",
     "sender": "bench/test_network.py",
     "structs": "bench/test_small_parts.py: test_make_and_read_a_struct",
     "transport_ends": "bench/test_network.py",
+    "turn": "bench/test_network.py",
 }
 
 Medians = dict[str, float]

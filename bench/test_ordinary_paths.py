@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.test_codec import produce_request
+from kbroker._fast.append_group import append_together
 from kbroker._fast.directory import list_directory, read_small_file
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
@@ -69,6 +70,24 @@ def test_append_general(benchmark: Any, log: UnifiedLog, data: bytearray) -> Non
         log.maybe_increment_high_watermark(log.log_end_offset)
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one write", "ten writes"])
+@pytest.mark.benchmark(group="append: ten batches of 150 records")
+def test_append_ten_batches(benchmark: Any, log: UnifiedLog, together: bool) -> None:
+    group = [batch([b"x" * 100] * RECORDS) for _ in range(10)]
+    starts = [bytes(data[:16]) for data in group]
+    views = [memoryview(data) for data in group]
+
+    def run() -> None:
+        for view, start in zip(views, starts, strict=True):
+            view[:16] = start
+        for pieces in [views] if together else [[view] for view in views]:
+            for view, offset in zip(pieces, append_together(log, pieces, 0, START_MS), strict=True):
+                if offset is None:  # the next blocks have to be reserved
+                    log.append_as_leader(view, 0)
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES // 10)
 
 
 @pytest.fixture(name="services")

@@ -29,11 +29,19 @@ _EXTENSIONS = {
     # Of an ordinary request decoding, gates and the answer are one.
     "decode": ("decoder", "structs", "codec", "direct", "ordinary_produce"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
-    "append": ("ordinary_append", "ordinary_fetch", "producer_entry", "producer_table", "file_space", "batch_seek"),
+    "append": (
+        "ordinary_append",
+        "append_group",
+        "ordinary_fetch",
+        "producer_entry",
+        "producer_table",
+        "file_space",
+        "batch_seek",
+    ),
     "index": ("index",),
     "respond": ("encoder",),
-    "send": ("sender", "file_region", "page_cache", "send_threads"),
-    "loop": ("counters", "route", "busy_poll"),
+    "send": ("sender", "responder", "file_region", "page_cache", "send_threads"),
+    "loop": ("counters", "route", "turn", "busy_poll"),
 }
 _BY_EXTENSION = {name: stage for stage, names in _EXTENSIONS.items() for name in names}
 #: Python sources, the first match counts.

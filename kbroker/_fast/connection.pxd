@@ -1,8 +1,7 @@
 from libc.stdint cimport uint64_t
 
-from kbroker._fast.receiver cimport Receiver
-from kbroker._fast.route cimport Endpoint, Route
-from kbroker._fast.sender cimport Sender
+from kbroker._fast.responder cimport Responder
+from kbroker._fast.route cimport Route
 
 
 cdef class RequestContext:
@@ -20,26 +19,20 @@ cdef class RequestContext:
     cdef Py_ssize_t bytes_in
 
 
-cdef class Connection(Receiver):
-    cdef readonly Endpoint endpoint
-    cdef Sender sender
+cdef class Connection(Responder):
     cdef RequestContext pending
     cdef bint processing
-    cdef bint blocked
-    cdef bint with_thread
     cdef readonly bint ended
-    cdef int writer_fd
-    cdef readonly double last_active
+    cdef bint put_off
+    cdef bint by_itself
     cdef object __weakref__
 
-    cdef int _process(self) except -1
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _answer(self, RequestContext ctx, object response) except -1
     cdef int _queue(self, RequestContext ctx, object frame) except -1
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1
-    cdef int _flush(self) except -1
+    cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _abandon(self) except -1
-    cdef int _unwatch(self) except -1
     cdef int _fail(self, str reason, str detail) except -1

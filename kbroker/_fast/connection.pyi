@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kbroker._fast.receiver import Receiver
+from kbroker._fast.responder import Responder
 from kbroker._fast.route import NO_RESPONSE as NO_RESPONSE
 from kbroker._fast.route import Endpoint
 
@@ -17,9 +17,7 @@ class RequestContext:
     lasting: bool
     def respond(self, response: Any) -> None: ...
 
-class Connection(Receiver):
-    endpoint: Endpoint
-    last_active: float
+class Connection(Responder):
     busy: bool
     serving: bool
     ended: bool
@@ -31,5 +29,4 @@ class Connection(Receiver):
     def buffer_updated(self, nbytes: int) -> None: ...
     def eof_received(self) -> bool: ...
     def connection_lost(self, error: BaseException | None) -> None: ...
-    def helped(self, sent: int = ...) -> None: ...
     def close(self, reason: str = "closed") -> None: ...

@@ -6,12 +6,10 @@ correlation_id int32, client_id as a nullable string with a 2-byte length and, i
 One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes the connection, and the
 frames behind it wait in the receive buffer; so does a connection whose socket does not take its answers (`blocked`).
 While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
-Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`Endpoint.postpone`).
+Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`Turn`).
 
 Knows bytes, frames and the `Route` table alone; policy on connections is the listener's, the endpoint's `owner`.
 """
-
-import os
 
 from kbroker._fast.route import NO_RESPONSE
 
@@ -28,15 +26,14 @@ from kbroker._fast.cursor cimport (
     kb_load32,
 )
 from kbroker._fast.monotonic cimport now_ns
-from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.direct cimport Asked
 from kbroker._fast.request_header cimport skip_tagged_fields
+from kbroker._fast.responder cimport FLUSH_BYTES, Responder
 from kbroker._fast.route cimport API_KEYS, Endpoint, Route
 from kbroker._fast.sender cimport Sender
 
 cdef enum:
     HEADER_BYTES = 8
-    # Sent in one go before the loop looks after the others.
-    FLUSH_BYTES = 4194304
     # Answers that wait for the end of the wake-up; with more than this the socket is asked first.
     FLUSH_NOW_BYTES = 262144
 
@@ -71,11 +68,8 @@ cdef class RequestContext:
         return not self.connection.closed and self.connection.pending is self
 
 
-cdef class Connection(Receiver):
+cdef class Connection(Responder):
     """An asyncio BufferedProtocol, made by a listener for each client.  The transport is never written through."""
-
-    def __cinit__(self):
-        self.writer_fd = -1
 
     def __init__(self, Endpoint endpoint):
         self.endpoint = endpoint
@@ -100,6 +94,9 @@ cdef class Connection(Receiver):
         cdef uint64_t now = now_ns()
         self.filled += size
         self.last_active = now * 1e-9
+        if self.put_off:
+            # Its bytes stay where they are only until more come.
+            self.endpoint.turn.answer_asked()
         self.endpoint.busy_poll.arrived(now, self)
         self._process()
         self.endpoint.busy_poll.served()
@@ -107,9 +104,13 @@ cdef class Connection(Receiver):
 
     def resume_after_budget(self) -> bool:
         self.last_active = now_ns() * 1e-9  # the wait was not the client's doing
-        return Receiver.resume_after_budget(self)
+        return Responder.resume_after_budget(self)
 
     def eof_received(self) -> bool:
+        while self.put_off:
+            # It came whole before the end.
+            self.endpoint.turn.answer_asked()
+            self.resume_sending()
         if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
             self.ended = True
@@ -162,11 +163,12 @@ cdef class Connection(Receiver):
         if not self.closed:
             if not self.blocked:
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
-                if self.sender.queued_bytes > 0 and self.endpoint.postpone(self):
+                if self.sender.queued_bytes > 0 and self.endpoint.turn.postpone(self):
                     self.blocked = True
                 else:
                     self._flush()
-            self._settle(self.pending is not None or self.blocked)
+            if not self.put_off:
+                self._settle(self.pending is not None or self.blocked)
             if self.ended and self.pending is None and not self.blocked:
                 self.close("closed by the client")
             if self.endpoint.draining and self.pending is None and not self.blocked:
@@ -224,6 +226,8 @@ cdef class Connection(Receiver):
         if route.lasting and self._recall(ctx, position, end):
             return 0
         if route.direct is not None:
+            if route.direct.grouped and self._put_off(ctx, position, end):
+                return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
                                            <uint8_t*> self.buffer.data + position, end - position)
             if response is not None:
@@ -243,6 +247,40 @@ cdef class Connection(Receiver):
             return 0
         if self.pending is ctx:
             self._answer(ctx, response)
+        return 0
+
+    cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
+        """Whether the request is answered together with those of others (`Turn`): the last one of those that came.
+
+        Its bytes stay in the buffer, in which there must be room for what comes meanwhile.
+        """
+        cdef Asked asked
+        if self.by_itself or self.ended or self.filled > end or self.filled == self.buffer.capacity:
+            self.by_itself = False
+            return False
+        asked.version = ctx.api_version
+        asked.correlation_id = ctx.correlation_id
+        asked.data = <uint8_t*> self.buffer.data + position
+        asked.size = end - position
+        self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
+        return self.put_off
+
+    cdef int finish(self, object frame) except -1:
+        cdef RequestContext ctx = self.pending
+        self.put_off = False
+        self.blocked = True
+        if frame is not None:
+            return self._queue(ctx, frame)
+        # Begun again, by itself, when the connection goes on.
+        self.pending = None
+        self.by_itself = True
+        self.start -= ctx.bytes_in
+        return 0
+
+    cdef int give_up(self, object error) except -1:
+        self.put_off = False
+        self.endpoint.owner.handler_failed(self.pending, error)
+        self.close("a request failed")
         return 0
 
     def _unsupported(self, RequestContext ctx) -> int:
@@ -279,60 +317,6 @@ cdef class Connection(Receiver):
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
         return 0
 
-    # Output
-
-    cdef int _flush(self) except -1:
-        """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
-        cdef int outcome
-        cdef Sender sender = self.sender
-        if self.closed or not self.blocked and sender.queued_bytes == 0 and sender.head == len(sender.parts):
-            return 0
-        try:
-            outcome = self.sender.flush(FLUSH_BYTES, self)
-            if outcome == 0 and self.writer_fd < 0:
-                # The loop refuses to watch a transport's own descriptor.
-                self.writer_fd = os.dup(self.sender.fd)
-                self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
-        except OSError as error:
-            self.close(f"lost: {error}")
-            return 0
-        if outcome == 1:
-            self._unwatch()
-            self.blocked = False
-        elif outcome == 0:
-            self.blocked = True
-        elif outcome == 2:
-            self.blocked = True
-            if self.writer_fd < 0:
-                self.endpoint.loop.call_soon(self.resume_sending)
-        else:
-            self.blocked = self.with_thread = True
-            self._unwatch()
-            if outcome == 3:
-                self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
-        return 0
-
-    def helped(self, Py_ssize_t sent=0) -> None:
-        """A thread is through: a cold stretch is in the page cache or cannot be read, or `sent` bytes left: go on."""
-        self.with_thread = False
-        if not self.closed:
-            self.sender.helped(sent)
-            self.resume_sending()
-
-    def resume_sending(self) -> None:
-        if self.closed or self.with_thread:
-            return
-        self.last_active = now_ns() * 1e-9
-        self._flush()
-        if not self.closed and not self.blocked:
-            self._process()
-
-    cdef int _unwatch(self) except -1:
-        if self.writer_fd >= 0:
-            self.endpoint.loop.remove_writer(self.writer_fd)
-            os.close(self.writer_fd)
-            self.writer_fd = -1
-
     # Closing, and what others may ask
 
     cdef int _fail(self, str reason, str detail) except -1:
@@ -351,6 +335,8 @@ cdef class Connection(Receiver):
 
     def close(self, str reason="closed") -> None:
         """Close now; what is queued for the client and the kernel does not take at once is dropped."""
+        if self.put_off:
+            self.endpoint.turn.answer_asked()
         if self.closed:
             return
         self.closed = True

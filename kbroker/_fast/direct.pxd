@@ -8,6 +8,8 @@ cdef enum:
     ID_BYTES = 16
     # The longest name of a topic.
     NAME_BYTES = 249
+    # So many requests are answered together at most.
+    ASKED_TOGETHER = 32
 
 
 cdef struct Topic:
@@ -16,12 +18,21 @@ cdef struct Topic:
     bint is_id
 
 
+cdef struct Asked:
+    int version
+    int correlation_id
+    uint8_t* data               # the bytes behind the request's header, untrusted, which an append may write into
+    Py_ssize_t size
+
+
 cdef class DirectAnswers:
+    cdef readonly bint grouped
     cdef str name
     cdef Py_ssize_t name_bytes
     cdef char[NAME_BYTES] name_utf8
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
+    cdef list answer_all(self, object services, const Asked* asked, int count)
     cdef object topic_name(self, const Topic* topic, object manager)
     cdef str text(self, const char* data, Py_ssize_t size)
 

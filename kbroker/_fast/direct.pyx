@@ -11,6 +11,8 @@ from libc.string cimport memcmp, memcpy
 
 
 cdef class DirectAnswers:
+    """`grouped`: requests of several clients at once cost less when they are answered together."""
+
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer's frame, as `encode_response` gives it; None, and nothing is changed, where the handler decides.
 
@@ -26,6 +28,36 @@ cdef class DirectAnswers:
             return self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
+
+    cdef list answer_all(self, object services, const Asked* asked, int count):
+        """What `answer` gives for each of these requests, of which none waits for another."""
+        cdef int index
+        return [
+            self.answer(services, asked[index].version, asked[index].correlation_id,
+                        asked[index].data, asked[index].size)
+            for index in range(count)
+        ]
+
+    def ask_all(self, services, requests):
+        """`answer_all`, for callers in Python: `requests` are (version, correlation_id, writable buffer)."""
+        cdef Asked[ASKED_TOGETHER] asked
+        cdef Py_buffer[ASKED_TOGETHER] views
+        cdef int held = 0
+        cdef int index
+        if len(requests) > ASKED_TOGETHER:
+            raise ValueError(f"{len(requests)} requests are more than {ASKED_TOGETHER}")
+        try:
+            for version, correlation_id, request in requests:
+                PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
+                asked[held].data = <uint8_t*> views[held].buf
+                asked[held].size = views[held].len
+                held += 1
+                asked[held - 1].version = version
+                asked[held - 1].correlation_id = correlation_id
+            return self.answer_all(services, asked, held)
+        finally:
+            for index in range(held):
+                PyBuffer_Release(&views[index])
 
     cdef object topic_name(self, const Topic* topic, object manager):
         """The name of the topic asked for, None where there is none."""

@@ -38,9 +38,6 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     OUT_OF_THE_ORDINARY = -1
-    STAMPED_BYTES = 16          # base offset, length and leader epoch: what an append writes into a header
-    # From this size on other threads may run meanwhile; below it is shorter than handing them the interpreter.
-    RELEASE_GIL_BYTES = 131072
 
 
 cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64_t now_ms):
@@ -57,41 +54,75 @@ cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64
 
 @cython.nonecheck(True)
 cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms) except -2:
-    """`append_ordinary` of bytes that nobody else changes meanwhile.
+    """`append_ordinary` of bytes that nobody else changes meanwhile."""
+    cdef LocalLogFields local = log.local_
+    cdef SegmentFields segment = local.segments_.active_
+    cdef FileFields file
+    cdef BatchInfo info
+    cdef int64_t first = local.log_end_offset
+    cdef int64_t position
+    if segment is None or segment.tail is None:
+        return OUT_OF_THE_ORDINARY
+    position = segment.tail.size
+    info = judge(log, data, size, leader_epoch, now_ms, first, position)
+    # Held, so that the descriptor stays open: another thread may have taken it from the segment, or do so in the write.
+    file = segment.open_file_
+    if (
+        info is None or file is None or local.segments_.active_ is not segment
+        or segment.tail.size != position or local.log_end_offset != first
+    ):
+        return OUT_OF_THE_ORDINARY
+    if not _write(file.fd, data, position, size, first, leader_epoch):
+        (<object> segment).cut_failed_write(file, position)
+        return OUT_OF_THE_ORDINARY
+    count_in(log, segment, info, first, size)
+    return first
+
+
+@cython.nonecheck(True)
+cdef BatchInfo judge(
+    LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms, int64_t first, int64_t position
+):
+    """The batch's header and what its records are, None where it is out of the ordinary at this offset and position.
 
     What costs nothing to see comes first: a batch for which there is no room goes the general way without having been
     read here.
     """
     cdef AppendRules rules = log.append_rules
+    cdef SegmentFields segment = log.local_.segments_.active_
+    cdef ProducerFields state = log.producer_state_
     cdef BatchInfo info
     cdef int codec
     if (
         rules is None or log.committer_ is not None or log.gate_.closed
         or leader_epoch != log.leader_epoch_cache_.latest_epoch
-        or len(log.producer_state_.unreplicated) > 0
-        or not has_room(log.local_.segments_.active_, rules, size)
+        or len(state.unreplicated) > 0
+        or not has_room(segment, rules, position, size)
     ):
-        return OUT_OF_THE_ORDINARY
+        return None
     codec = ordinary_codec(data, size, rules)
     if codec < 0:
-        return OUT_OF_THE_ORDINARY
+        return None
     info = sound_batch(data, size)
     if (
         info is None
         or (codec and not walk_ordinary(info, data + RECORDS_POSITION, size - RECORDS_POSITION, rules.expansion_bytes))
         or (rules.needs_keys and info.keyless_count)
         or not info.fits(now_ms, rules.before_max_ms, rules.after_max_ms)
+        or first + info.header.last_offset_delta - segment.base_offset > INT32_MAX
+        or info.header.max_timestamp > segment.roll_after_timestamp
     ):
-        return OUT_OF_THE_ORDINARY
-    return _append(log, data, size, info, leader_epoch)
+        return None
+    if info.header.producer_id >= 0 and (len(state.verifications) > 0 or not state.producers.follows(info)):
+        return None
+    return info
 
 
-cdef bint has_room(SegmentFields segment, AppendRules rules, int64_t size) noexcept:
-    """Whether a batch may have so many bytes, and the active segment takes it as it is."""
-    cdef int64_t end
-    if segment is None or segment.tail is None or segment.open_file_ is None or segment.indexes_full:
+cdef bint has_room(SegmentFields segment, AppendRules rules, int64_t position, int64_t size) noexcept:
+    """Whether a batch may have so many bytes, and the active segment takes it at `position` as it is."""
+    cdef int64_t end = position + size
+    if segment is None or segment.open_file_ is None or segment.indexes_full:
         return False
-    end = segment.tail.size + size
     return size <= rules.max_message_bytes and end <= rules.segment_bytes and end <= segment.allocated_bytes
 
 
@@ -108,43 +139,33 @@ cdef int ordinary_codec(const uint8_t* data, Py_ssize_t size, AppendRules rules)
 
 
 @cython.nonecheck(True)
-cdef int64_t _append(LogFields log, uint8_t* data, Py_ssize_t size, BatchInfo info, int32_t leader_epoch) except -2:
-    cdef LocalLogFields local = log.local_
-    cdef SegmentFields segment = local.segments_.active_
-    cdef ProducerFields state = log.producer_state_
+cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1:
+    """What follows from a batch that was written at the end of the active segment, and moves the high watermark."""
     cdef AppendTail tail = segment.tail
-    # Held, so that the descriptor stays open: another thread may have taken it from the segment, or do so in the write.
-    cdef FileFields file = segment.open_file_
-    cdef int64_t first = local.log_end_offset
-    cdef int64_t last = first + info.header.last_offset_delta
     cdef int64_t position = tail.size
-    if file is None or last - segment.base_offset > INT32_MAX:
-        return OUT_OF_THE_ORDINARY
-    if info.header.max_timestamp > segment.roll_after_timestamp:
-        return OUT_OF_THE_ORDINARY
-    if info.header.producer_id >= 0 and (len(state.verifications) > 0 or not state.producers.follows(info)):
-        return OUT_OF_THE_ORDINARY
-    if not _write(file.fd, data, position, size, first, leader_epoch):
-        (<object> segment).cut_failed_write(file, position)
-        return OUT_OF_THE_ORDINARY
+    cdef int64_t last = first + info.header.last_offset_delta
     segment.recently_used = True
     if tail.take(first, last, size, info.header.max_timestamp):
         (<object> segment).index_batch(tail, last, position)
-    local.log_end_offset = last + 1
+    log.local_.log_end_offset = last + 1
     if info.header.producer_id >= 0:
-        state.producers.remember(info, first, last)
+        log.producer_state_.producers.remember(info, first, last)
     if last >= log.high_watermark:
         log.high_watermark = last + 1
-    return first
+    return 0
+
+
+cdef void stamp(uint8_t* data, int64_t first, int32_t leader_epoch) noexcept nogil:
+    kb_store64(data + BASE_OFFSET_POSITION, <uint64_t> first)
+    kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t> leader_epoch)
 
 
 cdef bint _write(int fd, uint8_t* data, int64_t position, Py_ssize_t size, int64_t first, int32_t leader_epoch):
     """Stamps the batch and writes it.  False when not all of it was written: the batch is as it was before then."""
-    cdef uint8_t before[STAMPED_BYTES]
+    cdef uint8_t[STAMPED_BYTES] before
     cdef ssize_t written
     memcpy(before, data, STAMPED_BYTES)
-    kb_store64(data + BASE_OFFSET_POSITION, <uint64_t> first)
-    kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t> leader_epoch)
+    stamp(data, first, leader_epoch)
     if size >= RELEASE_GIL_BYTES:
         with nogil:
             written = c_pwrite(fd, data, size, position)

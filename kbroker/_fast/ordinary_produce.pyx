@@ -8,6 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from kbroker._fast.append_group cimport AppendGroup
 from kbroker._fast.cursor cimport (
     Cursor,
     cursor_init,
@@ -18,7 +19,9 @@ from kbroker._fast.cursor cimport (
     cursor_uvarint,
 )
 from kbroker._fast.direct cimport (
+    ASKED_TOGETHER,
     NAME_BYTES,
+    Asked,
     DirectAnswers,
     Topic,
     put_size,
@@ -46,7 +49,7 @@ cdef struct OneBatch:
     int16_t acks
     Topic topic
     int32_t index
-    const uint8_t* records
+    uint8_t* records
     Py_ssize_t size
 
 
@@ -65,7 +68,8 @@ cdef bint read_one_batch(Cursor* cursor, int version, OneBatch* asked) noexcept 
         return False
     asked.index = cursor_int32(cursor)
     asked.size = read_size(cursor, flexible)
-    asked.records = cursor_take(cursor, asked.size)
+    # The request's own bytes, which may be written into.
+    asked.records = <uint8_t*> cursor_take(cursor, asked.size)
     # Tagged fields of partition, topic and request.
     if flexible and (cursor_uvarint(cursor) or cursor_uvarint(cursor) or cursor_uvarint(cursor)):
         return False
@@ -78,28 +82,87 @@ cdef class OrdinaryProduce(DirectAnswers):
 
     cdef frozenset internal
     cdef object system_clock
+    cdef AppendGroup group
 
     def __init__(self, frozenset internal, system_clock):
         self.internal = internal
         self.system_clock = system_clock
+        self.group = AppendGroup()
+        self.grouped = True
 
-    @cython.nonecheck(True)
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer, once the batch is appended and who waits for it is woken.
 
         The services give the partitions that are led (`replica_manager.topics`, `.names`) and the time.
         """
-        cdef Cursor cursor
         cdef OneBatch asked
-        cdef PartitionFields partition
         cdef int64_t first
-        cdef object name, led, manager
+        cdef PartitionFields partition = self._place(services.replica_manager, version, data, size, &asked)
+        if partition is None:
+            return None
+        first = append_at(partition.log_, asked.records, asked.size, partition.leader_epoch, self._now_ms(services))
+        if first < 0:
+            return None
+        if len(partition.waiting) > 0:
+            services.replica_manager.purgatory.mark(partition)
+        return encode_answer(version, correlation_id, &asked, first, partition.log_.log_start_offset)
+
+    cdef list answer_all(self, object services, const Asked* asked, int count):
+        """The batches for one log are written together, in the order of their requests."""
+        cdef OneBatch[ASKED_TOGETHER] batches
+        cdef int index
+        cdef object manager = services.replica_manager
+        cdef int64_t now_ms = self._now_ms(services)
+        cdef list answers = [None] * count
+        cdef list places = [
+            self._place(manager, asked[index].version, asked[index].data, asked[index].size, &batches[index])
+            for index in range(count)
+        ]
+        for index in range(count):
+            if places[index] is not None:
+                self._append_all(manager, asked, batches, count, now_ms, index, places, answers)
+        return answers
+
+    @cython.nonecheck(True)
+    cdef int _append_all(self, object manager, const Asked* asked, const OneBatch* batches, int count,
+                         int64_t now_ms, int first, list places, list answers) except -1:
+        """Appends what goes to the partition of the first request, which nothing is left to do for then."""
+        cdef PartitionFields partition = places[first]
+        cdef AppendGroup group = self.group
+        cdef int[ASKED_TOGETHER] members
+        cdef int added = 0
+        cdef int index
+        cdef bint usable = group.begin(partition.log_, partition.leader_epoch)
+        for index in range(first, count):
+            if places[index] is partition:
+                places[index] = None
+                if usable and group.add(batches[index].records, batches[index].size, now_ms):
+                    members[added] = index
+                    added += 1
+        try:
+            if not group.write():
+                return 0
+            if len(partition.waiting) > 0:
+                manager.purgatory.mark(partition)
+            for index in range(added):
+                answers[members[index]] = encode_answer(
+                    asked[members[index]].version, asked[members[index]].correlation_id, &batches[members[index]],
+                    group.offsets[index], partition.log_.log_start_offset)
+        finally:
+            group.clear()
+        return 0
+
+    @cython.nonecheck(True)
+    cdef PartitionFields _place(self, object manager, int version, uint8_t* data, Py_ssize_t size, OneBatch* asked):
+        """Reads a request; the partition that its batch goes to, None where the request is not ordinary."""
+        cdef Cursor cursor
+        cdef PartitionFields partition
+        cdef object name, led
         if not FIRST_VERSION_WITH_ZSTD <= version <= LAST_VERSION:
             return None
         cursor_init(&cursor, data, size)
-        if not read_one_batch(&cursor, version, &asked) or (asked.acks != 1 and asked.acks != -1):
+        if not read_one_batch(&cursor, version, asked) or (asked.acks != 1 and asked.acks != -1):
             return None
-        manager = services.replica_manager
         name = self.topic_name(&asked.topic, manager)
         led = manager.topics.get(name)
         if led is None or name in self.internal:
@@ -107,13 +170,7 @@ cdef class OrdinaryProduce(DirectAnswers):
         partition = (<dict?> led).get(asked.index)
         if partition is None or (asked.acks < 0 and len(partition.isr) < partition.min_in_sync):
             return None
-        first = append_at(
-            partition.log_, data + (asked.records - data), asked.size, partition.leader_epoch, self._now_ms(services))
-        if first < 0:
-            return None
-        if len(partition.waiting) > 0:
-            manager.purgatory.mark(partition)
-        return encode_answer(version, correlation_id, &asked, first, partition.log_.log_start_offset)
+        return partition
 
     cdef int64_t _now_ms(self, services) except? -1:
         cdef object clock = services.clock

@@ -21,7 +21,8 @@ from cython cimport no_gc_clear
 from libc.stdlib cimport free, malloc
 
 cdef enum:
-    FREE_LIST_LENGTH = 16
+    # As many as wait for the end of a turn (`turn.pyx`).
+    FREE_LIST_LENGTH = 32
     FRAME_ROUND_BYTES = 65536
 
 

@@ -14,6 +14,8 @@ cdef class Receiver(TransportEnds):
     cdef bint reading_paused
     cdef int fd
 
+    cdef int finish(self, object frame) except -1
+    cdef int give_up(self, object error) except -1
     cdef int received(self, Py_ssize_t size) except -1
     cdef ssize_t look(self) except -2
     cdef int _settle(self, bint waiting) except -1

@@ -51,6 +51,14 @@ cdef class Receiver(TransportEnds):
         """So many bytes came into the free part of the buffer."""
         raise NotImplementedError
 
+    cdef int finish(self, object frame) except -1:
+        """The answer to the request that was put off (`Turn.ask_later`), or None: it is handled by itself then."""
+        raise NotImplementedError
+
+    cdef int give_up(self, object error) except -1:
+        """The request that was put off failed."""
+        raise NotImplementedError
+
     cdef ssize_t look(self) except -2:
         """Serves what has come without the loop's being asked: its bytes; 0 when there is nothing, -1 when not to look.
 

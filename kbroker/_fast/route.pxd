@@ -4,6 +4,7 @@ from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
+from kbroker._fast.turn cimport Turn
 
 cdef enum:
     API_KEYS = 128
@@ -42,8 +43,4 @@ cdef class Endpoint:
     cdef readonly Py_ssize_t max_frame_bytes
     cdef readonly set connections
     cdef public bint draining
-    cdef list postponed
-    cdef bint crowded
-    cdef int alone
-
-    cdef bint postpone(self, object connection) except -1
+    cdef readonly Turn turn

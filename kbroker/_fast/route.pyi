@@ -7,6 +7,7 @@ from kbroker._fast.counters import RequestStats
 from kbroker._fast.direct import DirectAnswers
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.send_threads import SendThreads
+from kbroker._fast.turn import Turn
 
 class NoResponse: ...
 
@@ -44,6 +45,7 @@ class Endpoint:
     answers: AnswerMemo
     busy_poll: BusyPoll
     send_threads: SendThreads
+    turn: Turn
     draining: bool
     max_frame_bytes: int
     def __init__(

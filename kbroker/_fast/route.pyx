@@ -1,7 +1,7 @@
 """What the connections of one listener share: how each API is served, and the listener's parts.
 
 Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining` and
-the answers postponed to the end of a turn.
+what is left to the end of a turn.
 """
 
 from kbroker._fast.answer_memo cimport AnswerMemo
@@ -10,10 +10,7 @@ from kbroker._fast.counters cimport RequestStats
 from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
-
-cdef enum:
-    # Of so many answers sent at once, one is held back to see whether the turn brings others.
-    PROBE = 16
+from kbroker._fast.turn cimport Turn
 
 
 class NoResponse:
@@ -87,32 +84,4 @@ cdef class Endpoint:
         self.owner = owner
         self.max_frame_bytes = max_frame_bytes
         self.connections = set()
-        self.postponed = []
-
-    cdef bint postpone(self, object connection) except -1:
-        """Whether the connection's answers leave at the end of this turn of the loop, together with those of others.
-
-        Each `send` to a client that sleeps wakes it up, the dearest part of a small answer.  With several requests in
-        a turn the client is woken once, and finds the other answers while it is at work; with one request in a turn
-        waiting would only cost time.  So a turn with one answer ends this, and one answer in PROBE is held back to see
-        whether it is alone, unless that is known.
-        """
-        if not self.crowded:
-            if self.busy_poll.one_alone():
-                return False
-            self.alone += 1
-            if self.alone < PROBE:
-                return False
-        self.postponed.append(connection)
-        if len(self.postponed) == 1:
-            self.loop.call_soon(self.send_postponed)
-        return True
-
-    def send_postponed(self) -> None:
-        """Send what this turn's requests were answered with."""
-        cdef list connections = self.postponed
-        self.postponed = []
-        self.crowded = len(connections) > 1
-        self.alone = 0
-        for connection in connections:
-            connection.resume_sending()
+        self.turn = Turn(loop, services, self.busy_poll)

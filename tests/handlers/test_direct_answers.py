@@ -22,7 +22,7 @@ from kbroker.handlers.produce import ORDINARY as PRODUCE
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES
-from tests.storage.batches import START_MS, append, batch, environment, open_log
+from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 
 ID = bytes(range(16))
 NAME = "events"
@@ -160,6 +160,51 @@ def test_a_waiting_consumer_is_woken(side: Side) -> None:
     side.partition.waiting[object()] = None  # type: ignore[index]
     PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
     assert side.woken == [side.partition]
+
+
+def test_requests_that_came_together_are_answered_each_for_itself(side: Side) -> None:
+    """Producers would get each other's offsets, or one client's bad request would fail those of others."""
+    records = bytes(batch([b"x", b"y"]))
+    asked = [
+        (version, number, produce(version, records, acks=acks))
+        for number, (version, acks) in enumerate([(7, 1), (9, -1), (6, 1), (13, 1), (9, 2), (11, -1)])
+    ]
+    asked[3:3] = [(9, 33, produce(9, records[:-1]))]
+    frames = PRODUCE.ask_all(side.services, asked)
+    expected = [(7, 0, 2), (9, 1, 4), None, None, (13, 3, 6), None, (11, 5, 8)]
+    for frame, row in zip(frames, expected, strict=True):
+        assert (frame is None) == (row is None)
+        if row is not None:
+            version, correlation_id, first = row
+            plain_frame = bytearray(produced(version, first))
+            plain_frame[4:8] = correlation_id.to_bytes(4, "big")
+            assert frame == bytes(plain_frame)
+    assert side.log.log_end_offset == side.log.high_watermark == 10
+    stored = Path(side.log.local.segments.active.path).read_bytes()
+    assert stored.count(records[16:]) == 4
+
+
+def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> None:
+    """Records would end in another partition than the one they were sent to."""
+    sides = [Side(tmp_path / name, name) for name in ("a", "b")]
+    services = sides[0].services
+    services.replica_manager.topics.update(sides[1].services.replica_manager.topics)
+    sides[1].partition.waiting[object()] = None  # type: ignore[index]
+
+    def request(name: str, value: bytes) -> bytearray:
+        row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch([value])))
+        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[row])
+        return encoded(ProduceRequest(acks=1, topic_data=[topic]), 9)
+
+    names = ["a", "b", "b", "a", "none", "b"]
+    frames = PRODUCE.ask_all(services, [(9, 77, request(name, b"%d" % at)) for at, name in enumerate(names)])
+    firsts = [2, 2, 3, 3, None, 4]
+    for name, frame, first in zip(names, frames, firsts, strict=True):
+        assert frame == (None if first is None else produced(9, first, name=name))
+    assert sides[0].woken == [sides[1].partition]
+    for each, values in zip(sides, [[b"0", b"3"], [b"1", b"2", b"5"]], strict=True):
+        assert [value for _, value in read_all(each.log)][2:] == values
+        each.log.close(clean=False)
 
 
 def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.append_group import append_together
 from kbroker._fast.log_fields import FileFields
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker.config import LogConfig
@@ -101,6 +102,19 @@ def state(log: UnifiedLog) -> list[Any]:
     ]
 
 
+class WriteCalls:
+    """Write calls of this process, counted by the system."""
+
+    def __init__(self) -> None:
+        self._before = self._count()
+
+    def since(self) -> int:
+        return self._count() - self._before
+
+    def _count(self) -> int:
+        return next(int(line.split()[1]) for line in Path("/proc/self/io").read_text().splitlines() if "syscw" in line)
+
+
 @settings(max_examples=150, deadline=None)
 @given(config=st.sampled_from(CONFIGS), batches=st.lists(produced(), min_size=1, max_size=12))
 def test_an_ordinary_append_leaves_what_the_general_one_leaves(config: LogConfig, batches: list[bytes]) -> None:
@@ -114,6 +128,72 @@ def test_an_ordinary_append_leaves_what_the_general_one_leaves(config: LogConfig
         assert state(logs[1]) == state(logs[0])
         for log in logs:
             log.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    # An index that is full ends a group only behind it: the rest of the group has no entries.
+    config=st.sampled_from([config for config in CONFIGS if config.segment_index_bytes > 48]),
+    groups=st.lists(st.lists(produced(), min_size=1, max_size=8), min_size=1, max_size=5),
+)
+def test_a_group_leaves_what_its_batches_leave_one_by_one(config: LogConfig, groups: list[list[bytes]]) -> None:
+    """Batches that came together would be stored at each other's offsets, twice, or without their index entries."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = [environment(SYSTEM_FILES), environment(SYSTEM_FILES)]
+        logs = [open_log(Path(folder, name), config, env=each) for name, each in zip("ab", env, strict=True)]
+        for group in groups:
+            buffers = [bytearray(data) for data in group]
+            offsets = append_together(logs[0], buffers, 0, START_MS)
+            for data, offset in zip(group, offsets, strict=True):
+                if offset is not None:
+                    assert general(logs[1], bytearray(data)) == (offset, -1)
+            for data, buffer, offset in zip(group, buffers, offsets, strict=True):
+                if offset is None:
+                    assert bytes(buffer) == data
+                    assert general(logs[0], buffer) == general(logs[1], bytearray(data))
+        assert state(logs[0]) == state(logs[1])
+        for log in logs:
+            log.close()
+
+
+def test_plain_batches_of_a_group_are_written_by_one_call(tmp_path: Path) -> None:
+    """Requests that came together would each pay for a write of their own, unnoticed."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    for _ in range(2):
+        general(log, batch())
+    group = [batch([b"x", b"y"]), batch(), batch([b"x"], producer_id=4, epoch=0, sequence=0)]
+    # The same producer's next batch is judged when the one before it is counted in.
+    group += [batch([b"x"], producer_id=4, epoch=0, sequence=1), batch(compression=Codec.LZ4)]
+    group += [batch() for _ in range(40)]
+    calls = WriteCalls()
+    assert append_together(log, group, 0, START_MS) == [2, 4, 5, None, 6, *range(7, 35), *[None] * 12]
+    assert calls.since() == 1
+    assert log.high_watermark == log.log_end_offset == 35
+    log.close()
+
+
+@pytest.mark.parametrize("failure", ["closed", "full"])
+def test_a_group_that_cannot_be_written_leaves_all_of_it(tmp_path: Path, failure: str) -> None:
+    """Records would be in the log whose producers were told that they are not, or the other way round."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    for _ in range(2):
+        general(log, batch())
+    segment = log.local.segments.active
+    held = segment.file()
+    full = os.open("/dev/full", os.O_WRONLY)
+    broken = FileFields()
+    broken.fd = -1 if failure == "closed" else full
+    segment.open_file = broken  # type: ignore[assignment]
+    group = [batch([b"lost"]), batch([b"too"])]
+    before = [bytes(data) for data in group]
+    assert append_together(log, group, 0, START_MS) == [None, None]
+    os.close(full)
+    assert [bytes(data) for data in group] == before
+    assert log.log_end_offset == 2
+    segment.open_file = held
+    assert [general(log, data) for data in group] == [(2, -1), (3, -1)]
+    assert Path(segment.path).stat().st_size == segment.size
+    log.close()
 
 
 def test_plain_batches_take_the_ordinary_way(tmp_path: Path) -> None:

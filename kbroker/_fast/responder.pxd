@@ -1,0 +1,20 @@
+from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.route cimport Endpoint
+from kbroker._fast.sender cimport Sender
+
+cdef enum:
+    # Sent in one go before the loop looks after the others.
+    FLUSH_BYTES = 4194304
+
+
+cdef class Responder(Receiver):
+    cdef readonly Endpoint endpoint
+    cdef Sender sender
+    cdef bint blocked
+    cdef bint with_thread
+    cdef int writer_fd
+    cdef readonly double last_active
+
+    cdef int _process(self) except -1
+    cdef int _flush(self) except -1
+    cdef int _unwatch(self) except -1

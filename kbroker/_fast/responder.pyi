@@ -1,0 +1,8 @@
+from kbroker._fast.receiver import Receiver
+from kbroker._fast.route import Endpoint
+
+class Responder(Receiver):
+    endpoint: Endpoint
+    last_active: float
+    def helped(self, sent: int = ...) -> None: ...
+    def resume_sending(self) -> None: ...

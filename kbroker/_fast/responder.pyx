@@ -1,0 +1,71 @@
+"""The send side of a connection: answers leave as far as the socket takes them, the rest when there is room again.
+
+`blocked`: answers wait, for room in the socket, for the end of the turn, for more of the loop's time or for a thread.
+"""
+
+import os
+
+from kbroker._fast.monotonic cimport now_ns
+from kbroker._fast.receiver cimport Receiver
+from kbroker._fast.sender cimport Sender
+
+
+cdef class Responder(Receiver):
+    def __cinit__(self):
+        self.writer_fd = -1
+
+    cdef int _process(self) except -1:
+        """Go on with the requests behind those that were answered."""
+        raise NotImplementedError
+
+    cdef int _flush(self) except -1:
+        """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
+        cdef int outcome
+        cdef Sender sender = self.sender
+        if self.closed or not self.blocked and sender.queued_bytes == 0 and sender.head == len(sender.parts):
+            return 0
+        try:
+            outcome = self.sender.flush(FLUSH_BYTES, self)
+            if outcome == 0 and self.writer_fd < 0:
+                # The loop refuses to watch a transport's own descriptor.
+                self.writer_fd = os.dup(self.sender.fd)
+                self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
+        except OSError as error:
+            (<object> self).close(f"lost: {error}")
+            return 0
+        if outcome == 1:
+            self._unwatch()
+            self.blocked = False
+        elif outcome == 0:
+            self.blocked = True
+        elif outcome == 2:
+            self.blocked = True
+            if self.writer_fd < 0:
+                self.endpoint.loop.call_soon(self.resume_sending)
+        else:
+            self.blocked = self.with_thread = True
+            self._unwatch()
+            if outcome == 3:
+                self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
+        return 0
+
+    def helped(self, Py_ssize_t sent=0) -> None:
+        """A thread is through: a cold stretch is in the page cache or cannot be read, or `sent` bytes left: go on."""
+        self.with_thread = False
+        if not self.closed:
+            self.sender.helped(sent)
+            self.resume_sending()
+
+    def resume_sending(self) -> None:
+        if self.closed or self.with_thread:
+            return
+        self.last_active = now_ns() * 1e-9
+        self._flush()
+        if not self.closed and not self.blocked:
+            self._process()
+
+    cdef int _unwatch(self) except -1:
+        if self.writer_fd >= 0:
+            self.endpoint.loop.remove_writer(self.writer_fd)
+            os.close(self.writer_fd)
+            self.writer_fd = -1

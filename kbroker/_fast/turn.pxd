@@ -1,0 +1,21 @@
+from kbroker._fast.busy_poll cimport BusyPoll
+from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
+from kbroker._fast.receiver cimport Receiver
+
+
+cdef class Turn:
+    cdef object loop
+    cdef object services
+    cdef BusyPoll busy_poll
+    cdef list postponed
+    cdef list askers
+    cdef Asked[ASKED_TOGETHER] asked
+    cdef DirectAnswers direct
+    cdef bint crowded
+    cdef bint ending
+    cdef int alone
+
+    cdef bint postpone(self, Receiver connection) except -1
+    cdef bint ask_later(self, Receiver connection, DirectAnswers direct, const Asked* asked) except -1
+    cdef int answer_asked(self) except -1
+    cdef int _end_later(self) except -1

@@ -1,0 +1,98 @@
+"""What is left to the end of a turn of the loop: requests that are answered together, answers that are sent together.
+
+A turn in which several clients are heard is crowded, and so, it is taken, is the next one.  There, each `send` to a
+client that sleeps wakes it up, the dearest part of a small answer; several in a row wake it once, and it finds the
+other answers while it is at work.  And what several clients append to one log is written at once.  With one request in
+a turn waiting would only cost time.
+"""
+
+from kbroker._fast.busy_poll cimport BusyPoll
+from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
+from kbroker._fast.receiver cimport Receiver
+
+cdef enum:
+    # Of so many answers sent at once, one is held back to see whether the turn brings others.
+    PROBE = 16
+    # Larger requests are not held back: alone they are as cheap, and their memory is wanted.
+    ASKED_BYTES = 65536
+
+
+cdef class Turn:
+    """One for each listener; `loop` needs `call_soon` alone."""
+
+    def __init__(self, loop, services, BusyPoll busy_poll):
+        self.loop = loop
+        self.services = services
+        self.busy_poll = busy_poll
+        self.postponed = []
+        self.askers = []
+
+    cdef bint postpone(self, Receiver connection) except -1:
+        """Whether the connection's answers leave at the end of this turn of the loop, together with those of others.
+
+        A turn with one answer ends this, and one answer in PROBE is held back to see whether it is alone, unless that
+        is known.
+        """
+        if not self.crowded:
+            if self.busy_poll.one_alone():
+                return False
+            self.alone += 1
+            if self.alone < PROBE:
+                return False
+        self.postponed.append(connection)
+        self._end_later()
+        return True
+
+    cdef bint ask_later(self, Receiver connection, DirectAnswers direct, const Asked* asked) except -1:
+        """Whether the request is answered with others, by `connection.finish`, at the end of this turn at the latest.
+
+        Its bytes lie in the connection's buffer, which must keep them until then.
+        """
+        if not self.crowded or asked.size > ASKED_BYTES:
+            return False
+        if len(self.askers) == ASKED_TOGETHER or (self.askers and self.direct is not direct):
+            self.answer_asked()
+        self.direct = direct
+        self.asked[len(self.askers)] = asked[0]
+        self.askers.append(connection)
+        self._end_later()
+        return True
+
+    cdef int answer_asked(self) except -1:
+        """Answer what was put off; the answers leave at the end of the turn."""
+        cdef list askers = self.askers
+        cdef list answers
+        cdef Receiver connection
+        cdef int index
+        if not askers:
+            return 0
+        self.askers = []
+        try:
+            answers = self.direct.answer_all(self.services, self.asked, len(askers))
+        except Exception as error:
+            for connection in askers:
+                connection.give_up(error)
+            return 0
+        for index, connection in enumerate(askers):
+            connection.finish(answers[index])
+            self.postponed.append(connection)
+        return 0
+
+    cdef int _end_later(self) except -1:
+        if not self.ending:
+            self.ending = True
+            self.loop.call_soon(self.end)
+        return 0
+
+    def end(self) -> None:
+        """Answer and send what this turn's requests ask for."""
+        cdef list connections
+        self.ending = False
+        self.answer_asked()
+        connections = self.postponed
+        self.postponed = []
+        self.crowded = len(connections) > 1
+        self.alone = 0
+        for connection in connections:
+            connection.resume_sending()
+        self.busy_poll.served()
