@@ -151,12 +151,12 @@ def test_clients_that_send_many_requests_at_once_keep_their_order(
                     client.send(raw.api_versions(number) if plain else produce)
         for each, client in zip(asked, clients, strict=True):
             last = -1
-            for number, data in enumerate(each):
+            for number, sent_then in enumerate(each):
                 answer = client.read() or b""
                 assert answer[:4] == struct.pack(">i", number)
-                if data is not None:
+                if sent_then is not None:
                     error, offset = raw.produce_answer(answer)
                     assert error == raw.NONE and offset > last
                     last = offset
-                    sent[offset] = data[OWN_BYTES:]
+                    sent[offset] = sent_then[OWN_BYTES:]
     assert stored(broker) == sent
