@@ -270,7 +270,8 @@ cdef class Connection(Responder):
         self.put_off = False
         self.blocked = True
         if frame is not None:
-            return self._queue(ctx, frame)
+            self._queue(ctx, frame)
+            return self._settle(True)
         # Begun again, by itself, when the connection goes on.
         self.pending = None
         self.by_itself = True
