@@ -21,6 +21,7 @@ def _raw() -> list[Cell]:
         Cell("batch-16", "150 x 100 B, 16 connections, acks 1", "produce", 16, SMALL),
         Cell("batch-1-all", "150 x 100 B, 1 connection, acks all", "produce", 1, SMALL, acks=-1),
         Cell("batch-16-all", "150 x 100 B, 16 connections, acks all", "produce", 16, SMALL, acks=-1),
+        Cell("batch-16-hot", "150 x 100 B, 16 connections, 1 partition", "produce", 16, SMALL, partitions=1),
         Cell("batch-1m", "1 MB batches (9,400 x 100 B), 4 connections", "produce", 4, 9_400, max_bytes=1 << 30),
         Cell(
             "batch-1m-1k", "1 MB batches (1,000 x 1 KB), 4 connections", "produce", 4, 1_000, 1_024, max_bytes=1 << 30
