@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec
 from kbroker.storage.filesystem import SYSTEM_FILES
+from kbroker.storage.log_segment import LogSegment
 from kbroker.storage.log_validator import AppendOrigin
 from kbroker.storage.log_values import FetchIsolation
 from kbroker.storage.unified_log import UnifiedLog
@@ -102,6 +105,21 @@ def state(log: UnifiedLog) -> list[Any]:
     ]
 
 
+@contextmanager
+def failing_writes(segment: LogSegment, failure: str) -> Iterator[None]:
+    """Puts a file behind the segment that is "closed" or lies on a "full" disk."""
+    held = segment.file()
+    full = os.open("/dev/full", os.O_WRONLY)
+    broken = FileFields()
+    broken.fd = -1 if failure == "closed" else full
+    segment.open_file = broken  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os.close(full)
+        segment.open_file = held
+
+
 class WriteCalls:
     """Write calls of this process, counted by the system."""
 
@@ -179,18 +197,12 @@ def test_a_group_that_cannot_be_written_leaves_all_of_it(tmp_path: Path, failure
     for _ in range(2):
         general(log, batch())
     segment = log.local.segments.active
-    held = segment.file()
-    full = os.open("/dev/full", os.O_WRONLY)
-    broken = FileFields()
-    broken.fd = -1 if failure == "closed" else full
-    segment.open_file = broken  # type: ignore[assignment]
     group = [batch([b"lost"]), batch([b"too"])]
     before = [bytes(data) for data in group]
-    assert append_together(log, group, 0, START_MS) == [None, None]
-    os.close(full)
-    assert [bytes(data) for data in group] == before
-    assert log.log_end_offset == 2
-    segment.open_file = held
+    with failing_writes(segment, failure):
+        assert append_together(log, group, 0, START_MS) == [None, None]
+        assert [bytes(data) for data in group] == before
+        assert log.log_end_offset == 2
     assert [general(log, data) for data in group] == [(2, -1), (3, -1)]
     assert Path(segment.path).stat().st_size == segment.size
     log.close()
@@ -231,19 +243,12 @@ def test_a_write_that_fails_is_left_to_the_general_way(tmp_path: Path, failure: 
     for _ in range(2):
         general(log, batch())
     segment = log.local.segments.active
-    held = segment.file()
-
-    full = os.open("/dev/full", os.O_WRONLY)
-    broken = FileFields()
-    broken.fd = -1 if failure == "closed" else full
-    segment.open_file = broken  # type: ignore[assignment]
     data = batch([b"lost"])
     before = bytes(data)
-    assert append_ordinary(log, memoryview(data), 0, START_MS) == -1
-    os.close(full)
-    assert bytes(data) == before
-    assert log.log_end_offset == 2
-    segment.open_file = held
+    with failing_writes(segment, failure):
+        assert append_ordinary(log, memoryview(data), 0, START_MS) == -1
+        assert bytes(data) == before
+        assert log.log_end_offset == 2
     assert general(log, data) == (2, -1)
     assert Path(segment.path).stat().st_size == segment.size
     log.close()
