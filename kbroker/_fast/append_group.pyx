@@ -92,8 +92,13 @@ cdef class AppendGroup:
                 memcpy(self.data[index], before[index], STAMPED_BYTES)
             (<object> self.segment).cut_failed_write(self.file, self.position)
             return False
-        for index in range(count):
-            count_in(self.log, self.segment, <BatchInfo> self.infos[index], self.offsets[index], self.sizes[index])
+        try:
+            for index in range(count):
+                count_in(self.log, self.segment, <BatchInfo> self.infos[index], self.offsets[index], self.sizes[index])
+        except BaseException:
+            # What was not counted in must not pass for records after a crash.
+            (<object> self.segment).cut_failed_write(self.file, self.segment.tail.size)
+            raise
         return True
 
     cdef bint _is_current(self):

@@ -107,7 +107,7 @@ cdef class Connection(Responder):
         return Responder.resume_after_budget(self)
 
     def eof_received(self) -> bool:
-        while self.put_off:
+        if self.put_off:
             # It came whole before the end.
             self.endpoint.turn.answer_asked()
             self.resume_sending()
@@ -139,7 +139,7 @@ cdef class Connection(Responder):
             if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
                 self.get_buffer(-1)
             while (not self.closed and self.pending is None and not self.blocked and self.buffer is not None
-                   and not self.endpoint.draining):
+                   and (self.by_itself or not self.endpoint.draining)):
                 available = self.filled - self.start
                 if available < 4:
                     break
@@ -163,7 +163,7 @@ cdef class Connection(Responder):
         if not self.closed:
             if not self.blocked:
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
-                if self.sender.queued_bytes > 0 and self.endpoint.turn.postpone(self):
+                if self.sender.queued_bytes > 0 and (self.put_off or self.endpoint.turn.postpone(self)):
                     self.blocked = True
                 else:
                     self._flush()
@@ -226,7 +226,7 @@ cdef class Connection(Responder):
         if route.lasting and self._recall(ctx, position, end):
             return 0
         if route.direct is not None:
-            if route.direct.grouped and self._put_off(ctx, position, end):
+            if self._put_off(ctx, position, end):
                 return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
                                            <uint8_t*> self.buffer.data + position, end - position)
@@ -262,7 +262,8 @@ cdef class Connection(Responder):
         asked.correlation_id = ctx.correlation_id
         asked.data = <uint8_t*> self.buffer.data + position
         asked.size = end - position
-        self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
+        if ctx.route.direct.may_wait(&asked):
+            self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
         return self.put_off
 
     cdef int finish(self, object frame) except -1:

@@ -26,12 +26,12 @@ cdef struct Asked:
 
 
 cdef class DirectAnswers:
-    cdef readonly bint grouped
     cdef str name
     cdef Py_ssize_t name_bytes
     cdef char[NAME_BYTES] name_utf8
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
+    cdef bint may_wait(self, const Asked* asked) noexcept
     cdef list answer_all(self, object services, const Asked* asked, int count)
     cdef object topic_name(self, const Topic* topic, object manager)
     cdef str text(self, const char* data, Py_ssize_t size)

@@ -6,10 +6,9 @@ from typing_extensions import Buffer
 from kbroker._fast.file_region import FileRegion
 
 class DirectAnswers:
-    grouped: bool
     def ask(
         self, services: Any, version: int, correlation_id: int, request: Buffer
     ) -> bytes | list[bytes | FileRegion] | None: ...
     def ask_all(
         self, services: Any, requests: Sequence[tuple[int, int, Buffer]]
-    ) -> list[bytes | list[bytes | FileRegion] | None]: ...
+    ) -> list[bytes | list[bytes | FileRegion] | Exception | None]: ...

@@ -11,8 +11,6 @@ from libc.string cimport memcmp, memcpy
 
 
 cdef class DirectAnswers:
-    """`grouped`: requests of several clients at once cost less when they are answered together."""
-
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer's frame, as `encode_response` gives it; None, and nothing is changed, where the handler decides.
 
@@ -29,8 +27,12 @@ cdef class DirectAnswers:
         finally:
             PyBuffer_Release(&view)
 
+    cdef bint may_wait(self, const Asked* asked) noexcept:
+        """Whether this request, by its form, is one that costs less when it is answered together with others."""
+        return False
+
     cdef list answer_all(self, object services, const Asked* asked, int count):
-        """What `answer` gives for each of these requests, of which none waits for another."""
+        """What `answer` gives for each of these requests, of which none waits for another, or its exception."""
         cdef int index
         return [
             self.answer(services, asked[index].version, asked[index].correlation_id,

@@ -76,6 +76,15 @@ cdef bint read_one_batch(Cursor* cursor, int version, OneBatch* asked) noexcept 
     return not cursor.fault and cursor_left(cursor) == 0
 
 
+cdef bint _read(int version, const uint8_t* data, Py_ssize_t size, OneBatch* asked) noexcept nogil:
+    """Whether the request is the ordinary one by its form."""
+    cdef Cursor cursor
+    if not FIRST_VERSION_WITH_ZSTD <= version <= LAST_VERSION:
+        return False
+    cursor_init(&cursor, data, size)
+    return read_one_batch(&cursor, version, asked) and (asked.acks == 1 or asked.acks == -1)
+
+
 cdef class OrdinaryProduce(DirectAnswers):
     """`internal`: the topics that not everybody may write to.  `system_clock`: the type of a clock that tells the
     system's time, which is then asked without it."""
@@ -88,7 +97,6 @@ cdef class OrdinaryProduce(DirectAnswers):
         self.internal = internal
         self.system_clock = system_clock
         self.group = AppendGroup()
-        self.grouped = True
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer, once the batch is appended and who waits for it is woken.
@@ -107,10 +115,15 @@ cdef class OrdinaryProduce(DirectAnswers):
             services.replica_manager.purgatory.mark(partition)
         return encode_answer(version, correlation_id, &asked, first, partition.log_.log_start_offset)
 
+    cdef bint may_wait(self, const Asked* asked) noexcept:
+        cdef OneBatch batch
+        return _read(asked.version, asked.data, asked.size, &batch)
+
     cdef list answer_all(self, object services, const Asked* asked, int count):
         """The batches for one log are written together, in the order of their requests."""
         cdef OneBatch[ASKED_TOGETHER] batches
-        cdef int index
+        cdef bint[ASKED_TOGETHER] done
+        cdef int index, other
         cdef object manager = services.replica_manager
         cdef int64_t now_ms = self._now_ms(services)
         cdef list answers = [None] * count
@@ -119,27 +132,37 @@ cdef class OrdinaryProduce(DirectAnswers):
             for index in range(count)
         ]
         for index in range(count):
-            if places[index] is not None:
-                self._append_all(manager, asked, batches, count, now_ms, index, places, answers)
+            done[index] = places[index] is None
+        for index in range(count):
+            if done[index]:
+                continue
+            try:
+                self._append_all(manager, asked, batches, count, now_ms, index, places, done, answers)
+            except Exception as error:
+                for other in range(index, count):
+                    if places[other] is places[index]:
+                        answers[other] = error
         return answers
 
     @cython.nonecheck(True)
     cdef int _append_all(self, object manager, const Asked* asked, const OneBatch* batches, int count,
-                         int64_t now_ms, int first, list places, list answers) except -1:
-        """Appends what goes to the partition of the first request, which nothing is left to do for then."""
+                         int64_t now_ms, int first, list places, bint* done, list answers) except -1:
+        """Appends what goes to the partition of the first request, for which nothing is left to do then."""
         cdef PartitionFields partition = places[first]
         cdef AppendGroup group = self.group
         cdef int[ASKED_TOGETHER] members
         cdef int added = 0
         cdef int index
-        cdef bint usable = group.begin(partition.log_, partition.leader_epoch)
+        cdef bint usable
         for index in range(first, count):
-            if places[index] is partition:
-                places[index] = None
-                if usable and group.add(batches[index].records, batches[index].size, now_ms):
-                    members[added] = index
-                    added += 1
+            done[index] = done[index] or places[index] is partition
         try:
+            usable = group.begin(partition.log_, partition.leader_epoch)
+            for index in range(first, count):
+                if places[index] is partition:
+                    if usable and group.add(batches[index].records, batches[index].size, now_ms):
+                        members[added] = index
+                        added += 1
             if not group.write():
                 return 0
             if len(partition.waiting) > 0:
@@ -155,13 +178,9 @@ cdef class OrdinaryProduce(DirectAnswers):
     @cython.nonecheck(True)
     cdef PartitionFields _place(self, object manager, int version, uint8_t* data, Py_ssize_t size, OneBatch* asked):
         """Reads a request; the partition that its batch goes to, None where the request is not ordinary."""
-        cdef Cursor cursor
         cdef PartitionFields partition
         cdef object name, led
-        if not FIRST_VERSION_WITH_ZSTD <= version <= LAST_VERSION:
-            return None
-        cursor_init(&cursor, data, size)
-        if not read_one_batch(&cursor, version, asked) or (asked.acks != 1 and asked.acks != -1):
+        if not _read(version, data, size, asked):
             return None
         name = self.topic_name(&asked.topic, manager)
         led = manager.topics.get(name)

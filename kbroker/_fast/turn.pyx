@@ -52,10 +52,10 @@ cdef class Turn:
             return False
         if len(self.askers) == ASKED_TOGETHER or (self.askers and self.direct is not direct):
             self.answer_asked()
+        self._end_later()
         self.direct = direct
         self.asked[len(self.askers)] = asked[0]
         self.askers.append(connection)
-        self._end_later()
         return True
 
     cdef int answer_asked(self) except -1:
@@ -74,14 +74,20 @@ cdef class Turn:
                 connection.give_up(error)
             return 0
         for index, connection in enumerate(askers):
-            connection.finish(answers[index])
-            self.postponed.append(connection)
+            if isinstance(answers[index], Exception):
+                connection.give_up(answers[index])
+                continue
+            try:
+                connection.finish(answers[index])
+                self.postponed.append(connection)
+            except Exception as error:
+                connection.give_up(error)
         return 0
 
     cdef int _end_later(self) except -1:
         if not self.ending:
-            self.ending = True
             self.loop.call_soon(self.end)
+            self.ending = True
         return 0
 
     def end(self) -> None:

@@ -207,6 +207,26 @@ def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> N
         each.log.close(clean=False)
 
 
+def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_path: Path) -> None:
+    """Clients whose records are in the log would lose their connections, and send them again."""
+    sides = [Side(tmp_path / name, name) for name in ("a", "b")]
+    services = sides[0].services
+    services.replica_manager.topics.update(sides[1].services.replica_manager.topics)
+    services.replica_manager.purgatory = SimpleNamespace(mark=[].remove)
+    sides[1].partition.waiting[object()] = None  # type: ignore[index]
+
+    def request(name: str) -> bytearray:
+        row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch()))
+        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[row])
+        return encoded(ProduceRequest(acks=1, topic_data=[topic]), 9)
+
+    frames = PRODUCE.ask_all(services, [(9, 77, request(name)) for name in ("b", "a", "b", "a")])
+    assert [frames[1], frames[3]] == [produced(9, 2, name="a"), produced(9, 3, name="a")]
+    assert [type(frames[0]), type(frames[2])] == [ValueError, ValueError]
+    for each in sides:
+        each.log.close(clean=False)
+
+
 def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:
     good = bytes(batch())
     broken = bytearray(good)
