@@ -57,7 +57,7 @@ class FetchPurgatory:
         return fetch
 
     def mark(self, partition: Partition) -> None:
-        """Data came to `partition`: look at its waiting fetches in this turn of the loop."""
+        """Data came to `partition`: look at its waiting fetches in this turn of the loop, or at once after it."""
         self._marked[partition] = None
         if not self._scheduled:
             self._scheduled = True
