@@ -26,7 +26,8 @@ def test_a_topic_is_in_memory_for_hot_cells_whatever_cold_ones_did_before(tmp_pa
     path = tmp_path / "read-0" / "00000000000000000000.log"
     path.parent.mkdir()
     path.write_bytes(os.urandom(SIZE))
-    if raw.evict(tmp_path, "read") < 100:
+    # To look for a page has those behind it read ahead, so not all are found dropped.
+    if raw.evict(tmp_path, "read") < 50:
         pytest.skip("files here cannot be dropped from memory")
     raw.bring_in(tmp_path, "read")
     assert cached_percent(path) == 100
