@@ -203,8 +203,13 @@ def _strace(pid: int, counts: Counts) -> Iterator[None]:
         try:
             yield
         finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(60)
+            # As a shell's job in the background it ignores SIGINT.
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         read_strace(output.read(), counts)
     counts.tool = "strace -c, which slows the broker"
     for name in HARDWARE:
