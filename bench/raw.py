@@ -119,13 +119,16 @@ def read_topic(partitions: int, record_bytes: int) -> str:
     return f"bench-read-{partitions}-{record_bytes}"
 
 
-def prepare_reading(broker: Broker, partitions: int = 16, record_bytes: int = SMALL_RECORD_BYTES) -> str:
-    """The topic that cells read, in the page cache; filled if this broker doesn't have it yet: batches of 16 KB."""
+def prepare_reading(
+    broker: Broker, partitions: int = 16, record_bytes: int = SMALL_RECORD_BYTES, *, hot: bool = True
+) -> str:
+    """The topic that cells read, in the page cache if it is to be `hot`; filled if this broker doesn't have it yet:
+    batches of 16 KB."""
     topic = read_topic(partitions, record_bytes)
     batch = read_batch(record_bytes)
     with Admin(broker.host, broker.port) as admin:
         if admin.end_offset(topic, 0) is not None:
-            if broker.folder is not None:
+            if hot and broker.folder is not None:
                 bring_in(broker.log_directory(), topic)
             return topic
         admin.create_topic(topic, partitions)
@@ -151,7 +154,7 @@ def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
 
 def fetch(cell: Cell, broker: Broker, load: Load) -> Result:
     """Fetches that go on from where the last one ended, each connection on its own partition."""
-    topic = prepare_reading(broker, cell.partitions)
+    topic = prepare_reading(broker, cell.partitions, hot=not cell.cold)
     batch_bytes = len(read_batch(SMALL_RECORD_BYTES))
     # One batch a time where 16 KB are asked for; Kafka cuts the last batch of a larger answer, so that part is
     # fetched twice on both sides.

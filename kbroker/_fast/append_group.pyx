@@ -11,7 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kbroker._fast.batch_info cimport BatchInfo
-from kbroker._fast.ordinary_append cimport RELEASE_GIL_BYTES, STAMPED_BYTES, count_in, judge, stamp
+from kbroker._fast.ordinary_append cimport RELEASE_GIL_BYTES, STAMPED_BYTES, count_in, ends_at, judge
+from kbroker._fast.record_batch cimport stamp_at
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -79,7 +80,7 @@ cdef class AppendGroup:
             return False
         for index in range(count):
             memcpy(before[index], self.data[index], STAMPED_BYTES)
-            stamp(self.data[index], self.offsets[index], self.leader_epoch)
+            stamp_at(self.data[index], self.offsets[index], self.leader_epoch)
             vector[index].iov_base = self.data[index]
             vector[index].iov_len = self.sizes[index]
         if self.total >= RELEASE_GIL_BYTES:
@@ -102,12 +103,10 @@ cdef class AppendGroup:
         return True
 
     cdef bint _is_current(self):
-        """Whether the log is as it was at the beginning: to judge a long batch lets other threads run."""
+        """Whether the log is as it was at the beginning."""
         return (
-            self.log.local_.segments_.active_ is self.segment
+            ends_at(self.log.local_, self.segment, self.position, self.first_offset)
             and self.segment.open_file_ is self.file
-            and self.segment.tail.size == self.position
-            and self.log.local_.log_end_offset == self.first_offset
             and not self.log.gate_.closed
         )
 

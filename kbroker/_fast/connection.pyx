@@ -262,8 +262,7 @@ cdef class Connection(Responder):
         asked.correlation_id = ctx.correlation_id
         asked.data = <uint8_t*> self.buffer.data + position
         asked.size = end - position
-        if ctx.route.direct.may_wait(&asked):
-            self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
+        self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
         return self.put_off
 
     cdef int finish(self, object frame) except -1:

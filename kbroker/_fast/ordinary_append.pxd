@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.batch_info cimport BatchInfo
-from kbroker._fast.log_fields cimport LogFields, SegmentFields
+from kbroker._fast.log_fields cimport LocalLogFields, LogFields, SegmentFields
 
 cdef enum:
     # Base offset, length and leader epoch: what an append writes into a header.
@@ -15,5 +15,5 @@ cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64
 cdef BatchInfo judge(
     LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms, int64_t first, int64_t position
 )
+cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept
 cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1
-cdef void stamp(uint8_t* data, int64_t first, int32_t leader_epoch) noexcept nogil

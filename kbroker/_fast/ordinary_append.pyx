@@ -7,19 +7,16 @@ has been changed, and the way through `UnifiedLog.append_as_leader` does the res
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
-    BASE_OFFSET_POSITION,
     COMPRESSION_MASK,
-    PARTITION_LEADER_EPOCH_POSITION,
     RECORDS_POSITION,
     TRANSACTIONAL_MASK,
     BatchInfo,
 )
-from kbroker._fast.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.compressed_walk cimport walk_ordinary
 from kbroker._fast.index cimport AppendTail
 from kbroker._fast.log_fields cimport (
@@ -31,7 +28,7 @@ from kbroker._fast.log_fields cimport (
     SegmentFields,
 )
 from kbroker._fast.native_codecs cimport serves
-from kbroker._fast.record_batch cimport sound_batch
+from kbroker._fast.record_batch cimport sound_batch, stamp_at
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void* buffer, size_t count, int64_t offset)
@@ -67,10 +64,7 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
     info = judge(log, data, size, leader_epoch, now_ms, first, position)
     # Held, so that the descriptor stays open: another thread may have taken it from the segment, or do so in the write.
     file = segment.open_file_
-    if (
-        info is None or file is None or local.segments_.active_ is not segment
-        or segment.tail.size != position or local.log_end_offset != first
-    ):
+    if info is None or file is None or not ends_at(local, segment, position, first):
         return OUT_OF_THE_ORDINARY
     if not _write(file.fd, data, position, size, first, leader_epoch):
         (<object> segment).cut_failed_write(file, position)
@@ -118,6 +112,13 @@ cdef BatchInfo judge(
     return info
 
 
+cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept:
+    """Whether the log's end is still there: to judge a long batch lets other threads run."""
+    return (
+        local.segments_.active_ is segment and segment.tail.size == position and local.log_end_offset == offset
+    )
+
+
 cdef bint has_room(SegmentFields segment, AppendRules rules, int64_t position, int64_t size) noexcept:
     """Whether a batch may have so many bytes, and the active segment takes it at `position` as it is."""
     cdef int64_t end = position + size
@@ -155,17 +156,12 @@ cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t 
     return 0
 
 
-cdef void stamp(uint8_t* data, int64_t first, int32_t leader_epoch) noexcept nogil:
-    kb_store64(data + BASE_OFFSET_POSITION, <uint64_t> first)
-    kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t> leader_epoch)
-
-
 cdef bint _write(int fd, uint8_t* data, int64_t position, Py_ssize_t size, int64_t first, int32_t leader_epoch):
     """Stamps the batch and writes it.  False when not all of it was written: the batch is as it was before then."""
     cdef uint8_t[STAMPED_BYTES] before
     cdef ssize_t written
     memcpy(before, data, STAMPED_BYTES)
-    stamp(data, first, leader_epoch)
+    stamp_at(data, first, leader_epoch)
     if size >= RELEASE_GIL_BYTES:
         with nogil:
             written = c_pwrite(fd, data, size, position)

@@ -18,7 +18,6 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 
 from kbroker._fast.batch_info cimport (
     ATTRIBUTES_POSITION,
-    BASE_OFFSET_POSITION,
     BATCH_LENGTH_POSITION,
     BatchInfo,
     COMPRESSION_MASK,
@@ -28,7 +27,6 @@ from kbroker._fast.batch_info cimport (
     Header,
     LOG_OVERHEAD_BYTES,
     MAX_TIMESTAMP_POSITION,
-    PARTITION_LEADER_EPOCH_POSITION,
     RECORDS_POSITION,
     TIMESTAMP_TYPE_MASK,
     header_error,
@@ -224,8 +222,7 @@ def stamp(buffer, Py_ssize_t pos, int64_t base_offset, int32_t partition_leader_
     """Writes base offset and leader epoch in place, and into `info` when it is given.  The CRC stays valid."""
     cdef Py_buffer view
     cdef uint8_t* data = _writable_batch(buffer, &view, pos)
-    kb_store64(data + BASE_OFFSET_POSITION, <uint64_t>base_offset)
-    kb_store32(data + PARTITION_LEADER_EPOCH_POSITION, <uint32_t>partition_leader_epoch)
+    stamp_at(data, base_offset, partition_leader_epoch)
     PyBuffer_Release(&view)
     if info is not None:
         info.header.base_offset = base_offset

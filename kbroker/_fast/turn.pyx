@@ -48,7 +48,7 @@ cdef class Turn:
 
         Its bytes lie in the connection's buffer, which must keep them until then.
         """
-        if not self.crowded or asked.size > ASKED_BYTES:
+        if not self.crowded or asked.size > ASKED_BYTES or not direct.may_wait(asked):
             return False
         if len(self.askers) == ASKED_TOGETHER or (self.askers and self.direct is not direct):
             self.answer_asked()
