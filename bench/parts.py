@@ -35,6 +35,7 @@ MEASURED_WITHIN = {
     "codec": "bench/test_codec.py",
     "column_buffer": "bench/test_small_parts.py: test_record_columns",
     "connection": "bench/test_network.py",
+    "crew": "bench/test_ordinary_paths.py: test_produce_together",
     "decoder": "bench/test_codec.py: test_decode_produce",
     "delivery_client": "bench/test_replay_producer.py: test_play",
     "direct": "bench/test_ordinary_paths.py: test_produce_direct",

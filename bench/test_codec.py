@@ -10,11 +10,11 @@ from kbroker._fast.file_region import FileRegion
 from kbroker.schemas import message
 
 
-def produce_request(version: int, partitions: int, records: bytes) -> bytes:
+def produce_request(version: int, partitions: int, records: bytes, topic: str = "topic") -> bytes:
     produce = message("ProduceRequest")
     data = [produce.PartitionProduceData(index=index, records=records) for index in range(partitions)]
     request = produce(
-        acks=-1, timeout_ms=30_000, topic_data=[produce.TopicProduceData(name="topic", partition_data=data)]
+        acks=-1, timeout_ms=30_000, topic_data=[produce.TopicProduceData(name=topic, partition_data=data)]
     )
     encoded: bytes = produce.program(version).encode(request)
     return encoded

@@ -83,7 +83,7 @@ def _listener(
         "PLAINTEXT",
         "127.0.0.1",
         0,
-        SocketOptions(128, send_threads=send_threads),
+        SocketOptions(128, threads=send_threads),
         ConnectionLimits(1000, 1000, {}),
         services=None,
         pool=BufferPool(131072, 64 << 20),

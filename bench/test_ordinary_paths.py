@@ -12,6 +12,7 @@ import pytest
 
 from bench.test_codec import produce_request
 from kbroker._fast.append_group import append_together
+from kbroker._fast.crew import Crew
 from kbroker._fast.directory import list_directory, read_small_file
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
@@ -112,6 +113,35 @@ def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: by
             append(log, bytearray(data))
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+@pytest.mark.benchmark(group="produce: ten requests of 15 KB that came together, each for a log of its own")
+def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads: int) -> None:
+    """With `threads`, a thread helps the loop where another processor has nothing to do."""
+    names = [f"topic-{number}" for number in range(10)]
+    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    logs = [open_log(tmp_path / name, env=environment(SYSTEM_FILES)) for name in names]
+    for name, log in zip(names, logs, strict=True):
+        append(log, batch())
+        services.replica_manager.topics[name] = {0: Partition(name, 0, bytes(16), log, 1, image)}
+    data = bytes(batch([b"x" * 100] * RECORDS))
+    starts = [produce_request(9, 1, data, name) for name in names]
+    frames = [bytearray(start) for start in starts]
+    asked = [(9, 1, frame) for frame in frames]
+    direct, crew = OrdinaryProduce(frozenset(), SystemClock), Crew(threads)
+
+    def run() -> None:
+        for frame, start in zip(frames, starts, strict=True):
+            frame[:] = start
+        for number, answer in enumerate(direct.ask_all(services, asked, crew)):
+            if answer is None:  # the next blocks have to be reserved
+                append(logs[number], bytearray(data))
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES // 10)
+    crew.close()
+    for log in logs:
+        log.close(clean=False)
 
 
 @pytest.mark.benchmark(group="produce: one record")

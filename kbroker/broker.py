@@ -58,7 +58,7 @@ from kbroker.metrics.sources import (
     StorageTotals,
 )
 from kbroker.network.cold_reads import COLD_READ_THREADS
-from kbroker.network.limits import ConnectionLimits, overrides_by_address, raise_descriptor_limit, sending_threads
+from kbroker.network.limits import ConnectionLimits, beside_the_loop, overrides_by_address, raise_descriptor_limit
 from kbroker.network.listener import BindError, Listener, SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
@@ -197,7 +197,7 @@ class Broker:
             receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
             tcp_congestion=config.get("socket.tcp.congestion") or "",
             busy_poll_us=config.get("socket.busy.poll.us"),
-            send_threads=sending_threads(config.get("num.network.threads")),
+            threads=beside_the_loop(config.get("num.network.threads")),
         )
         pool = self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
         for each in config.listeners:
@@ -332,7 +332,7 @@ class Broker:
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.limits.change(*_connection_limits(config))
         for listener in self.listeners:
-            listener.endpoint.send_threads.change(sending_threads(config.get("num.network.threads")))
+            listener.endpoint.change_threads(beside_the_loop(config.get("num.network.threads")))
         self.services.replica_manager.apply_image(self.services.metadata_cache.image)
 
     def _activity(self) -> int:

@@ -1,11 +1,40 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kbroker._fast.batch_info cimport BatchInfo
+from kbroker._fast.batch_info cimport Header
+from kbroker._fast.crew cimport MOST_WORKERS, Crew
 from kbroker._fast.log_fields cimport FileFields, LogFields, SegmentFields
+from kbroker._fast.native_codecs cimport Codecs
+from kbroker._fast.ordinary_append cimport STAMPED_BYTES
+from kbroker._fast.record_walk cimport Walk
 
 cdef enum:
     # So many batches are written by one call at most.
     GROUP_BATCHES = 32
+
+
+cdef struct Member:
+    uint8_t* data
+    Py_ssize_t size
+    const Header* header
+    int64_t offset              # -1 where the records are not in order
+    Walk walk
+    uint8_t[STAMPED_BYTES] before
+
+
+cdef struct Group:
+    int fd
+    int64_t position
+    int64_t first_offset
+    int32_t leader_epoch
+    int64_t now_ms
+    int64_t before_max_ms
+    int64_t after_max_ms
+    int64_t expansion_bytes
+    bint needs_keys
+    int count
+    Member[GROUP_BATCHES] members
+    int64_t wanted              # bytes of the batches that are in order
+    int64_t written             # what came of them; -1 before
 
 
 cdef class AppendGroup:
@@ -13,18 +42,17 @@ cdef class AppendGroup:
     cdef SegmentFields segment
     cdef FileFields file
     cdef list infos
-    cdef int32_t leader_epoch
-    cdef int64_t first_offset
+    cdef bint compressed
     cdef int64_t next_offset
-    cdef int64_t position
     cdef int64_t total
-    cdef int64_t[GROUP_BATCHES] offsets
-    cdef Py_ssize_t[GROUP_BATCHES] sizes
-    cdef (uint8_t*)[GROUP_BATCHES] data
+    cdef Group group
 
-    cdef bint begin(self, LogFields log, int32_t leader_epoch) except -1
-    cdef bint add(self, uint8_t* data, Py_ssize_t size, int64_t now_ms) except -1
-    cdef bint _knows_producer(self, BatchInfo info)
-    cdef bint _is_current(self)
-    cdef bint write(self) except -1
+    cdef bint begin(self, LogFields log, int32_t leader_epoch, int64_t now_ms) except -1
+    cdef bint add(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef bint _knows_producer(self, const Header* header)
+    cdef bint is_current(self)
+    cdef bint finish(self) except -1
     cdef void clear(self)
+
+
+cdef int write_groups(list groups, int count, Crew crew) except -1

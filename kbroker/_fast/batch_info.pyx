@@ -156,20 +156,10 @@ cdef class BatchInfo:
 
     cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
         """`is_ordinary`, whatever the codec."""
-        cdef const Header* header = &self.header
-        if header.attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
-            return False
-        if header.producer_id >= 0 and header.base_sequence < 0:
-            return False
-        if not self.walked or self.max_record_timestamp != header.max_timestamp:
-            return False
-        # Unsigned, because the distance of two times may pass 63 bits.
-        if header.max_timestamp > now_ms and <uint64_t>header.max_timestamp - <uint64_t>now_ms > <uint64_t>after_ms:
-            return False
-        return (
-            self.min_record_timestamp >= now_ms
-            or <uint64_t>now_ms - <uint64_t>self.min_record_timestamp <= <uint64_t>before_ms
-        )
+        cdef Walk walk
+        walk.min_timestamp = self.min_record_timestamp
+        walk.max_timestamp = self.max_record_timestamp
+        return self.walked and walk_fits(&self.header, &walk, now_ms, before_ms, after_ms)
 
     cdef void take_walk(self, const Walk* walk) noexcept:
         self.walked = True
@@ -183,6 +173,22 @@ cdef class BatchInfo:
             f"BatchInfo(position={self.position}, size={self.size_in_bytes}, offsets={self.base_offset}.."
             f"{self.last_offset}, records={self.records_count}, attributes={self.attributes:#x})"
         )
+
+
+cdef bint walk_fits(
+    const Header* header, const Walk* walk, int64_t now_ms, int64_t before_ms, int64_t after_ms
+) noexcept nogil:
+    """`BatchInfo.fits`, by what the walk over its records has found: of that the earliest and latest time alone."""
+    if header.attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
+        return False
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return False
+    if walk.max_timestamp != header.max_timestamp:
+        return False
+    # Unsigned, because the distance of two times may pass 63 bits.
+    if header.max_timestamp > now_ms and <uint64_t>header.max_timestamp - <uint64_t>now_ms > <uint64_t>after_ms:
+        return False
+    return walk.min_timestamp >= now_ms or <uint64_t>now_ms - <uint64_t>walk.min_timestamp <= <uint64_t>before_ms
 
 
 cdef BatchInfo make_info(const Header* header, Py_ssize_t position):

@@ -7,7 +7,7 @@ words.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t
 
-from kbroker._fast.batch_info cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, RECORDS_POSITION, BatchInfo
+from kbroker._fast.batch_info cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, RECORDS_POSITION, BatchInfo, Header
 from kbroker._fast.cursor cimport Cursor, cursor_init
 from kbroker._fast.native_codecs cimport (
     CODEC_ZSTD,
@@ -21,6 +21,7 @@ from kbroker._fast.native_codecs cimport (
     unpack_more,
 )
 from kbroker._fast.native_payloads cimport borrow_codecs, give_back_codecs
+from kbroker._fast.record_walk cimport Walk
 from kbroker._fast.record_stream cimport Stream, begin_stream, feed, is_complete
 
 cdef enum:
@@ -63,21 +64,31 @@ cdef bint walk_payload(
     return made == 0 and is_complete(self)
 
 
+cdef bint walk_unpacked(
+    Walk* walk, const Header* header, Codecs* codecs, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes
+) noexcept nogil:
+    """The walk over the payload of a compressed batch; False where somebody has to look."""
+    cdef Stream stream
+    begin_stream(&stream, header)
+    if not walk_payload(&stream, codecs, header.attributes & COMPRESSION_MASK, payload, size, limit_bytes):
+        return False
+    walk[0] = stream.walk
+    return True
+
+
 cdef bint walk_ordinary(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes) except -1:
     """`walk_decompressed` of a payload without Python; False, and nothing is changed, where that one has to look."""
-    cdef Stream stream
+    cdef Walk walk
     cdef bint good
-    cdef int codec = info.header.attributes & COMPRESSION_MASK
     cdef Codecs* codecs = borrow_codecs()
-    begin_stream(&stream, info)
     if size >= RELEASE_GIL_BYTES:
         with nogil:
-            good = walk_payload(&stream, codecs, codec, payload, size, limit_bytes)
+            good = walk_unpacked(&walk, &info.header, codecs, payload, size, limit_bytes)
     else:
-        good = walk_payload(&stream, codecs, codec, payload, size, limit_bytes)
+        good = walk_unpacked(&walk, &info.header, codecs, payload, size, limit_bytes)
     give_back_codecs(codecs)
     if good:
-        info.take_walk(&stream.walk)
+        info.take_walk(&walk)
     return good
 
 

@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.cursor cimport Cursor, cursor_int16, cursor_int32, cursor_take, cursor_uvarint
 from kbroker._fast.put cimport put16, put32, put_uvarint
 
@@ -32,7 +33,7 @@ cdef class DirectAnswers:
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
     cdef bint may_wait(self, const Asked* asked) noexcept
-    cdef list answer_all(self, object services, const Asked* asked, int count)
+    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew)
     cdef object topic_name(self, const Topic* topic, object manager)
     cdef str text(self, const char* data, Py_ssize_t size)
 

@@ -3,6 +3,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from kbroker._fast.crew import Crew
 from kbroker._fast.file_region import FileRegion
 
 class DirectAnswers:
@@ -10,5 +11,5 @@ class DirectAnswers:
         self, services: Any, version: int, correlation_id: int, request: Buffer
     ) -> bytes | list[bytes | FileRegion] | None: ...
     def ask_all(
-        self, services: Any, requests: Sequence[tuple[int, int, Buffer]]
+        self, services: Any, requests: Sequence[tuple[int, int, Buffer]], crew: Crew | None = None
     ) -> list[bytes | list[bytes | FileRegion] | Exception | None]: ...

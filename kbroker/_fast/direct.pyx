@@ -31,7 +31,7 @@ cdef class DirectAnswers:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""
         return False
 
-    cdef list answer_all(self, object services, const Asked* asked, int count):
+    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew):
         """What `answer` gives for each of these requests, of which none waits for another, or its exception."""
         cdef int index
         return [
@@ -40,7 +40,7 @@ cdef class DirectAnswers:
             for index in range(count)
         ]
 
-    def ask_all(self, services, requests):
+    def ask_all(self, services, requests, Crew crew=None):
         """`answer_all`, for callers in Python: `requests` are (version, correlation_id, writable buffer)."""
         cdef Asked[ASKED_TOGETHER] asked
         cdef Py_buffer[ASKED_TOGETHER] views
@@ -56,7 +56,7 @@ cdef class DirectAnswers:
                 held += 1
                 asked[held - 1].version = version
                 asked[held - 1].correlation_id = correlation_id
-            return self.answer_all(services, asked, held)
+            return self.answer_all(services, asked, held, Crew(0) if crew is None else crew)
         finally:
             for index in range(held):
                 PyBuffer_Release(&views[index])

@@ -12,8 +12,9 @@ cdef enum:
 
 cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms) except -2
 cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64_t now_ms)
-cdef BatchInfo judge(
-    LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms, int64_t first, int64_t position
+cdef BatchInfo admit(
+    LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position
 )
+cdef bint follows(LogFields log, BatchInfo info) except -1
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept
 cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1

@@ -28,7 +28,7 @@ from kbroker._fast.log_fields cimport (
     SegmentFields,
 )
 from kbroker._fast.native_codecs cimport serves
-from kbroker._fast.record_batch cimport sound_batch, stamp_at
+from kbroker._fast.record_batch cimport is_sound, stamp_at, whole_batch
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void* buffer, size_t count, int64_t offset)
@@ -77,7 +77,29 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
 cdef BatchInfo judge(
     LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms, int64_t first, int64_t position
 ):
-    """The batch's header and what its records are, None where it is out of the ordinary at this offset and position.
+    """The batch's header and what its records are, None where it is out of the ordinary at this offset and position."""
+    cdef AppendRules rules = log.append_rules
+    cdef BatchInfo info = admit(log, data, size, leader_epoch, first, position)
+    if (
+        info is None
+        or not is_sound(info, data)
+        or (
+            info.header.attributes & COMPRESSION_MASK
+            and not walk_ordinary(info, data + RECORDS_POSITION, size - RECORDS_POSITION, rules.expansion_bytes)
+        )
+        or (rules.needs_keys and info.keyless_count)
+        or not info.fits(now_ms, rules.before_max_ms, rules.after_max_ms)
+        or not follows(log, info)
+    ):
+        return None
+    return info
+
+
+@cython.nonecheck(True)
+cdef BatchInfo admit(
+    LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position
+):
+    """The batch's header; None where that alone, of which no checksum was taken yet, is out of the ordinary.
 
     What costs nothing to see comes first: a batch for which there is no room goes the general way without having been
     read here.
@@ -86,7 +108,6 @@ cdef BatchInfo judge(
     cdef SegmentFields segment = log.local_.segments_.active_
     cdef ProducerFields state = log.producer_state_
     cdef BatchInfo info
-    cdef int codec
     if (
         rules is None or log.committer_ is not None or log.gate_.closed
         or leader_epoch != log.leader_epoch_cache_.latest_epoch
@@ -94,22 +115,23 @@ cdef BatchInfo judge(
         or not has_room(segment, rules, position, size)
     ):
         return None
-    codec = ordinary_codec(data, size, rules)
-    if codec < 0:
+    if ordinary_codec(data, size, rules) < 0:
         return None
-    info = sound_batch(data, size)
+    info = whole_batch(data, size)
     if (
         info is None
-        or (codec and not walk_ordinary(info, data + RECORDS_POSITION, size - RECORDS_POSITION, rules.expansion_bytes))
-        or (rules.needs_keys and info.keyless_count)
-        or not info.fits(now_ms, rules.before_max_ms, rules.after_max_ms)
         or first + info.header.last_offset_delta - segment.base_offset > INT32_MAX
         or info.header.max_timestamp > segment.roll_after_timestamp
     ):
         return None
-    if info.header.producer_id >= 0 and (len(state.verifications) > 0 or not state.producers.follows(info)):
-        return None
     return info
+
+
+@cython.nonecheck(True)
+cdef bint follows(LogFields log, BatchInfo info) except -1:
+    """Whether the batch plainly follows what its producer, if it has one, wrote before."""
+    cdef ProducerFields state = log.producer_state_
+    return info.header.producer_id < 0 or (len(state.verifications) == 0 and state.producers.follows(info))
 
 
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept:

@@ -8,7 +8,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kbroker._fast.append_group cimport AppendGroup
+from kbroker._fast.append_group cimport AppendGroup, write_groups
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.cursor cimport (
     Cursor,
     cursor_init,
@@ -91,12 +92,12 @@ cdef class OrdinaryProduce(DirectAnswers):
 
     cdef frozenset internal
     cdef object system_clock
-    cdef AppendGroup group
+    cdef list groups
 
     def __init__(self, frozenset internal, system_clock):
         self.internal = internal
         self.system_clock = system_clock
-        self.group = AppendGroup()
+        self.groups = []
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer, once the batch is appended and who waits for it is woken.
@@ -119,60 +120,77 @@ cdef class OrdinaryProduce(DirectAnswers):
         cdef OneBatch batch
         return _read(asked.version, asked.data, asked.size, &batch)
 
-    cdef list answer_all(self, object services, const Asked* asked, int count):
-        """The batches for one log are written together, in the order of their requests."""
+    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew):
+        """The batches for one log are written together, in the order of their requests; the crew takes the logs."""
         cdef OneBatch[ASKED_TOGETHER] batches
-        cdef bint[ASKED_TOGETHER] done
-        cdef int index, other
+        cdef int[ASKED_TOGETHER] group_of       # of each request; -1 where there is none
+        cdef int[ASKED_TOGETHER] member_of      # its number there; -1 where the batch is out of the ordinary
+        cdef int groups = 0
+        cdef int index
         cdef object manager = services.replica_manager
         cdef int64_t now_ms = self._now_ms(services)
         cdef list answers = [None] * count
-        cdef list places = [
-            self._place(manager, asked[index].version, asked[index].data, asked[index].size, &batches[index])
-            for index in range(count)
-        ]
-        for index in range(count):
-            done[index] = places[index] is None
-        for index in range(count):
-            if done[index]:
-                continue
-            try:
-                self._append_all(manager, asked, batches, count, now_ms, index, places, done, answers)
-            except Exception as error:
-                for other in range(index, count):
-                    if places[other] is places[index]:
-                        answers[other] = error
+        cdef list partitions = []
+        try:
+            for index in range(count):
+                self._gather(manager, &asked[index], &batches[index], now_ms, partitions,
+                             &group_of[index], &member_of[index])
+            write_groups(self.groups, len(partitions), crew)
+            for groups in range(len(partitions)):
+                self._finish(manager, groups, partitions[groups], asked, batches, count, group_of, member_of, answers)
+        finally:
+            for groups in range(len(partitions)):
+                (<AppendGroup> self.groups[groups]).clear()
         return answers
 
     @cython.nonecheck(True)
-    cdef int _append_all(self, object manager, const Asked* asked, const OneBatch* batches, int count,
-                         int64_t now_ms, int first, list places, bint* done, list answers) except -1:
-        """Appends what goes to the partition of the first request, for which nothing is left to do then."""
-        cdef PartitionFields partition = places[first]
-        cdef AppendGroup group = self.group
-        cdef int[ASKED_TOGETHER] members
-        cdef int added = 0
+    cdef int _gather(self, object manager, const Asked* asked, OneBatch* batch, int64_t now_ms, list partitions,
+                     int* group_of, int* member_of) except -1:
+        """Adds the request's batch to the group of its partition, which is one of `partitions` then."""
+        cdef PartitionFields partition = self._place(manager, asked.version, asked.data, asked.size, batch)
+        cdef AppendGroup group
+        cdef int number
+        group_of[0] = member_of[0] = -1
+        if partition is None:
+            return 0
+        for number in range(len(partitions)):
+            if partitions[number] is partition:
+                break
+        else:
+            number = len(partitions)
+            if number == len(self.groups):
+                self.groups.append(AppendGroup())
+            (<AppendGroup> self.groups[number]).begin(partition.log_, partition.leader_epoch, now_ms)
+            partitions.append(partition)
+        group = self.groups[number]
+        group_of[0] = number
+        if group.file is not None and group.add(batch.records, batch.size):
+            member_of[0] = group.group.count - 1
+        return 0
+
+    @cython.nonecheck(True)
+    cdef int _finish(self, object manager, int number, PartitionFields partition, const Asked* asked,
+                     const OneBatch* batches, int count, const int* group_of, const int* member_of,
+                     list answers) except -1:
+        """The answers to what was written for one partition; where that fails, the exception for all that go there."""
+        cdef AppendGroup group = self.groups[number]
+        cdef int64_t offset
         cdef int index
-        cdef bint usable
-        for index in range(first, count):
-            done[index] = done[index] or places[index] is partition
         try:
-            usable = group.begin(partition.log_, partition.leader_epoch)
-            for index in range(first, count):
-                if places[index] is partition:
-                    if usable and group.add(batches[index].records, batches[index].size, now_ms):
-                        members[added] = index
-                        added += 1
-            if not group.write():
+            if not group.finish():
                 return 0
             if len(partition.waiting) > 0:
                 manager.purgatory.mark(partition)
-            for index in range(added):
-                answers[members[index]] = encode_answer(
-                    asked[members[index]].version, asked[members[index]].correlation_id, &batches[members[index]],
-                    group.offsets[index], partition.log_.log_start_offset)
-        finally:
-            group.clear()
+            for index in range(count):
+                if group_of[index] == number and member_of[index] >= 0:
+                    offset = group.group.members[member_of[index]].offset
+                    if offset >= 0:
+                        answers[index] = encode_answer(asked[index].version, asked[index].correlation_id,
+                                                       &batches[index], offset, partition.log_.log_start_offset)
+        except Exception as error:
+            for index in range(count):
+                if group_of[index] == number:
+                    answers[index] = error
         return 0
 
     @cython.nonecheck(True)

@@ -95,9 +95,10 @@ cdef inline uint32_t _crc_of(const uint8_t* data, int32_t batch_length) noexcept
     )
 
 
-cdef bint _examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil:
+cdef bint examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil:
     """Checksum, then the walk of an uncompressed batch; True when all is well."""
     cdef Cursor cursor
+    walk_init(walk, header.base_timestamp)
     crc[0] = _crc_of(data, header.batch_length)
     if crc[0] != header.crc:
         return False
@@ -108,13 +109,12 @@ cdef bint _examine(const uint8_t* data, const Header* header, Walk* walk, uint32
 
 
 cdef bint _judge(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept:
-    """`_examine`, without the GIL where that takes long."""
+    """`examine`, without the GIL where that takes long."""
     cdef bint good
-    walk_init(walk, header.base_timestamp)
     if header.batch_length < RELEASE_GIL_BYTES:
-        return _examine(data, header, walk, crc)
+        return examine(data, header, walk, crc)
     with nogil:
-        good = _examine(data, header, walk, crc)
+        good = examine(data, header, walk, crc)
     return good
 
 
@@ -193,20 +193,23 @@ def validate(buffer, Py_ssize_t pos=0, end=None, *, bint require_key=False):
     return info
 
 
-cdef BatchInfo sound_batch(const uint8_t* data, Py_ssize_t size):
-    """What `validate` says of the one batch that fills `size` bytes; None where it would raise, or bytes are left."""
+cdef BatchInfo whole_batch(const uint8_t* data, Py_ssize_t size):
+    """The header of the one batch that fills `size` bytes, whose counts agree; None of anything else."""
     cdef Header header
-    cdef Walk walk
-    cdef uint32_t crc
-    cdef BatchInfo info
     if parse_header(data, size, &header) != HEADER_OK or <int64_t> header.batch_length + LOG_OVERHEAD_BYTES != size:
         return None
-    if not _counts_agree(&header) or not _judge(data, &header, &walk, &crc):
-        return None
-    info = make_info(&header, 0)
-    if not header.attributes & COMPRESSION_MASK:
+    return make_info(&header, 0) if _counts_agree(&header) else None
+
+
+cdef bint is_sound(BatchInfo info, const uint8_t* data) noexcept:
+    """Whether `validate` would find nothing wrong with checksum and records behind the header of `whole_batch`."""
+    cdef Walk walk
+    cdef uint32_t crc
+    if not _judge(data, &info.header, &walk, &crc):
+        return False
+    if not info.header.attributes & COMPRESSION_MASK:
         info.take_walk(&walk)
-    return info
+    return True
 
 
 cdef uint8_t* _writable_batch(object buffer, Py_buffer* view, Py_ssize_t pos) except NULL:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from kbroker._fast.batch_info cimport BatchInfo
+from kbroker._fast.batch_info cimport Header
 from kbroker._fast.cursor cimport Cursor
 from kbroker._fast.record_walk cimport Walk
 
@@ -36,6 +36,6 @@ cdef struct Stream:
     int32_t value_length
 
 
-cdef void begin_stream(Stream* self, BatchInfo info)
+cdef void begin_stream(Stream* self, const Header* header) noexcept nogil
 cdef bint feed(Stream* self, Cursor* cursor) noexcept nogil
 cdef bint is_complete(const Stream* self) noexcept nogil

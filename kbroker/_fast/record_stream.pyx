@@ -207,11 +207,11 @@ cdef bint is_complete(const Stream* self) noexcept nogil:
     return self.walk.index == self.count and self.state == LENGTH and self.shift == 0
 
 
-cdef void begin_stream(Stream* self, BatchInfo info):
+cdef void begin_stream(Stream* self, const Header* header) noexcept nogil:
     memset(self, 0, sizeof(Stream))
-    self.count = info.header.records_count
+    self.count = header.records_count
     self.state = LENGTH
-    walk_init(&self.walk, info.header.base_timestamp)
+    walk_init(&self.walk, header.base_timestamp)
 
 
 cdef class RecordWalker:
@@ -242,7 +242,7 @@ cdef class RecordWalker:
         int64_t latest=INT64_MAX,
     ):
         self.info = info
-        begin_stream(&self.stream, info)
+        begin_stream(&self.stream, &info.header)
         self.findings = []
         self.collect = collect
         self.every = every

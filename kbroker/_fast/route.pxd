@@ -1,6 +1,7 @@
 from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
@@ -37,6 +38,7 @@ cdef class Endpoint:
     cdef readonly AnswerMemo answers
     cdef readonly BusyPoll busy_poll
     cdef readonly SendThreads send_threads
+    cdef readonly Crew crew
     cdef list routes
     cdef object loop
     cdef object owner

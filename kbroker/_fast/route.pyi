@@ -4,6 +4,7 @@ from typing import Any
 from kbroker._fast.answer_memo import AnswerMemo
 from kbroker._fast.busy_poll import BusyPoll
 from kbroker._fast.counters import RequestStats
+from kbroker._fast.crew import Crew
 from kbroker._fast.direct import DirectAnswers
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.send_threads import SendThreads
@@ -45,6 +46,7 @@ class Endpoint:
     answers: AnswerMemo
     busy_poll: BusyPoll
     send_threads: SendThreads
+    crew: Crew
     turn: Turn
     draining: bool
     max_frame_bytes: int
@@ -59,5 +61,7 @@ class Endpoint:
         owner: Any,
         max_frame_bytes: int,
         busy_poll_us: int = 0,
-        send_threads: int = 0,
+        threads: int = 0,
     ) -> None: ...
+    def change_threads(self, threads: int) -> None: ...
+    def end_threads(self) -> None: ...

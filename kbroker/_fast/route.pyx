@@ -7,6 +7,7 @@ what is left to the end of a turn.
 from kbroker._fast.answer_memo cimport AnswerMemo
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.counters cimport RequestStats
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.receive_buffer cimport BufferPool
 from kbroker._fast.send_threads cimport SendThreads
@@ -69,14 +70,15 @@ cdef class Endpoint:
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
-                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int send_threads=0):
+                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int threads=0):
         self.listener_name = listener_name
         self.services = services
         self.pool = pool
         self.stats = stats
         self.answers = AnswerMemo()
         self.busy_poll = BusyPoll(loop, busy_poll_us)
-        self.send_threads = SendThreads(loop, send_threads)
+        self.send_threads = SendThreads(loop, threads)
+        self.crew = Crew(threads)
         self.routes = [None] * API_KEYS
         for route in routes:
             self.routes[(<Route?> route).api_key] = route
@@ -84,4 +86,13 @@ cdef class Endpoint:
         self.owner = owner
         self.max_frame_bytes = max_frame_bytes
         self.connections = set()
-        self.turn = Turn(loop, services, self.busy_poll)
+        self.turn = Turn(loop, services, self.busy_poll, self.crew)
+
+    def change_threads(self, int threads) -> None:
+        """Let so many threads help the loop, at sending and at appending each."""
+        self.send_threads.change(threads)
+        self.crew.change(threads)
+
+    def end_threads(self) -> None:
+        self.send_threads.close()
+        self.crew.close()

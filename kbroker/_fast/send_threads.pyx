@@ -16,46 +16,24 @@ from libc.stdlib cimport calloc, free
 from posix.types cimport off_t
 
 from kbroker._fast.monotonic cimport now_ns
-
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    """
-
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_t:
-        pass
-    ctypedef struct pthread_attr_t:
-        pass
-    ctypedef struct pthread_mutex_t:
-        pass
-    ctypedef struct pthread_cond_t:
-        pass
-    int pthread_attr_init(pthread_attr_t* attributes)
-    int pthread_attr_setstacksize(pthread_attr_t* attributes, size_t size)
-    int pthread_attr_destroy(pthread_attr_t* attributes)
-    int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*work)(void*) noexcept nogil, void*)
-    int pthread_join(pthread_t thread, void** result)
-    int pthread_mutex_init(pthread_mutex_t* mutex, void* attributes)
-    int pthread_mutex_lock(pthread_mutex_t* mutex)
-    int pthread_mutex_unlock(pthread_mutex_t* mutex)
-    int pthread_mutex_destroy(pthread_mutex_t* mutex)
-    int pthread_cond_init(pthread_cond_t* condition, void* attributes)
-    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
-    int pthread_cond_signal(pthread_cond_t* condition)
-    int pthread_cond_broadcast(pthread_cond_t* condition)
-    int pthread_cond_destroy(pthread_cond_t* condition)
-    pthread_t pthread_self()
-    int pthread_setname_np(pthread_t thread, const char* name)
-
-cdef extern from "<signal.h>" nogil:
-    ctypedef struct sigset_t:
-        pass
-    int sigfillset(sigset_t* signals)
-    int pthread_sigmask(int how, const sigset_t* signals, sigset_t* before)
-    int SIG_SETMASK
+from kbroker._fast.threads cimport (
+    pthread_cond_broadcast,
+    pthread_cond_destroy,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_t,
+    pthread_cond_wait,
+    pthread_join,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
+    pthread_t,
+    start_thread,
+)
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int value, int flags)
@@ -213,21 +191,12 @@ cdef class SendThreads:
         return True
 
     cdef bint _add_thread(self) except -1:
-        cdef pthread_attr_t attributes
-        cdef sigset_t everything, before
-        cdef int outcome
+        cdef bint started
         if self.running >= self.limit or (self.pool == NULL and not self._start()):
             return False
-        # Signals are Python's affair.
-        sigfillset(&everything)
-        pthread_attr_init(&attributes)
-        pthread_attr_setstacksize(&attributes, STACK_BYTES)
-        pthread_sigmask(SIG_SETMASK, &everything, &before)
-        outcome = pthread_create(&self.pool.threads[self.running], &attributes, work, self.pool)
-        pthread_sigmask(SIG_SETMASK, &before, NULL)
-        pthread_attr_destroy(&attributes)
-        self.running += outcome == 0
-        return outcome == 0
+        started = start_thread(&self.pool.threads[self.running], work, self.pool, STACK_BYTES)
+        self.running += started
+        return started
 
     def collect(self) -> None:
         """Tell the users of what is done."""

@@ -1,4 +1,5 @@
 from kbroker._fast.busy_poll cimport BusyPoll
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
 from kbroker._fast.receiver cimport Receiver
 
@@ -7,6 +8,7 @@ cdef class Turn:
     cdef object loop
     cdef object services
     cdef BusyPoll busy_poll
+    cdef Crew crew
     cdef list postponed
     cdef list askers
     cdef Asked[ASKED_TOGETHER] asked

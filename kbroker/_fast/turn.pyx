@@ -7,6 +7,7 @@ a turn waiting would only cost time.
 """
 
 from kbroker._fast.busy_poll cimport BusyPoll
+from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
 from kbroker._fast.receiver cimport Receiver
 
@@ -20,10 +21,11 @@ cdef enum:
 cdef class Turn:
     """One for each listener; `loop` needs `call_soon` alone."""
 
-    def __init__(self, loop, services, BusyPoll busy_poll):
+    def __init__(self, loop, services, BusyPoll busy_poll, Crew crew not None):
         self.loop = loop
         self.services = services
         self.busy_poll = busy_poll
+        self.crew = crew
         self.postponed = []
         self.askers = []
 
@@ -68,7 +70,7 @@ cdef class Turn:
             return 0
         self.askers = []
         try:
-            answers = self.direct.answer_all(self.services, self.asked, len(askers))
+            answers = self.direct.answer_all(self.services, self.asked, len(askers), self.crew)
         except Exception as error:
             for connection in askers:
                 connection.give_up(error)

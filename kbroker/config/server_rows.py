@@ -46,8 +46,8 @@ connection.failed.authentication.delay.ms|INT|100||>=0|-|delay close after auth 
 queued.max.requests|INT|500||>=1|-|request-queue length
 queued.max.request.bytes|LONG|268435456|||+|request-queue bytes
 num.network.threads|INT|3|cluster|>=1|+|
-    threads per listener that send: the loop, and for large fetches of several clients at once up to 8 others, as far as
-    there are processors
+    threads per listener: the loop, and for large fetches, and batches that several clients send at once, up to 8 and 7
+    others, as far as there are processors
 compression.type|STRING|producer|cluster|one of uncompressed, zstd, lz4, snappy, gzip, producer|+|
     final codec: producer (keep), uncompressed, gzip, snappy, lz4, zstd
 compression.gzip.level|INT|-1|cluster|1..9 or -1|+|level used when broker recompresses with gzip

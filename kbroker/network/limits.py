@@ -42,7 +42,7 @@ def overrides_by_address(text: str) -> dict[str, int]:
     }
 
 
-def sending_threads(network_threads: int) -> int:
+def beside_the_loop(network_threads: int) -> int:
     """Of a listener's `num.network.threads` those beside the loop, which is the first; one for each other processor."""
     return min(network_threads, len(os.sched_getaffinity(0))) - 1
 

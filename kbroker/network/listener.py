@@ -47,7 +47,7 @@ class SocketOptions:
     receive_buffer_bytes: int = -1
     tcp_congestion: str = ""
     busy_poll_us: int = 0
-    send_threads: int = 0
+    threads: int = 0
 
 
 class Listener:
@@ -94,7 +94,7 @@ class Listener:
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self.endpoint = Endpoint(
-            name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us, options.send_threads
+            name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us, options.threads
         )
 
     async def start(self) -> None:
@@ -287,7 +287,7 @@ class Listener:
             task.cancel()
         for connection in list(self.endpoint.connections):
             connection.close("shutting down")
-        self.endpoint.send_threads.close()
+        self.endpoint.end_threads()
 
 
 def _family(host: str) -> tuple[socket.AddressFamily, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,16 +15,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.crew import Crew
 from kbroker._fast.file_region import FileRegion
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import ORDINARY as FETCH
 from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kbroker.handlers.produce import INTERNAL_TOPICS, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kbroker.handlers.produce import ORDINARY as PRODUCE
+from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
+from tests.storage.test_ordinary_paths import failing_writes
 
 ID = bytes(range(16))
 NAME = "events"
@@ -205,6 +210,86 @@ def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> N
     for each, values in zip(sides, [[b"0", b"3"], [b"1", b"2", b"5"]], strict=True):
         assert [value for _, value in read_all(each.log)][2:] == values
         each.log.close(clean=False)
+
+
+def crowded(folder: Path, names: str) -> tuple[dict[str, Side], Any]:
+    """Partitions of several topics, and what a handler is given to reach all of them."""
+    sides = {name: Side(folder / name, name) for name in names}
+    services = sides[names[0]].services
+    for side in sides.values():
+        services.replica_manager.topics.update(side.services.replica_manager.topics)
+    return sides, services
+
+
+def to(name: str, records: bytes) -> bytearray:
+    row = ProduceRequest.PartitionProduceData(index=3, records=records)
+    return encoded(
+        ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData(name=name, partition_data=[row])]), 9
+    )
+
+
+def any_batch(rng: random.Random) -> bytes:
+    """Good ones of all ordinary kinds, idempotent ones that follow or do not, and broken ones."""
+    data = batch(
+        [rng.randbytes(rng.choice((10, 900, 20_000)))] * rng.randint(1, 3),
+        compression=rng.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD)),
+        **rng.choice(({}, {}, {"producer_id": rng.randint(1, 4), "epoch": 0, "sequence": rng.choice((0, 1, 2))})),
+    )
+    if rng.random() < 0.15:
+        data[-1 - rng.randrange(len(data) - 21)] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path: Path, threads: int) -> None:
+    """Under load records would be stored twice, at each other's offsets, or damaged."""
+    rng = random.Random(threads)
+    names = "abcdefgh"
+    crew = Crew(threads)
+    together, services = crowded(tmp_path / "together", names)
+    alone, services_alone = crowded(tmp_path / "alone", names)
+    deadline = time.monotonic() + 60
+    rounds = 0
+    while rounds < 40 or (threads and not crew.helped_count):
+        assert time.monotonic() < deadline
+        rounds += 1
+        asked = [(rng.choice(names), any_batch(rng)) for _ in range(rng.randint(1, 32))]
+        frames = PRODUCE.ask_all(services, [(9, 77, to(name, data)) for name, data in asked], crew)
+        # A batch that had to wait for another one of the turn is asked for by itself behind it.
+        order = [at for at, frame in enumerate(frames) if frame is not None]
+        order += [at for at, frame in enumerate(frames) if frame is None]
+        for at in order:
+            name, data = asked[at]
+            frame = PRODUCE.ask(services, 9, 77, to(name, data)) if frames[at] is None else frames[at]
+            assert frame == PRODUCE.ask(services_alone, 9, 77, to(name, data))
+    for name in names:
+        logs = [sides[name].log for sides in (together, alone)]
+        for log in logs:
+            log.close(clean=True)
+        files = [Path(log.local.segments.active.path) for log in logs]
+        assert files[0].read_bytes() == files[1].read_bytes()
+        assert files[0].with_suffix(".index").read_bytes() == files[1].with_suffix(".index").read_bytes()
+    crew.close()
+
+
+@pytest.mark.parametrize("failure", ["closed", "full"])
+def test_a_write_that_fails_in_a_thread_fails_its_partition_alone(tmp_path: Path, failure: str) -> None:
+    """A full disk under one partition would damage others, or producers would be told that records are stored."""
+    names = "abcd"
+    crew = Crew(1)
+    sides, services = crowded(tmp_path, names)
+    value = b"x" * 40_000
+    with failing_writes(sides["c"].log.local.segments.active, failure):
+        asked = [to(name, bytes(batch([value]))) for name in names]
+        frames = PRODUCE.ask_all(services, [(9, 77, data) for data in asked], crew)
+    assert frames == [None if name == "c" else produced(9, 2, name=name) for name in names]
+    # The handler takes over with the batch as its producer sent it.
+    assert asked[2] == to("c", bytes(batch([value])))
+    assert [each.log.log_end_offset for each in sides.values()] == [3, 3, 2, 3]
+    assert PRODUCE.ask(services, 9, 77, to("d", bytes(batch()))) == produced(9, 3, name="d")
+    for each in sides.values():
+        each.log.close(clean=False)
+    crew.close()
 
 
 def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_path: Path) -> None:

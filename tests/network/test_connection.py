@@ -63,7 +63,7 @@ class Harness:
             "PLAINTEXT",
             "127.0.0.1",
             0,
-            SocketOptions(128, buffer_bytes, buffer_bytes, send_threads=send_threads),
+            SocketOptions(128, buffer_bytes, buffer_bytes, threads=send_threads),
             ConnectionLimits(50, 40, {}),
             services=None,
             pool=self.pool,

@@ -15,12 +15,13 @@ import pytest
 import uvloop
 
 from kbroker._fast.send_threads import SendThreads
-from kbroker.network.limits import sending_threads
+from kbroker.network.limits import beside_the_loop
 from tests.broker_process import BrokerProcess
 from tests.handlers.test_live_settings import alter
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 from tests.network.test_connection import BARE, ECHO, FILE, Harness, answer, frame, running, until
+from tests.network.thread_names import threads_named
 from tests.scenarios.session import Session
 
 MB = 1 << 20
@@ -248,17 +249,13 @@ def test_wrong_numbers_of_threads_are_refused() -> None:
         SendThreads(None, -1)
     assert SendThreads(None, 100).limit == 8
     processors = len(os.sched_getaffinity(0))
-    assert sending_threads(1) == 0
-    assert sending_threads(3) == min(3, processors) - 1
+    assert beside_the_loop(1) == 0
+    assert beside_the_loop(3) == min(3, processors) - 1
 
 
 def senders(broker: BrokerProcess) -> int:
     """How many of the broker's threads only send."""
-    count = 0
-    for name in os.listdir(f"/proc/{broker.pid}/task"):
-        with contextlib.suppress(OSError), open(f"/proc/{broker.pid}/task/{name}/comm") as comm:
-            count += comm.read() == "kbroker-send\n"
-    return count
+    return threads_named("kbroker-send", broker.pid)
 
 
 def filled_topic(broker: BrokerProcess) -> bytes:

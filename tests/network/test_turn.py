@@ -16,8 +16,10 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
+from tests.network.thread_names import threads_named
 
 CLIENTS = 12
+PARTITIONS = 4
 TOPIC = "together"
 # Behind base offset, length and leader epoch, which a broker writes.
 OWN_BYTES = 16
@@ -25,7 +27,7 @@ OWN_BYTES = 16
 
 @pytest.fixture(name="clients")
 def _clients(broker: BrokerProcess) -> Iterator[list[RawClient]]:
-    raw.create_topic(broker.port, TOPIC)
+    raw.create_topic(broker.port, TOPIC, PARTITIONS)
     with ExitStack() as stack:
         yield [stack.enter_context(RawClient(broker.port)) for _ in range(CLIENTS)]
 
@@ -61,12 +63,12 @@ def batch_of(number: int, size: int = 20) -> bytes:
     return raw.good_batch(1, struct.pack(">i", number) + bytes([number % 251]) * size)
 
 
-def stored(broker: BrokerProcess) -> dict[int, bytes]:
-    """The batches of the topic as they were sent, by base offset."""
+def stored(broker: BrokerProcess, partition: int = 0) -> dict[int, bytes]:
+    """The batches of the topic's partition as they were sent, by base offset."""
     found: dict[int, bytes] = {}
     with RawClient(broker.port) as client:
         while True:
-            answer = client.ask(raw.fetch(TOPIC, 0, len(found), max_bytes=8 << 20))
+            answer = client.ask(raw.fetch(TOPIC, partition, len(found), max_bytes=8 << 20))
             # Behind correlation id, throttle time, topic, partition, error, two offsets and no aborted transactions.
             at = 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4 + 2 + 8 + 8 + 4
             (size,) = struct.unpack_from(">i", answer, at)
@@ -97,6 +99,29 @@ def test_batches_that_come_together_are_written_together(broker: BrokerProcess, 
             sent[offset] = data[OWN_BYTES:]
     assert write_calls(broker) - before < rounds * CLIENTS / 2
     assert stored(broker) == sent
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="threads beside the loop are for other processors")
+def test_large_batches_that_come_together_are_written_by_several_threads(
+    broker: BrokerProcess, clients: list[RawClient]
+) -> None:
+    """Other processors would stand idle, or records end in another partition, twice, or damaged."""
+    crowd(broker, clients)
+    sent: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
+    number = 0
+    while number < 240 or not threads_named("kbroker-crew", broker.pid):
+        assert number < 4_000
+        batches = [batch_of(number + at, 10_000 + at * 3_000) for at in range(CLIENTS)]
+        with held_up(broker):
+            for at, client in enumerate(clients):
+                client.send(raw.produce(TOPIC, at % PARTITIONS, batches[at]))
+        for at, client in enumerate(clients):
+            error, offset = raw.produce_answer(client.read() or b"")
+            assert error == raw.NONE and offset not in sent[at % PARTITIONS]
+            sent[at % PARTITIONS][offset] = batches[at][OWN_BYTES:]
+        number += CLIENTS
+    for partition, expected in enumerate(sent):
+        assert stored(broker, partition) == expected
 
 
 def test_one_request_of_a_turn_does_not_fail_the_others(broker: BrokerProcess, clients: list[RawClient]) -> None:

@@ -1,0 +1,21 @@
+from libc.stdint cimport uint64_t
+
+cdef enum:
+    # The loop's own thread is the first of them.
+    MOST_WORKERS = 8
+
+
+ctypedef void (*Piece)(void* item, int worker) noexcept nogil
+
+cdef struct Errand
+
+
+cdef class Crew:
+    cdef Errand* errand
+    cdef readonly int limit
+    cdef readonly int running
+
+    cdef int share(self, Piece piece, void** items, int count, int helpers) except -1
+    cdef bint _ready(self, int helpers) except -1
+    cdef bint _add_thread(self) except -1
+    cdef void _stop(self)

@@ -1,0 +1,84 @@
+"""Threads that share a turn's pieces with the loop."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kbroker._fast.crew import Crew
+from tests.network.thread_names import threads_named
+
+SECONDS = 60.0
+MOST = 64
+
+
+@pytest.fixture(name="crew")
+def _crew() -> Iterator[Crew]:
+    crew = Crew(2)
+    yield crew
+    crew.close()
+
+
+def members() -> int:
+    """How many threads of this process belong to a crew."""
+    return threads_named("kbroker-crew")
+
+
+def test_every_piece_is_done_once_whoever_does_it(crew: Crew) -> None:
+    """A batch would be written twice, or answered without having been written."""
+    rng = random.Random(5)
+    deadline = time.monotonic() + SECONDS
+    errands = 0
+    while errands < 3000 or crew.helped_count < 1000:
+        assert time.monotonic() < deadline
+        done = crew.rehearse(rng.randint(0, MOST), rng.randint(0, 3), rng.choice((0, 0, 0, 1)))
+        assert all(times == 1 and 0 <= worker <= 2 for times, worker in done)
+        errands += 1
+
+
+def test_threads_take_pieces_while_the_loop_is_at_one(crew: Crew) -> None:
+    """Other processors would stand idle while one writes what many sent."""
+    deadline = time.monotonic() + SECONDS
+    while {worker for _, worker in crew.rehearse(6, 2, 1_000_000)} != {0, 1, 2}:
+        assert time.monotonic() < deadline
+    assert crew.running == members() == 2
+
+
+def test_no_thread_helps_where_none_is_allowed_and_a_change_counts_at_once() -> None:
+    """`num.network.threads=1` would not leave a machine's other processors to others."""
+    before = members()
+    crew = Crew(0)
+    assert crew.rehearse(3, 2, 1000) == [(1, 0)] * 3
+    assert (crew.running, crew.helped_count, members()) == (0, 0, before)
+    crew.change(1)
+    deadline = time.monotonic() + SECONDS
+    while not crew.helped_count:
+        assert time.monotonic() < deadline
+        crew.rehearse(4, 2, 100_000)
+    assert (crew.running, members()) == (1, before + 1)
+    crew.change(0)
+    assert crew.rehearse(4, 2, 100_000) == [(1, 0)] * 4
+    crew.close()
+    assert (crew.running, members()) == (0, before)
+    assert crew.rehearse(4, 2, 1000) == [(1, 0)] * 4
+
+
+def test_an_errand_of_one_piece_calls_nobody() -> None:
+    """A lone request would pay for waking a thread."""
+    crew = Crew(2)
+    assert crew.rehearse(1, 2) == [(1, 0)]
+    assert crew.rehearse(0, 2) == []
+    assert crew.running == 0
+
+
+def test_wrong_numbers_are_refused() -> None:
+    """A wrong number would start threads without an end, or write behind the end of an array."""
+    with pytest.raises(ValueError, match="-1 threads"):
+        Crew(-1)
+    assert Crew(100).limit == 7
+    for count in (-1, MOST + 1):
+        with pytest.raises(ValueError, match=f"{count} pieces"):
+            Crew(0).rehearse(count, 0)
