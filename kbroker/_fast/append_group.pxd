@@ -34,7 +34,7 @@ cdef struct Group:
     int count
     Member[GROUP_BATCHES] members
     int64_t wanted              # bytes of the batches that are in order
-    int64_t written             # what came of them; -1 before
+    int64_t written             # what came of them; NOT_TRIED before, and when that is settled
 
 
 cdef class AppendGroup:
@@ -51,7 +51,9 @@ cdef class AppendGroup:
     cdef bint add(self, uint8_t* data, Py_ssize_t size) except -1
     cdef bint _knows_producer(self, const Header* header)
     cdef bint is_current(self)
+    cdef bint _is_at_the_end(self)
     cdef bint finish(self) except -1
+    cdef int undo(self) except -1
     cdef void clear(self)
 
 

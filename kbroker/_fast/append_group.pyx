@@ -3,7 +3,7 @@
 What a write into the page cache costs is mostly its pages: a piece of 16 KB takes small ones, each of which is found,
 locked and counted; a write of ten such batches takes large ones, in half the time, and later readers have it cheaper.
 
-All of a group that is in order or nothing: as long as the write has not succeeded, neither log nor batches are changed.
+All of a group that is in order or nothing: where the write does not succeed, log and batches are as they were before.
 Three steps: what needs Python's objects (`begin`, `add`), what needs none and a crew may do (`do_group`), and Python's
 objects again (`finish`).
 """
@@ -164,10 +164,12 @@ cdef class AppendGroup:
 
     cdef bint is_current(self):
         """Whether the log is as it was at the beginning."""
-        return (
-            ends_at(self.log.local_, self.segment, self.group.position, self.group.first_offset)
-            and self.segment.open_file_ is self.file
-            and not self.log.gate_.closed
+        return self.segment.open_file_ is self.file and self._is_at_the_end()
+
+    cdef bint _is_at_the_end(self):
+        """The same after the write, when the file that is held here may have been taken from the segment."""
+        return not self.log.gate_.closed and ends_at(
+            self.log.local_, self.segment, self.group.position, self.group.first_offset
         )
 
     cdef bint finish(self) except -1:
@@ -177,14 +179,10 @@ cdef class AppendGroup:
         cdef int index
         if self.group.written == NOT_TRIED:
             return False
-        if self.group.written != self.group.wanted:
-            (<object> self.segment).cut_failed_write(self.file, self.group.position)
+        if self.group.written != self.group.wanted or not self._is_at_the_end():
+            self.undo()
             return False
-        if not self.is_current():
-            # Finishing the groups before this one let others run.
-            take_back_stamps(&self.group)
-            (<object> self.segment).cut_failed_write(self.file, self.segment.tail.size)
-            return False
+        self.group.written = NOT_TRIED
         try:
             for index in range(self.group.count):
                 member = &self.group.members[index]
@@ -193,10 +191,19 @@ cdef class AppendGroup:
                     info.take_walk(&member.walk)
                     count_in(self.log, self.segment, info, member.offset, member.size)
         except BaseException:
-            # What was not counted in must not pass for records after a crash.
-            (<object> self.segment).cut_failed_write(self.file, self.segment.tail.size)
+            (<object> self.segment).cut_failed_write(self.file, self.group.position)
             raise
         return True
+
+    cdef int undo(self) except -1:
+        """What was written, or a part of it, and not counted in, must not pass for records after a crash."""
+        if self.group.written == NOT_TRIED:
+            return 0
+        if self.group.written == self.group.wanted:
+            take_back_stamps(&self.group)
+        self.group.written = NOT_TRIED
+        (<object> self.segment).cut_failed_write(self.file, self.group.position)
+        return 0
 
     cdef void clear(self):
         self.log = None
@@ -216,38 +223,41 @@ cdef enum:
 
 @cython.nonecheck(True)
 cdef int write_groups(list groups, int count, Crew crew) except -1:
-    """Examines and writes the first `count` groups, with the crew where there is much to do."""
+    """Examines and writes the first `count` groups, with the crew where there is much to do.
+
+    Others may run Python only while a single long group is written.
+    """
     cdef (void*)[GROUP_BATCHES] items
     cdef AppendGroup group
     cdef int pieces = 0
     cdef int64_t total = 0
-    cdef bint compressed = False
     cdef int index
+    if count > GROUP_BATCHES:
+        raise ValueError(f"{count} groups are more than {GROUP_BATCHES}")
     for index in range(count):
         group = groups[index]
-        if group.total >= RELEASE_GIL_BYTES:
-            write_long_group(group)
-        elif group.total and group.is_current():
+        if group.compressed:
+            provide_codecs(1 + max(crew.limit, crew.running))
+    for index in range(count):
+        group = groups[index]
+        if group.total and group.is_current():
             items[pieces] = &group.group
             pieces += 1
             total += group.total
-            compressed = compressed or group.compressed
-    if compressed:
-        for index in range(1 + max(crew.limit, crew.running)):
-            if codecs_of[index] == NULL:
-                codecs_of[index] = borrow_codecs()
+    if count == 1 and total >= RELEASE_GIL_BYTES:
+        examine_group(&group.group, codecs_of[0])
+        with nogil:
+            write_group(&group.group)
+        return 0
     crew.share(do_group, items, pieces, <int> min(total // BYTES_FOR_A_HELPER, <int64_t> MOST_WORKERS))
     return 0
 
 
-cdef int write_long_group(AppendGroup group) except -1:
-    """Others may run Python while it is written, and the log is looked at again before."""
-    if group.compressed and codecs_of[0] == NULL:
-        codecs_of[0] = borrow_codecs()
-    examine_group(&group.group, codecs_of[0])
-    if group.is_current():
-        with nogil:
-            write_group(&group.group)
+cdef int provide_codecs(int workers) except -1:
+    cdef int index
+    for index in range(workers):
+        if codecs_of[index] == NULL:
+            codecs_of[index] = borrow_codecs()
     return 0
 
 
@@ -277,4 +287,5 @@ def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms
         offsets = [group.group.members[index].offset for index in range(group.group.count)]
         return [None if each is None or offsets[each] < 0 else offsets[each] for each in members]
     finally:
+        group.undo()
         group.clear()

@@ -5,7 +5,7 @@ that met several such pieces in one turn would do one after the other while othe
 calls the crew: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
 when all are done.
 
-Nobody waits for a thread that has begun nothing: where other processes have the processors the loop does every piece
+Nobody waits for a thread that has begun no piece: where other processes have the processors the loop does every piece
 itself, at the price of having called.  The threads know C's structs alone, never Python's objects, and the loop keeps
 the interpreter's lock meanwhile, so that nothing that the pieces rely upon is changed under them.
 """
@@ -34,7 +34,6 @@ from kbroker._fast.threads cimport (
 
 cdef extern from *:
     """
-    #include <sched.h>
     #include <stdint.h>
     static inline uint64_t kb_load_acquire(const uint64_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
     static inline void kb_store_release(uint64_t* at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
@@ -59,7 +58,6 @@ cdef extern from *:
     void kb_add_one(uint64_t* at) nogil
     bint kb_replace(uint64_t* at, uint64_t old, uint64_t value) nogil
     void kb_pause() nogil
-    int sched_yield() nogil
 
 cdef extern from "<time.h>" nogil:
     struct timespec:
@@ -70,8 +68,10 @@ cdef extern from "<time.h>" nogil:
 cdef enum:
     STACK_BYTES = 262144
     MOST_PIECES = 65535
-    # For so many pauses the loop waits awake for the last pieces; then it lets others have its processor in between.
+    # For so many pauses, some 50 us, the loop waits awake for the last pieces; then somebody waits for a disk or for a
+    # processor, and the loop looks again in so many nanoseconds.
     PAUSES = 2000
+    LOOK_AGAIN_NS = 50000
 
 cdef struct Errand:
     pthread_mutex_t lock
@@ -152,11 +152,13 @@ cdef class Crew:
         return kb_load_acquire(&self.errand.helped) if self.errand != NULL else 0
 
     cdef int share(self, Piece piece, void** items, int count, int helpers) except -1:
-        """`piece(item, worker)` for each of `items`, by this thread (worker 0) and at most so many others; when it
-        returns all are done.  One thread alone may call it; the interpreter's lock is kept."""
+        """`piece(item, worker)` for each of `items`, by this thread (worker 0), so many others that are called, and any
+        that still are awake; when it returns all are done.  One thread alone may call it; the interpreter's lock is
+        kept."""
         cdef Errand* errand
         cdef int index
         cdef uint64_t ticket
+        cdef timespec again = timespec(0, LOOK_AGAIN_NS)
         helpers = min(helpers, self.limit, count - 1)
         if helpers <= 0 or count > MOST_PIECES or not self._ready(helpers):
             for index in range(count):
@@ -182,7 +184,7 @@ cdef class Crew:
             if index < PAUSES:
                 kb_pause()
             else:
-                sched_yield()
+                nanosleep(&again, NULL)
         return 0
 
     cdef bint _ready(self, int helpers) except -1:

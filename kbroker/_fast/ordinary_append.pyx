@@ -137,7 +137,8 @@ cdef bint follows(LogFields log, BatchInfo info) except -1:
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept:
     """Whether the log's end is still there: to judge a long batch lets other threads run."""
     return (
-        local.segments_.active_ is segment and segment.tail.size == position and local.log_end_offset == offset
+        local.segments_.active_ is segment and segment.tail is not None
+        and segment.tail.size == position and local.log_end_offset == offset
     )
 
 

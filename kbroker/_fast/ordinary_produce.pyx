@@ -125,22 +125,26 @@ cdef class OrdinaryProduce(DirectAnswers):
         cdef OneBatch[ASKED_TOGETHER] batches
         cdef int[ASKED_TOGETHER] group_of       # of each request; -1 where there is none
         cdef int[ASKED_TOGETHER] member_of      # its number there; -1 where the batch is out of the ordinary
-        cdef int groups = 0
-        cdef int index
+        cdef int index, number
         cdef object manager = services.replica_manager
         cdef int64_t now_ms = self._now_ms(services)
         cdef list answers = [None] * count
         cdef list partitions = []
         try:
             for index in range(count):
-                self._gather(manager, &asked[index], &batches[index], now_ms, partitions,
-                             &group_of[index], &member_of[index])
+                group_of[index] = member_of[index] = -1
+                try:
+                    self._gather(manager, &asked[index], &batches[index], now_ms, partitions,
+                                 &group_of[index], &member_of[index])
+                except Exception as error:
+                    answers[index] = error
             write_groups(self.groups, len(partitions), crew)
-            for groups in range(len(partitions)):
-                self._finish(manager, groups, partitions[groups], asked, batches, count, group_of, member_of, answers)
+            for number in range(len(partitions)):
+                self._finish(manager, number, partitions[number], asked, batches, count, group_of, member_of, answers)
         finally:
-            for groups in range(len(partitions)):
-                (<AppendGroup> self.groups[groups]).clear()
+            for number in range(len(partitions)):
+                (<AppendGroup> self.groups[number]).undo()
+                (<AppendGroup> self.groups[number]).clear()
         return answers
 
     @cython.nonecheck(True)
@@ -150,7 +154,6 @@ cdef class OrdinaryProduce(DirectAnswers):
         cdef PartitionFields partition = self._place(manager, asked.version, asked.data, asked.size, batch)
         cdef AppendGroup group
         cdef int number
-        group_of[0] = member_of[0] = -1
         if partition is None:
             return 0
         for number in range(len(partitions)):
