@@ -273,7 +273,7 @@ def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path:
 
 
 @pytest.mark.parametrize("failure", ["closed", "full"])
-def test_a_write_that_fails_in_a_thread_fails_its_partition_alone(tmp_path: Path, failure: str) -> None:
+def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: str) -> None:
     """A full disk under one partition would damage others, or producers would be told that records are stored."""
     names = "abcd"
     crew = Crew(1)
@@ -290,6 +290,37 @@ def test_a_write_that_fails_in_a_thread_fails_its_partition_alone(tmp_path: Path
     for each in sides.values():
         each.log.close(clean=False)
     crew.close()
+
+
+def test_what_was_written_and_not_counted_in_is_cut(tmp_path: Path) -> None:
+    """A broker stopped in the middle of a turn would have records after its restart that nobody acknowledged."""
+    sides, services = crowded(tmp_path, "ab")
+    sides["a"].partition.waiting[object()] = None  # type: ignore[index]
+
+    def stopped(_: Partition) -> None:
+        raise KeyboardInterrupt
+
+    services.replica_manager.purgatory = SimpleNamespace(mark=stopped)
+    asked = {name: to(name, bytes(batch([b"x" * 9_000]))) for name in "ab"}
+    segment = sides["b"].log.local.segments.active
+    with pytest.raises(KeyboardInterrupt):
+        PRODUCE.ask_all(services, [(9, 77, data) for data in asked.values()])
+    assert [each.log.log_end_offset for each in sides.values()] == [3, 2]
+    assert Path(segment.path).stat().st_size == segment.size
+    assert asked["b"] == to("b", bytes(batch([b"x" * 9_000])))
+    for each in sides.values():
+        each.log.close(clean=False)
+
+
+def test_a_request_that_cannot_even_be_placed_fails_alone(tmp_path: Path) -> None:
+    """Every client of the turn would lose its connection."""
+    sides, services = crowded(tmp_path, "ab")
+    services.replica_manager.topics["broken"] = []
+    frames = PRODUCE.ask_all(services, [(9, 77, to(name, bytes(batch()))) for name in ("a", "broken", "b")])
+    assert [frames[0], frames[2]] == [produced(9, 2, name="a"), produced(9, 2, name="b")]
+    assert type(frames[1]) is TypeError
+    for each in sides.values():
+        each.log.close(clean=False)
 
 
 def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_path: Path) -> None:
