@@ -64,14 +64,10 @@ def dirty_limit_bytes() -> int:
     return (hard + min(background, hard)) // 2
 
 
-def settle(patience_seconds: float = 20.0, *, share: float = 0.1) -> None:
-    """Wait until no more than `share` of what may lie dirty is left to write, so that a cell does not pay for the one
-    before; 0 has all of it written now."""
-    if not share:
-        os.sync()
-        return
+def settle(patience_seconds: float = 20.0) -> None:
+    """Wait until little is left to write, so that a cell does not pay for the one before."""
     deadline = time.monotonic() + patience_seconds
-    while meminfo("Dirty", "Writeback") > dirty_limit_bytes() * share and time.monotonic() < deadline:
+    while meminfo("Dirty", "Writeback") > dirty_limit_bytes() // 10 and time.monotonic() < deadline:
         time.sleep(0.1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -53,7 +54,7 @@ def run(cell: Cell, broker: Broker, load: Load) -> Result:
     if cell.kind in WRITING:
         settle()
     elif cell.kind in LATENCY:
-        settle(share=0.0)
+        os.sync()
     watch = DiskWatch(broker)
     watched = replace(load, around=lambda: watch.during(load.around()))
     result = with_rates(RUNNERS[cell.kind](cell, broker, watched))

@@ -14,14 +14,11 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 
 from kbroker._fast.threads cimport (
-    pthread_cond_broadcast,
-    pthread_cond_destroy,
+    end_threads,
     pthread_cond_init,
     pthread_cond_signal,
     pthread_cond_t,
     pthread_cond_wait,
-    pthread_join,
-    pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_t,
@@ -224,20 +221,11 @@ cdef class Crew:
 
     cdef void _stop(self):
         cdef Errand* errand = self.errand
-        cdef int index
         self.errand = NULL
         if errand == NULL:
             return
-        with nogil:
-            pthread_mutex_lock(&errand.lock)
-            errand.stopping = True
-            pthread_cond_broadcast(&errand.called)
-            pthread_mutex_unlock(&errand.lock)
-            for index in range(self.running):
-                pthread_join(errand.threads[index], NULL)
+        end_threads(&errand.lock, &errand.called, &errand.stopping, errand.threads, self.running)
         self.running = 0
-        pthread_mutex_destroy(&errand.lock)
-        pthread_cond_destroy(&errand.called)
         free(errand)
 
 

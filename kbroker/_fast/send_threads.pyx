@@ -17,14 +17,11 @@ from posix.types cimport off_t
 
 from kbroker._fast.monotonic cimport now_ns
 from kbroker._fast.threads cimport (
-    pthread_cond_broadcast,
-    pthread_cond_destroy,
+    end_threads,
     pthread_cond_init,
     pthread_cond_signal,
     pthread_cond_t,
     pthread_cond_wait,
-    pthread_join,
-    pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_t,
@@ -239,18 +236,10 @@ cdef class SendThreads:
         self.pool = NULL
         if pool == NULL:
             return
-        with nogil:
-            pthread_mutex_lock(&pool.lock)
-            pool.stopping = True
-            pthread_cond_broadcast(&pool.ready)
-            pthread_mutex_unlock(&pool.lock)
-            for index in range(self.running):
-                pthread_join(pool.threads[index], NULL)
+        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, self.running)
         self.running = 0
         for index in range(MOST_JOBS):
             if self.owners is not None and self.owners[index] is not None:
                 c_close(pool.jobs[index].out_fd)
         c_close(pool.event_fd)
-        pthread_mutex_destroy(&pool.lock)
-        pthread_cond_destroy(&pool.ready)
         free(pool)

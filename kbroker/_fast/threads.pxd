@@ -56,3 +56,19 @@ cdef inline bint start_thread(
     pthread_sigmask(SIG_SETMASK, &before, NULL)
     pthread_attr_destroy(&attributes)
     return outcome == 0
+
+
+cdef inline void end_threads(
+    pthread_mutex_t* lock, pthread_cond_t* waited_for, bint* stopping, pthread_t* threads, int count
+) noexcept:
+    """Has threads that look for `stopping` under `lock` end, waits for them, and ends lock and condition, too."""
+    cdef int index
+    with nogil:
+        pthread_mutex_lock(lock)
+        stopping[0] = True
+        pthread_cond_broadcast(waited_for)
+        pthread_mutex_unlock(lock)
+        for index in range(count):
+            pthread_join(threads[index], NULL)
+    pthread_mutex_destroy(lock)
+    pthread_cond_destroy(waited_for)

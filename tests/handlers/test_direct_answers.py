@@ -189,29 +189,6 @@ def test_requests_that_came_together_are_answered_each_for_itself(side: Side) ->
     assert stored.count(records[16:]) == 4
 
 
-def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> None:
-    """Records would end in another partition than the one they were sent to."""
-    sides = [Side(tmp_path / name, name) for name in ("a", "b")]
-    services = sides[0].services
-    services.replica_manager.topics.update(sides[1].services.replica_manager.topics)
-    sides[1].partition.waiting[object()] = None  # type: ignore[index]
-
-    def request(name: str, value: bytes) -> bytearray:
-        row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch([value])))
-        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[row])
-        return encoded(ProduceRequest(acks=1, topic_data=[topic]), 9)
-
-    names = ["a", "b", "b", "a", "none", "b"]
-    frames = PRODUCE.ask_all(services, [(9, 77, request(name, b"%d" % at)) for at, name in enumerate(names)])
-    firsts = [2, 2, 3, 3, None, 4]
-    for name, frame, first in zip(names, frames, firsts, strict=True):
-        assert frame == (None if first is None else produced(9, first, name=name))
-    assert sides[0].woken == [sides[1].partition]
-    for each, values in zip(sides, [[b"0", b"3"], [b"1", b"2", b"5"]], strict=True):
-        assert [value for _, value in read_all(each.log)][2:] == values
-        each.log.close(clean=False)
-
-
 def crowded(folder: Path, names: str) -> tuple[dict[str, Side], Any]:
     """Partitions of several topics, and what a handler is given to reach all of them."""
     sides = {name: Side(folder / name, name) for name in names}
@@ -226,6 +203,22 @@ def to(name: str, records: bytes) -> bytearray:
     return encoded(
         ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData(name=name, partition_data=[row])]), 9
     )
+
+
+def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> None:
+    """Records would end in another partition than the one they were sent to."""
+    sides, services = crowded(tmp_path, "ab")
+    sides["b"].partition.waiting[object()] = None  # type: ignore[index]
+    names = ["a", "b", "b", "a", "none", "b"]
+    asked = [(9, 77, to(name, bytes(batch([b"%d" % at])))) for at, name in enumerate(names)]
+    frames = PRODUCE.ask_all(services, asked)
+    firsts = [2, 2, 3, 3, None, 4]
+    for name, frame, first in zip(names, frames, firsts, strict=True):
+        assert frame == (None if first is None else produced(9, first, name=name))
+    assert sides["a"].woken == [sides["b"].partition]
+    for each, values in zip(sides.values(), [[b"0", b"3"], [b"1", b"2", b"5"]], strict=True):
+        assert [value for _, value in read_all(each.log)][2:] == values
+        each.log.close(clean=False)
 
 
 def any_batch(rng: random.Random) -> bytes:
@@ -325,21 +318,13 @@ def test_a_request_that_cannot_even_be_placed_fails_alone(tmp_path: Path) -> Non
 
 def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_path: Path) -> None:
     """Clients whose records are in the log would lose their connections, and send them again."""
-    sides = [Side(tmp_path / name, name) for name in ("a", "b")]
-    services = sides[0].services
-    services.replica_manager.topics.update(sides[1].services.replica_manager.topics)
+    sides, services = crowded(tmp_path, "ab")
     services.replica_manager.purgatory = SimpleNamespace(mark=[].remove)
-    sides[1].partition.waiting[object()] = None  # type: ignore[index]
-
-    def request(name: str) -> bytearray:
-        row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch()))
-        topic = ProduceRequest.TopicProduceData(name=name, partition_data=[row])
-        return encoded(ProduceRequest(acks=1, topic_data=[topic]), 9)
-
-    frames = PRODUCE.ask_all(services, [(9, 77, request(name)) for name in ("b", "a", "b", "a")])
+    sides["b"].partition.waiting[object()] = None  # type: ignore[index]
+    frames = PRODUCE.ask_all(services, [(9, 77, to(name, bytes(batch()))) for name in ("b", "a", "b", "a")])
     assert [frames[1], frames[3]] == [produced(9, 2, name="a"), produced(9, 3, name="a")]
     assert [type(frames[0]), type(frames[2])] == [ValueError, ValueError]
-    for each in sides:
+    for each in sides.values():
         each.log.close(clean=False)
 
 
