@@ -18,7 +18,7 @@ from bench.admin import AdminError
 from bench.brokers import Broker, BrokerError
 from bench.cell import Cell, CellError, Load, NotServedError, Result
 from bench.hot_memory import HotMemory
-from bench.operations import IDLE_SECONDS, ONCE, OPERATIONS
+from bench.operations import IDLE_SECONDS, LEAST_STARTS, ONCE, OPERATIONS
 from bench.progress import Progress
 from bench.runners import RUNNERS, memory_for, run, takes_memory
 from bench.sampling import Sampler
@@ -65,7 +65,9 @@ class Session:
 
     def _rounds_of(self, cell: Cell) -> int:
         rounds = int(self.arguments.rounds)
-        return rounds + 1 if cell.kind in RUNNERS else 1 if cell.kind in ONCE else rounds
+        if cell.kind in RUNNERS:
+            return rounds + 1
+        return 1 if cell.kind in ONCE else max(rounds, LEAST_STARTS)
 
     def _expected(self, cell: Cell, *, warm: bool) -> float:
         scale = float(self.arguments.scale)
