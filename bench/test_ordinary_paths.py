@@ -1,4 +1,5 @@
-"""The ordinary append and read in C beside the general ones, and what a start reads of each partition."""
+"""The ordinary append and read in C beside the general ones, a fetch that waits, and what a start reads of each
+partition."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
-from bench.test_codec import produce_request
+from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.append_group import append_together
 from kbroker._fast.crew import Crew
 from kbroker._fast.directory import list_directory, read_small_file
@@ -18,8 +20,10 @@ from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker._fast.ordinary_produce import OrdinaryProduce
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import PartitionData
+from kbroker.handlers.fetch import FetchResponse, PartitionData, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce
+from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
@@ -30,6 +34,7 @@ from tests.storage.batches import START_MS, append, batch, environment, open_log
 RECORDS = 150
 ROUNDS, TIMES = 200, 50
 ProduceRequest: Any = message("ProduceRequest")
+FetchRequest: Any = message("FetchRequest")
 BATCHES = 400
 
 
@@ -158,6 +163,34 @@ def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: b
         encode(handle_produce(ctx, decode(frame, 0, len(frame))), 1, True)
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+
+
+@pytest.mark.benchmark(group="fetch: waits, and is answered")
+def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog) -> None:
+    """A consumer at the end of a log: decoding, planning, keeping its time, a look after an append, the answer."""
+    end = log.log_end_offset
+    append(log, batch([b"x" * 100]))
+    loop, looks, answers = uvloop.new_event_loop(), [], []
+    only_timers: Any = SimpleNamespace(call_soon=looks.append, call_later=loop.call_later)
+    manager = services.replica_manager
+    partition, manager.purgatory = manager.partition("topic", 0), FetchPurgatory(only_timers)
+    services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
+    decode = FetchRequest.program(12).decode
+    encode = FetchResponse.program(12).encode_response
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+    ctx.respond = lambda answer: answers.append(encode(answer, 1, True))
+    frame = fetch_request(12, end)
+
+    def run() -> None:
+        log.high_watermark = log.local.log_end_offset = end
+        assert handle_fetch(ctx, decode(frame, 0, len(frame))) is None
+        log.high_watermark = log.local.log_end_offset = end + 1
+        manager.purgatory.mark(partition)
+        looks.pop()()
+        answers.pop()
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
+    loop.close()
 
 
 @pytest.mark.benchmark(group="read: on from batch to batch")

@@ -58,6 +58,10 @@ class Side:
         append(self.log, batch([b"first"]))
         append(self.log, batch([b"second"]))
 
+    def has_a_consumer_wait(self) -> None:
+        waiting: dict[Any, None] = self.partition.waiting
+        waiting[object()] = None
+
 
 @pytest.fixture(name="side")
 def _side(tmp_path: Path) -> Iterator[Side]:
@@ -162,7 +166,7 @@ def test_a_waiting_consumer_is_woken(side: Side) -> None:
     """A consumer would wait to the end of its time beside records that it asked for."""
     PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
     assert side.woken == []
-    side.partition.waiting[object()] = None  # type: ignore[index]
+    side.has_a_consumer_wait()
     PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
     assert side.woken == [side.partition]
 
@@ -208,7 +212,7 @@ def to(name: str, records: bytes) -> bytearray:
 def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> None:
     """Records would end in another partition than the one they were sent to."""
     sides, services = crowded(tmp_path, "ab")
-    sides["b"].partition.waiting[object()] = None  # type: ignore[index]
+    sides["b"].has_a_consumer_wait()
     names = ["a", "b", "b", "a", "none", "b"]
     asked = [(9, 77, to(name, bytes(batch([b"%d" % at])))) for at, name in enumerate(names)]
     frames = PRODUCE.ask_all(services, asked)
@@ -288,7 +292,7 @@ def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: s
 def test_what_was_written_and_not_counted_in_is_cut(tmp_path: Path) -> None:
     """A broker stopped in the middle of a turn would have records after its restart that nobody acknowledged."""
     sides, services = crowded(tmp_path, "ab")
-    sides["a"].partition.waiting[object()] = None  # type: ignore[index]
+    sides["a"].has_a_consumer_wait()
 
     def stopped(_: Partition) -> None:
         raise KeyboardInterrupt
@@ -320,7 +324,7 @@ def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_pat
     """Clients whose records are in the log would lose their connections, and send them again."""
     sides, services = crowded(tmp_path, "ab")
     services.replica_manager.purgatory = SimpleNamespace(mark=[].remove)
-    sides["b"].partition.waiting[object()] = None  # type: ignore[index]
+    sides["b"].has_a_consumer_wait()
     frames = PRODUCE.ask_all(services, [(9, 77, to(name, bytes(batch()))) for name in ("b", "a", "b", "a")])
     assert [frames[1], frames[3]] == [produced(9, 2, name="a"), produced(9, 3, name="a")]
     assert [type(frames[0]), type(frames[2])] == [ValueError, ValueError]
