@@ -43,6 +43,7 @@ MEASURED_WITHIN = {
     "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
+    "request_context": "bench/test_network.py",
     "responder": "bench/test_network.py",
     "segment_replay": "bench/test_storage.py: test_recovery",
     "send_threads": "bench/test_network.py: test_large_answers",

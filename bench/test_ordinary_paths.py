@@ -20,7 +20,7 @@ from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker._fast.ordinary_produce import OrdinaryProduce
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import FetchResponse, PartitionData, handle_fetch
+from kbroker.handlers.fetch import ORDINARY, FetchResponse, PartitionData, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
@@ -165,9 +165,10 @@ def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: b
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
 
 
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "decoded"])
 @pytest.mark.benchmark(group="fetch: waits, and is answered")
-def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog) -> None:
-    """A consumer at the end of a log: decoding, planning, keeping its time, a look after an append, the answer."""
+def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct: bool) -> None:
+    """A consumer at the end of a log: it is read, its time is kept, it is looked at after an append, and answered."""
     end = log.log_end_offset
     append(log, batch([b"x" * 100]))
     loop, looks, answers = uvloop.new_event_loop(), [], []
@@ -179,11 +180,15 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog) -> Non
     encode = FetchResponse.program(12).encode_response
     ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
     ctx.respond = lambda answer: answers.append(encode(answer, 1, True))
-    frame = fetch_request(12, end)
+    ctx.respond_frame = answers.append
+    frame = bytearray(fetch_request(12, end))
 
     def run() -> None:
         log.high_watermark = log.local.log_end_offset = end
-        assert handle_fetch(ctx, decode(frame, 0, len(frame))) is None
+        if direct:
+            assert ORDINARY.ask(services, 12, 1, frame) is None and ORDINARY.ask_to_wait(ctx, 12, 1, frame)
+        else:
+            assert handle_fetch(ctx, decode(frame, 0, len(frame))) is None
         log.high_watermark = log.local.log_end_offset = end + 1
         manager.purgatory.mark(partition)
         looks.pop()()

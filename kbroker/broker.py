@@ -215,6 +215,7 @@ class Broker:
                 max_frame_bytes=config.get("socket.request.max.bytes"),
                 max_idle_ms=config.get("connections.max.idle.ms"),
                 loop=self.loop,
+                purgatory=services.replica_manager.purgatory,
                 cold_reads=self.cold_reads,
                 read_failed=self.log_manager.failures.report_read,
             )

@@ -1,22 +1,5 @@
-from libc.stdint cimport uint64_t
-
+from kbroker._fast.request_context cimport RequestContext
 from kbroker._fast.responder cimport Responder
-from kbroker._fast.route cimport Route
-
-
-cdef class RequestContext:
-    cdef readonly int api_key
-    cdef readonly int api_version
-    cdef readonly int correlation_id
-    cdef readonly str client_id
-    cdef readonly Connection connection
-    cdef readonly object services
-    cdef public object abandoned
-    cdef public bint lasting
-    cdef tuple key
-    cdef Route route
-    cdef uint64_t started_ns
-    cdef Py_ssize_t bytes_in
 
 
 cdef class Connection(Responder):
@@ -33,6 +16,7 @@ cdef class Connection(Responder):
     cdef int _answer(self, RequestContext ctx, object response) except -1
     cdef int _queue(self, RequestContext ctx, object frame) except -1
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1
+    cdef int _wait(self) except -1
     cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _abandon(self) except -1
     cdef int _fail(self, str reason, str detail) except -1

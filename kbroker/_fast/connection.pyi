@@ -1,21 +1,8 @@
-from collections.abc import Callable
 from typing import Any
 
 from kbroker._fast.responder import Responder
 from kbroker._fast.route import NO_RESPONSE as NO_RESPONSE
 from kbroker._fast.route import Endpoint
-
-class RequestContext:
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    connection: Connection
-    services: Any
-    open: bool
-    abandoned: Callable[[], object] | None
-    lasting: bool
-    def respond(self, response: Any) -> None: ...
 
 class Connection(Responder):
     busy: bool

@@ -28,6 +28,7 @@ from kbroker._fast.cursor cimport (
 from kbroker._fast.monotonic cimport now_ns
 from kbroker._fast.direct cimport Asked
 from kbroker._fast.request_header cimport skip_tagged_fields
+from kbroker._fast.request_context cimport RequestContext
 from kbroker._fast.responder cimport FLUSH_BYTES, Responder
 from kbroker._fast.route cimport API_KEYS, Endpoint, Route
 from kbroker._fast.sender cimport Sender
@@ -39,33 +40,6 @@ cdef enum:
 
 
 cdef object _NO_RESPONSE = NO_RESPONSE
-
-
-cdef class RequestContext:
-    """One request under way: its header, where it came from, and where its answer goes.
-
-    `abandoned`: what a handler that answers later wants called when the connection ends before that.
-    `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets.
-    """
-
-    def respond(self, response) -> None:
-        """Answer a request whose handler returned None; ignored when the connection is gone."""
-        cdef Connection connection = self.connection
-        self.abandoned = None
-        if connection.closed or connection.pending is not self:
-            return
-        try:
-            connection._answer(self, response)
-            if not connection.processing:
-                connection._process()
-        except Exception as error:
-            connection.endpoint.owner.handler_failed(self, error)
-            connection.close("a request failed")
-
-    @property
-    def open(self) -> bool:
-        """Whether an answer would still reach the client."""
-        return not self.connection.closed and self.connection.pending is self
 
 
 cdef class Connection(Responder):
@@ -156,8 +130,7 @@ cdef class Connection(Responder):
                 if self.sender.queued_bytes >= FLUSH_NOW_BYTES:
                     self._flush()
         except Exception as error:
-            self.endpoint.owner.handler_failed(self.pending, error)
-            self.close("a request failed")
+            self.failed(self.pending, error)
         finally:
             self.processing = False
         if not self.closed:
@@ -232,6 +205,9 @@ cdef class Connection(Responder):
                                            <uint8_t*> self.buffer.data + position, end - position)
             if response is not None:
                 return self._queue(ctx, response)
+            if route.direct.wait(ctx, ctx.api_version, ctx.correlation_id,
+                                 <uint8_t*> self.buffer.data + position, end - position):
+                return self._wait()
         try:
             response = route.decoder(ctx.api_version)(self.buffer, position, end)
         except ValueError as error:
@@ -239,15 +215,17 @@ cdef class Connection(Responder):
             return 0
         response = route.handle(ctx, response)
         if response is None:
-            if self.ended:
-                self._abandon()
-            return 0
+            return self._wait()
         if route.is_async:
             self.endpoint.owner.spawn(ctx, response)
             return 0
         if self.pending is ctx:
             self._answer(ctx, response)
         return 0
+
+    cdef int _wait(self) except -1:
+        """The request is answered later, where somebody is there to be told."""
+        return self._abandon() if self.ended else 0
 
     cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         """Whether the request is answered together with those of others (`Turn`): the last one of those that came.
@@ -280,7 +258,27 @@ cdef class Connection(Responder):
 
     cdef int give_up(self, object error) except -1:
         self.put_off = False
-        self.endpoint.owner.handler_failed(self.pending, error)
+        return self.failed(self.pending, error)
+
+    cdef bint awaits(self, object ctx) noexcept:
+        return not self.closed and <object> self.pending is ctx
+
+    cdef int conclude(self, object ctx, object response, bint encoded) except -1:
+        if self.closed or <object> self.pending is not ctx:
+            return 0
+        try:
+            if encoded:
+                self._queue(<RequestContext> ctx, response)
+            else:
+                self._answer(<RequestContext> ctx, response)
+            if not self.processing:
+                self._process()
+        except Exception as error:
+            self.failed(ctx, error)
+        return 0
+
+    cdef int failed(self, object ctx, object error) except -1:
+        self.endpoint.owner.handler_failed(ctx, error)
         self.close("a request failed")
         return 0
 

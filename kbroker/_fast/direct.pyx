@@ -27,6 +27,22 @@ cdef class DirectAnswers:
         finally:
             PyBuffer_Release(&view)
 
+    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
+        """Whether a request that `answer` left alone waits: `ctx.respond_frame` or `ctx.handle` answer it later.
+
+        The bytes are kept, if at all, as a copy.
+        """
+        return False
+
+    def ask_to_wait(self, ctx, int version, int correlation_id, request):
+        """`wait`, for callers in Python; `request` is a writable buffer."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
+        try:
+            return self.wait(ctx, version, correlation_id, <uint8_t*> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
     cdef bint may_wait(self, const Asked* asked) noexcept:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""
         return False

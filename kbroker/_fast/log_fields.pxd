@@ -66,6 +66,10 @@ cdef class LogFields:
     cdef ProducerFields producer_state_
 
 
+cdef class PurgatoryFields:
+    cdef public bint due
+
+
 cdef class PartitionFields:
     cdef public int32_t leader_epoch
     cdef public Py_ssize_t min_in_sync

@@ -55,6 +55,9 @@ class LogFields:
     leader_epoch_cache: Any
     producer_state: Any
 
+class PurgatoryFields:
+    due: bool
+
 class PartitionFields:
     leader_epoch: int
     min_in_sync: int

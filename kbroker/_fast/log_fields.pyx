@@ -145,6 +145,10 @@ cdef class LogFields:
         self.producer_state_ = value
 
 
+cdef class PurgatoryFields:
+    """Of `FetchPurgatory`."""
+
+
 cdef class PartitionFields:
     """Of `Partition`."""
 

@@ -5,124 +5,39 @@ are served here; for whatever is out of the ordinary the answer is None, nothing
 Python serves it, errors included.  What is ordinary gets the answer that the handler would give.
 """
 
+from functools import partial
+
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kbroker._fast.batch_seek cimport HEADER_BYTES, SEEN, FollowUps, Seen, see
-from kbroker._fast.cursor cimport (
-    Cursor,
-    cursor_init,
-    cursor_int8,
-    cursor_int32,
-    cursor_int64,
-    cursor_left,
-    cursor_take,
-    cursor_uvarint,
-)
-from kbroker._fast.direct cimport (
-    NAME_BYTES,
-    DirectAnswers,
-    Topic,
-    put_size,
-    put_topic,
-    read_size,
-    read_text_size,
-    read_topic,
-)
+from kbroker._fast.cursor cimport Cursor, cursor_init
+from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.index cimport TailBatch, load64
 from kbroker._fast.log_fields cimport FileFields, LocalLogFields, LogFields, PartitionFields, SegmentFields
-from kbroker._fast.put cimport put8, put16, put32, put64
+from kbroker._fast.monotonic cimport now_ns
+from kbroker._fast.one_partition cimport (
+    FIRST_VERSION,
+    LAST_VERSION,
+    OnePartition,
+    Stretch,
+    encode_answer,
+    read_one_partition,
+)
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
 
 cdef enum:
-    READ_COMMITTED = 1
-    FINAL_EPOCH = -1
-    NO_TAGS = 3             # of partition, topic and answer: bytes
-    FIRST_VERSION = 4
-    FIRST_VERSION_WITH_LOG_START = 5
-    FIRST_VERSION_WITH_SESSIONS = 7
-    FIRST_VERSION_WITH_LEADER_EPOCHS = 9
-    FIRST_VERSION_WITH_RACKS = 11
-    FIRST_FLEXIBLE_VERSION = 12
-    FIRST_VERSION_WITH_TOPIC_IDS = 13
-    FIRST_VERSION_WITH_REPLICA_STATE = 15
-    LAST_VERSION = 18
-    # What stands in an answer before its records besides the topic, at most.
-    ANSWER_BYTES = 96
+    UNKNOWN = -1        # a size
 
 
-cdef struct OnePartition:
-    int32_t min_bytes
-    int32_t max_bytes
-    bint committed
-    Topic topic
-    int32_t index
-    int32_t leader_epoch
-    int64_t offset
-    int32_t partition_max_bytes
-
-
-cdef bint skip_ascii(Cursor* cursor, Py_ssize_t size) noexcept nogil:
-    """False where a text may be none, or is very long."""
-    cdef const uint8_t* data = cursor_take(cursor, size)
-    cdef Py_ssize_t i
-    if data == NULL or size > NAME_BYTES:
-        return False
-    for i in range(size):
-        if data[i] >= 0x80:
-            return False
-    return True
-
-
-cdef bint read_one_partition(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
-    """Reads a request to its last byte; False where it is not the ordinary one."""
-    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef int8_t isolation
-    if version < FIRST_VERSION_WITH_REPLICA_STATE and cursor_int32(cursor) >= 0:
-        return False    # another broker
-    cursor_int32(cursor)                # max_wait_ms
-    asked.min_bytes = cursor_int32(cursor)
-    asked.max_bytes = cursor_int32(cursor)
-    isolation = cursor_int8(cursor)
-    asked.committed = isolation == READ_COMMITTED
-    if isolation & ~READ_COMMITTED:
-        return False
-    if version >= FIRST_VERSION_WITH_SESSIONS and (cursor_int32(cursor) != 0 or cursor_int32(cursor) != FINAL_EPOCH):
-        return False    # a session
-    if read_size(cursor, flexible) != 1:
-        return False
-    if not read_topic(cursor, flexible, version >= FIRST_VERSION_WITH_TOPIC_IDS, &asked.topic):
-        return False
-    if read_size(cursor, flexible) != 1:
-        return False
-    asked.index = cursor_int32(cursor)
-    asked.leader_epoch = cursor_int32(cursor) if version >= FIRST_VERSION_WITH_LEADER_EPOCHS else -1
-    asked.offset = cursor_int64(cursor)
-    if flexible and cursor_int32(cursor) >= 0:
-        return False    # last_fetched_epoch
-    if version >= FIRST_VERSION_WITH_LOG_START:
-        cursor_int64(cursor)
-    asked.partition_max_bytes = cursor_int32(cursor)
-    if flexible and (cursor_uvarint(cursor) or cursor_uvarint(cursor)):
-        return False    # tagged fields of partition and topic
-    if version >= FIRST_VERSION_WITH_SESSIONS and read_size(cursor, flexible) != 0:
-        return False    # topics to be forgotten
-    if version >= FIRST_VERSION_WITH_RACKS and not skip_ascii(cursor, read_text_size(cursor, flexible)):
-        return False
-    if flexible and cursor_uvarint(cursor):
-        return False
-    return not cursor.fault and cursor_left(cursor) == 0
-
-
-cdef struct Stretch:
-    int64_t high_watermark
-    int64_t log_start_offset
-    int64_t position
-    int64_t size
+cdef bint read_request(OnePartition* asked, int version, uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef Cursor cursor
+    cursor_init(&cursor, data, size)
+    return FIRST_VERSION <= version <= LAST_VERSION and read_one_partition(&cursor, version, asked)
 
 
 cdef class OrdinaryFetch(DirectAnswers):
@@ -138,37 +53,72 @@ cdef class OrdinaryFetch(DirectAnswers):
         self.partition_data = partition_data
         self.file_system = file_system
 
-    @cython.nonecheck(True)
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer to a fetch of one partition without a session."""
-        cdef Cursor cursor
         cdef OnePartition asked
         cdef Stretch found
-        cdef PartitionFields partition
         cdef FileFields file
+        cdef object name
+        if not read_request(&asked, version, data, size):
+            return None
+        name = self.topic_name(&asked.topic, services.replica_manager)
+        try:
+            file = self._look(services, name, &asked, &found)
+        except OSError:
+            return None     # the handler meets it again, tells the client, and whoever watches the disk
+        if file is None or found.size < asked.min_bytes:
+            return None
+        return encode_answer(version, correlation_id, &asked, &found, file)
+
+    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
+        """Let a fetch wait in the purgatory for more records, or for its time to be up, where that is ordinary."""
+        cdef WaitingFetch fetch
+        cdef OnePartition asked
+        cdef Stretch found
+        cdef object name, manager, purgatory
+        if not read_request(&asked, version, data, size) or asked.max_wait_ms <= 0:
+            return False
+        manager = ctx.services.replica_manager
+        name = self.topic_name(&asked.topic, manager)
+        try:
+            self._look(ctx.services, name, &asked, &found)
+        except OSError:
+            return False
+        if not 0 <= found.size < asked.min_bytes:
+            return False
+        fetch = WaitingFetch.__new__(WaitingFetch)
+        fetch.reader = self
+        fetch.ctx = ctx
+        fetch.version = version
+        fetch.correlation_id = correlation_id
+        fetch.name = name
+        fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
+        fetch.asked = asked
+        fetch.asked.topic.data = <uint8_t*> PyBytes_AS_STRING(fetch.request) + (asked.topic.data - data)
+        fetch.until_ns = now_ns() + <uint64_t> asked.max_wait_ms * 1000000
+        purgatory = manager.purgatory
+        ctx.abandoned = partial(
+            purgatory.forget,
+            purgatory.wait(fetch.attempt, (manager.topics[name][asked.index],), asked.max_wait_ms),
+        )
+        return True
+
+    @cython.nonecheck(True)
+    cdef FileFields _look(self, object services, object name, OnePartition* asked, Stretch* found):
+        """What there is to send: as `_find`."""
+        cdef PartitionFields partition
         cdef int64_t most
-        cdef object led, manager
-        if not FIRST_VERSION <= version <= LAST_VERSION:
-            return None
-        cursor_init(&cursor, data, size)
-        if not read_one_partition(&cursor, version, &asked):
-            return None
-        manager = services.replica_manager
-        led = manager.topics.get(self.topic_name(&asked.topic, manager))
+        cdef object led = services.replica_manager.topics.get(name)
+        found.size = UNKNOWN
         if led is None:
             return None
         partition = (<dict?> led).get(asked.index)
         if partition is None or (asked.leader_epoch >= 0 and asked.leader_epoch != partition.leader_epoch):
             return None
         most = min(<int64_t> asked.max_bytes, <int64_t> services.fetch_max_bytes)
-        try:
-            file = self._find(partition.log_, asked.offset, min(<int64_t> asked.partition_max_bytes, most), True,
-                              asked.committed, &found)
-        except OSError:
-            return None     # the handler meets it again, tells the client, and whoever watches the disk
-        if file is None or found.size < min(<int64_t> asked.min_bytes, most):
-            return None
-        return encode_answer(version, correlation_id, &asked, &found, file)
+        asked.min_bytes = <int32_t> min(<int64_t> asked.min_bytes, most)
+        return self._find(partition.log_, asked.offset, min(<int64_t> asked.partition_max_bytes, most), True,
+                          asked.committed, found)
 
     def read(self, LogFields log not None, index, int64_t offset, int64_t limit, bint at_least_one, bint committed):
         """The answer of one partition with records from `offset` on, at most `limit` bytes of them; or None.
@@ -192,18 +142,23 @@ cdef class OrdinaryFetch(DirectAnswers):
     @cython.nonecheck(True)
     cdef FileFields _find(self, LogFields log, int64_t offset, int64_t limit, bint at_least_one, bint committed,
                           Stretch* found):
+        """Where the records are; None with a size of 0 where there are none yet, with UNKNOWN for the log to say."""
         cdef LocalLogFields local = log.local_
         cdef SegmentFields segment
         cdef FileFields file
         cdef int64_t size, end
         cdef const TailBatch* batch = NULL
+        found.size = UNKNOWN
         found.high_watermark = log.high_watermark
         found.log_start_offset = log.log_start_offset
         if limit < 0 or log.high_watermark != local.log_end_offset or offset < log.log_start_offset:
             return None
-        if offset >= local.log_end_offset or log.producer_state_.first_unstable_offset is not None:
+        if offset > local.log_end_offset or log.producer_state_.first_unstable_offset is not None:
             return None
         if type(local.environment_.files) is not self.file_system:
+            return None
+        if offset == local.log_end_offset:
+            found.size = 0
             return None
         segment = local.segments_.active_
         if offset < segment.base_offset:
@@ -238,6 +193,45 @@ cdef class OrdinaryFetch(DirectAnswers):
         return file
 
 
+cdef class WaitingFetch:
+    """A fetch that waits, kept as the bytes that it came in; `ctx` is where its answer goes."""
+
+    cdef OrdinaryFetch reader
+    cdef object ctx
+    cdef int version
+    cdef int correlation_id
+    cdef object name
+    cdef bytes request
+    cdef OnePartition asked     # its topic lies in `request`
+    cdef uint64_t until_ns
+
+    def attempt(self, bint force) -> bool:
+        """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
+        cdef Stretch found
+        cdef FileFields file
+        if not self.ctx.open:
+            return True
+        try:
+            file = self.reader._look(self.ctx.services, self.name, &self.asked, &found)
+        except OSError:
+            return self._hand_over(force)
+        if found.size == UNKNOWN:
+            return self._hand_over(force)
+        if found.size < self.asked.min_bytes and not force:
+            return False
+        self.ctx.respond_frame(encode_answer(self.version, self.correlation_id, &self.asked, &found, file))
+        return True
+
+    cdef bint _hand_over(self, bint force) except -1:
+        """Something is out of the ordinary now: the handler goes on, for as long as there is time."""
+        cdef uint64_t now = now_ns()
+        cdef object request = self.ctx.decode(self.request)
+        request.max_wait_ms = 0 if force or now >= self.until_ns else (self.until_ns - now) // 1000000 + 1
+        request.topics[0].topic = self.name     # whoever asked by id is told of the topic that had it
+        self.ctx.handle(request)
+        return True
+
+
 cdef int64_t next_batch(FollowUps follow_ups, int fd, int64_t offset, int64_t end, int64_t* position) except? -2:
     """The size of the batch that begins with or holds `offset`, and its position; -1 when that takes a look-up."""
     cdef uint8_t header[HEADER_BYTES]
@@ -255,41 +249,3 @@ cdef int64_t next_batch(FollowUps follow_ups, int fd, int64_t offset, int64_t en
         return -1
     follow_ups.add(seen.last + 1, position[0] + seen.size)
     return seen.size
-
-
-cdef list encode_answer(int version, int correlation_id, const OnePartition* asked, const Stretch* found,
-                        FileFields file):
-    """What `encode_response` makes of a `FetchResponse` with this one partition and defaults else."""
-    cdef uint8_t[ANSWER_BYTES + NAME_BYTES] frame
-    cdef uint8_t* at = frame + 4
-    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef int64_t behind = NO_TAGS if flexible else 0
-    cdef list parts
-    at = put32(at, <uint32_t> correlation_id)
-    if flexible:
-        at = put8(at, 0)                # no tagged fields in the header
-    at = put32(at, 0)                   # throttle_time_ms
-    if version >= FIRST_VERSION_WITH_SESSIONS:
-        at = put16(at, 0)               # error_code
-        at = put32(at, 0)               # session_id
-    at = put_size(at, flexible, 1)      # topics
-    at = put_topic(at, flexible, &asked.topic)
-    at = put_size(at, flexible, 1)      # partitions
-    at = put32(at, <uint32_t> asked.index)
-    at = put16(at, 0)                   # error_code
-    at = put64(at, found.high_watermark)
-    at = put64(at, found.high_watermark)        # last_stable_offset
-    if version >= FIRST_VERSION_WITH_LOG_START:
-        at = put64(at, found.log_start_offset)
-    at = put_size(at, flexible, 0 if asked.committed else -1)       # aborted_transactions
-    if version >= FIRST_VERSION_WITH_RACKS:
-        at = put32(at, <uint32_t> -1)   # preferred_read_replica
-    at = put_size(at, flexible, found.size)
-    put32(frame, <uint32_t> (at - frame - 4 + found.size + behind))
-    parts = [
-        PyBytes_FromStringAndSize(<const char*> frame, at - frame),
-        FileRegion(file.fd, found.position, found.size, file),
-    ]
-    if flexible:
-        parts.append(b"\0\0\0")         # no tagged fields of partition, topic and answer
-    return parts

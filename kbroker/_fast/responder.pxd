@@ -16,5 +16,8 @@ cdef class Responder(Receiver):
     cdef readonly double last_active
 
     cdef int _process(self) except -1
+    cdef bint awaits(self, object ctx) noexcept
+    cdef int conclude(self, object ctx, object response, bint encoded) except -1
+    cdef int failed(self, object ctx, object error) except -1
     cdef int _flush(self) except -1
     cdef int _unwatch(self) except -1

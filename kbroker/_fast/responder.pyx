@@ -18,6 +18,18 @@ cdef class Responder(Receiver):
         """Go on with the requests behind those that were answered."""
         raise NotImplementedError
 
+    cdef bint awaits(self, object ctx) noexcept:
+        """Whether this request's answer would still reach the client."""
+        return False
+
+    cdef int conclude(self, object ctx, object response, bint encoded) except -1:
+        """Answer a request that waited, and go on; ignored when the connection is gone."""
+        raise NotImplementedError
+
+    cdef int failed(self, object ctx, object error) except -1:
+        """A handler failed: nobody knows what it has done, so the connection ends."""
+        raise NotImplementedError
+
     cdef int _flush(self) except -1:
         """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
         cdef int outcome

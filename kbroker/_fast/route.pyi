@@ -6,6 +6,7 @@ from kbroker._fast.busy_poll import BusyPoll
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.crew import Crew
 from kbroker._fast.direct import DirectAnswers
+from kbroker._fast.log_fields import PurgatoryFields
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.send_threads import SendThreads
 from kbroker._fast.turn import Turn
@@ -62,6 +63,7 @@ class Endpoint:
         max_frame_bytes: int,
         busy_poll_us: int = 0,
         threads: int = 0,
+        purgatory: PurgatoryFields | None = None,
     ) -> None: ...
     def change_threads(self, threads: int) -> None: ...
     def end_threads(self) -> None: ...

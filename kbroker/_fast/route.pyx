@@ -70,7 +70,7 @@ cdef class Endpoint:
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
-                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int threads=0):
+                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int threads=0, purgatory=None):
         self.listener_name = listener_name
         self.services = services
         self.pool = pool
@@ -86,7 +86,7 @@ cdef class Endpoint:
         self.owner = owner
         self.max_frame_bytes = max_frame_bytes
         self.connections = set()
-        self.turn = Turn(loop, services, self.busy_poll, self.crew)
+        self.turn = Turn(loop, services, self.busy_poll, self.crew, purgatory)
 
     def change_threads(self, int threads) -> None:
         """Let so many threads help the loop, at sending and at appending each."""

@@ -1,6 +1,7 @@
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
+from kbroker._fast.log_fields cimport PurgatoryFields
 from kbroker._fast.receiver cimport Receiver
 
 
@@ -9,6 +10,7 @@ cdef class Turn:
     cdef object services
     cdef BusyPoll busy_poll
     cdef Crew crew
+    cdef PurgatoryFields purgatory
     cdef list postponed
     cdef list askers
     cdef Asked[ASKED_TOGETHER] asked

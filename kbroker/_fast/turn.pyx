@@ -3,12 +3,13 @@
 A turn in which several clients are heard is crowded, and so, it is taken, is the next one.  There, each `send` to a
 client that sleeps wakes it up, the dearest part of a small answer; several in a row wake it once, and it finds the
 other answers while it is at work.  And what several clients append to one log is written at once.  With one request in
-a turn waiting would only cost time.
+a turn waiting would only cost time; but consumers who wait for what a producer has sent get it before he hears of it.
 """
 
 from kbroker._fast.busy_poll cimport BusyPoll
 from kbroker._fast.crew cimport Crew
 from kbroker._fast.direct cimport ASKED_TOGETHER, Asked, DirectAnswers
+from kbroker._fast.log_fields cimport PurgatoryFields
 from kbroker._fast.receiver cimport Receiver
 
 cdef enum:
@@ -21,11 +22,12 @@ cdef enum:
 cdef class Turn:
     """One for each listener; `loop` needs `call_soon` alone."""
 
-    def __init__(self, loop, services, BusyPoll busy_poll, Crew crew not None):
+    def __init__(self, loop, services, BusyPoll busy_poll, Crew crew not None, PurgatoryFields purgatory=None):
         self.loop = loop
         self.services = services
         self.busy_poll = busy_poll
         self.crew = crew
+        self.purgatory = PurgatoryFields() if purgatory is None else purgatory
         self.postponed = []
         self.askers = []
 
@@ -33,9 +35,9 @@ cdef class Turn:
         """Whether the connection's answers leave at the end of this turn of the loop, together with those of others.
 
         A turn with one answer ends this, and one answer in PROBE is held back to see whether it is alone, unless that
-        is known.
+        is known.  While consumers wait to be told what came, they are told first.
         """
-        if not self.crowded:
+        if not self.crowded and not self.purgatory.due:
             if self.busy_poll.one_alone():
                 return False
             self.alone += 1

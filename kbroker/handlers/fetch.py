@@ -101,7 +101,8 @@ def _failed(index: int, code: int, aborted: list[Any] | None) -> Any:
 def _targets(request: Any, by_id: bool) -> list[FetchTarget]:
     targets = [
         FetchTarget(
-            None if by_id else topic.topic,
+            # By id, a name is known where the fetch has waited already.
+            (topic.topic or None) if by_id else topic.topic,
             topic.topic_id if by_id else ZERO_UUID,
             partition.partition,
             partition.fetch_offset,

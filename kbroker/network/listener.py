@@ -15,10 +15,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from kbroker._fast.connection import Connection, RequestContext
+from kbroker._fast.connection import Connection
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.file_region import FileRegion
+from kbroker._fast.log_fields import PurgatoryFields
 from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.request_context import RequestContext
 from kbroker._fast.route import Endpoint, Route
 from kbroker.log_output import RateLimitedLog
 from kbroker.network.acceptor import CrowdAcceptor
@@ -69,6 +71,7 @@ class Listener:
         max_frame_bytes: int,
         max_idle_ms: int,
         loop: asyncio.AbstractEventLoop,
+        purgatory: PurgatoryFields | None = None,
         cold_reads: Executor | None = None,
         read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
     ) -> None:
@@ -94,7 +97,17 @@ class Listener:
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self.endpoint = Endpoint(
-            name, services, pool, stats, routes, loop, self, max_frame_bytes, options.busy_poll_us, options.threads
+            name,
+            services,
+            pool,
+            stats,
+            routes,
+            loop,
+            self,
+            max_frame_bytes,
+            options.busy_poll_us,
+            options.threads,
+            purgatory,
         )
 
     async def start(self) -> None:

@@ -12,10 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from kbroker._fast.log_fields import PurgatoryFields
+
 if TYPE_CHECKING:
     import asyncio
 
     from kbroker.replication.partition import Partition
+
+
+FEW = 4
 
 
 class DelayedFetch:
@@ -33,15 +38,18 @@ class DelayedFetch:
         self.done = False
 
 
-class FetchPurgatory:
-    """The waiting fetches of a broker."""
+class FetchPurgatory(PurgatoryFields):
+    """The waiting fetches of a broker.
 
-    __slots__ = ("_loop", "_marked", "_scheduled", "_waiting")
+    `due`: a few are looked at in this turn of the loop, or at once after it; few enough for a producer's answer to wait
+    for them.
+    """
+
+    __slots__ = ("_loop", "_marked", "_waiting")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._marked: dict[Partition, None] = {}
-        self._scheduled = False
         self._waiting: dict[DelayedFetch, None] = {}
 
     def __len__(self) -> int:
@@ -58,10 +66,12 @@ class FetchPurgatory:
 
     def mark(self, partition: Partition) -> None:
         """Data came to `partition`: look at its waiting fetches in this turn of the loop, or at once after it."""
-        self._marked[partition] = None
-        if not self._scheduled:
-            self._scheduled = True
+        if not self._marked:
             self._loop.call_soon(self._look)
+            self.due = True
+        self._marked[partition] = None
+        if len(partition.waiting) > FEW or len(self._marked) > FEW:
+            self.due = False
 
     def expire_partition(self, partition: Partition) -> None:
         """The partition is going away: its waiting fetches answer now."""
@@ -79,7 +89,7 @@ class FetchPurgatory:
             self._expire(fetch)
 
     def _look(self) -> None:
-        self._scheduled = False
+        self.due = False
         marked, self._marked = self._marked, {}
         for partition in marked:
             for fetch in list(partition.waiting):

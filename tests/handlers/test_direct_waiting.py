@@ -1,0 +1,295 @@
+"""Fetches that wait without being decoded: each gets the answer that the handler would have given, at the same step."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbroker.clock import SystemClock
+from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from kbroker.handlers.fetch import ORDINARY, FetchResponse, handle_fetch
+from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.fetch_session import FetchSessionCache
+from kbroker.replication.partition import Partition
+from tests.handlers.test_direct_answers import FETCH_VERSIONS, ID, NAME, FetchRequest, Side, fetch, plain
+from tests.storage.batches import append, batch
+
+LONG_MS = 300_000
+WIDE = 1 << 20
+
+
+class Manager:
+    """What a fetch asks of `ReplicaManager`, with one partition and a purgatory of its own."""
+
+    def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
+        self.topics = {NAME: {partition.index: partition}}
+        self.names = {ID: NAME}
+        self.purgatory = FetchPurgatory(loop)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        try:
+            return self.topics[topic][index]
+        except KeyError:
+            raise UnknownTopicOrPartitionError() from None
+
+    def topic_name(self, topic_id: bytes) -> str:
+        try:
+            return self.names[topic_id]
+        except KeyError:
+            raise UnknownTopicIdError() from None
+
+
+class Context:
+    """A request under way: takes its answer as `_fast.request_context` does."""
+
+    def __init__(self, services: Any, version: int) -> None:
+        self.services = services
+        self.api_version = version
+        self.open = True
+        self.abandoned: Any = None
+        self.answers: list[Any] = []
+
+    def respond(self, answer: Any) -> None:
+        self.respond_frame(FetchResponse.program(self.api_version).encode_response(answer, 77, self.api_version >= 12))
+
+    def respond_frame(self, frame: Any) -> None:
+        self.abandoned = None
+        self.open = False
+        self.answers.append(frame)
+
+    def decode(self, data: bytes) -> Any:
+        return FetchRequest.program(self.api_version).decode(data, 0, len(data))
+
+    def handle(self, request: Any) -> None:
+        self.abandoned = None
+        answer = handle_fetch(self, request)  # type: ignore[arg-type]
+        if answer is not None:
+            self.respond(answer)
+
+
+class Readers(Side):
+    """A partition and those who read it, `direct` or by the handler."""
+
+    def __init__(self, folder: Path, direct: bool) -> None:
+        super().__init__(folder)
+        self.direct = direct
+        self.loop = asyncio.new_event_loop()
+        self.manager = self.services.replica_manager = Manager(self.partition, self.loop)
+        self.services.fetch_sessions = FetchSessionCache(0)
+        self.services.clock = SystemClock()
+        self.asked: list[Context] = []
+        self.waited_directly = 0
+
+    def ask(self, version: int, behind: int, **wanted: Any) -> Context:
+        """Fetch from `behind` the log's end on."""
+        ctx = Context(self.services, version)
+        self.asked.append(ctx)
+        data = fetch(version, self.log.log_end_offset + behind, **wanted)
+        kept = bytes(data)
+        if self.direct:
+            frame = ORDINARY.ask(self.services, version, 77, data)
+            if frame is not None:
+                ctx.respond_frame(frame)
+                return ctx
+            if ORDINARY.ask_to_wait(ctx, version, 77, data):
+                data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
+                self.waited_directly += 1
+                return ctx
+        ctx.handle(ctx.decode(kept))
+        return ctx
+
+    def append(self) -> None:
+        append(self.log, batch([b"x" * 10]))
+        self.mark()
+
+    def mark(self) -> None:
+        self.manager.purgatory.mark(self.partition)
+
+    def look(self) -> None:
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def drop(self) -> None:
+        self.manager.topics.clear()
+        self.manager.names.clear()
+        self.manager.purgatory.expire_partition(self.partition)
+
+    def change_leader(self) -> None:
+        self.partition.leader_epoch += 1
+        self.mark()
+
+    def leave(self) -> None:
+        """The client that came last goes."""
+        for ctx in self.asked[-1:]:
+            ctx.open = False
+            if ctx.abandoned is not None:
+                ctx.abandoned()
+
+    def end_time(self) -> None:
+        self.manager.purgatory.expire_all()
+
+    def transaction(self) -> None:
+        self.log.producer_state.first_unstable_offset = self.log.log_end_offset
+        self.mark()
+
+    def no_transaction(self) -> None:
+        self.log.producer_state.first_unstable_offset = None
+        self.mark()
+
+    def told(self) -> list[list[list[Any]]]:
+        """Of each request its answers, as what two logs have in common."""
+        return [
+            [[part[1:] if isinstance(part, tuple) else part for part in plain(answer)] for answer in ctx.answers]
+            for ctx in self.asked
+        ]
+
+    def close(self) -> None:
+        self.manager.purgatory.expire_all()
+        self.loop.close()
+        self.log.close(clean=False)
+
+
+@pytest.fixture(name="readers")
+def _readers(tmp_path: Path) -> Iterator[Readers]:
+    readers = Readers(tmp_path, direct=True)
+    yield readers
+    readers.close()
+
+
+@pytest.mark.parametrize("committed", [0, 1])
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_consumer_at_the_end_gets_what_comes(readers: Readers, tmp_path: Path, version: int, committed: int) -> None:
+    """Consumers that have read all would hear nothing of new records, or read nonsense."""
+    other = Readers(tmp_path / "other", direct=False)
+    for side in (readers, other):
+        side.ask(version, 0, max_wait_ms=LONG_MS, isolation_level=committed)
+        assert len(side.manager.purgatory) == 1
+        side.append()
+        assert side.told() == [[]]
+        side.look()
+        assert len(side.manager.purgatory) == 0 and not side.partition.waiting
+    assert readers.waited_directly == 1
+    assert readers.told() == other.told() != [[]]
+    other.close()
+
+
+WANTED = st.fixed_dictionaries(
+    {
+        "max_wait_ms": st.sampled_from([-1, 0, LONG_MS, LONG_MS]),
+        "min_bytes": st.sampled_from([-1, 0, 1, 1, 200, WIDE, WIDE << 4]),
+        "max_bytes": st.sampled_from([-1, 0, 100, WIDE, WIDE << 4]),
+        "isolation_level": st.sampled_from([0, 1]),
+        "partition_max_bytes": st.sampled_from([-1, 0, 100, WIDE]),
+        "current_leader_epoch": st.sampled_from([-1, -1, 0, 1]),
+    }
+)
+FETCHES = st.tuples(st.just("ask"), st.sampled_from(FETCH_VERSIONS), st.sampled_from([-1, 0, 0, 0, 1]), WANTED)
+EVENTS = st.sampled_from(
+    ["append", "append", "look", "look", "leave", "end_time", "change_leader", "drop", "transaction", "no_transaction"]
+).map(lambda name: (name,))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(st.one_of(FETCHES, EVENTS), min_size=2, max_size=14))
+def test_both_ways_answer_the_same_at_the_same_step(steps: list[tuple[Any, ...]]) -> None:
+    """Who waits in one way would miss records, an error or the end of his time that others hear of."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides = [Readers(Path(folder) / str(direct), direct) for direct in (False, True)]
+        for kind, *values in steps:
+            for side in sides:
+                if kind == "ask":
+                    version, behind, wanted = values
+                    side.ask(version, behind, **wanted)
+                else:
+                    getattr(side, kind)()
+            assert sides[0].told() == sides[1].told()
+            assert len(sides[0].manager.purgatory) == len(sides[1].manager.purgatory)
+        for side in sides:
+            side.close()
+        assert sides[0].told() == sides[1].told()
+
+
+def test_a_wait_that_the_handler_takes_over_ends_at_its_time(readers: Readers) -> None:
+    """A consumer would wait for twice its time, or be told at once that there is nothing, again and again."""
+    ctx = readers.ask(12, 0, max_wait_ms=LONG_MS)
+    assert readers.waited_directly == 1
+    decode, taken = ctx.decode, []
+
+    def decode_and_see(data: bytes) -> Any:
+        taken.append(decode(data))
+        return taken[-1]
+
+    ctx.decode = decode_and_see  # type: ignore[method-assign]
+    readers.transaction()
+    readers.look()
+    assert len(taken) == 1 and LONG_MS - 60_000 < taken[0].max_wait_ms <= LONG_MS
+    assert len(readers.manager.purgatory) == 1 and not ctx.answers
+    readers.append()
+    readers.look()
+    assert len(ctx.answers) == 1 and len(readers.manager.purgatory) == 0
+
+
+def test_nobody_waits_for_a_client_that_left(readers: Readers) -> None:
+    """Consumers that come and go on a quiet topic would fill the broker's memory."""
+    readers.ask(12, 0, max_wait_ms=LONG_MS)
+    assert readers.waited_directly == 1 and len(readers.manager.purgatory) == 1
+    readers.leave()
+    assert len(readers.manager.purgatory) == 0 and not readers.partition.waiting
+    readers.append()
+    readers.look()
+    assert readers.told() == [[]]
+
+
+@pytest.mark.parametrize(
+    "behind, wanted",
+    [
+        (0, {"max_wait_ms": 0}),
+        (0, {"min_bytes": 0}),
+        (1, {}),
+        (-9, {}),
+        (0, {"current_leader_epoch": 1}),
+        (0, {"session_id": 4, "session_epoch": 4}),
+        (0, {"isolation_level": 2}),
+        (0, {"partition_max_bytes": -1}),
+    ],
+    ids=repr,
+)
+def test_what_has_to_be_answered_now_does_not_wait(readers: Readers, behind: int, wanted: dict[str, Any]) -> None:
+    """A consumer with a wrong offset, an old view or no time would hang instead of hearing so."""
+    data = fetch(11, readers.log.log_end_offset + behind, **{"max_wait_ms": LONG_MS, **wanted})
+    ctx = Context(readers.services, 11)
+    assert not ORDINARY.ask_to_wait(ctx, 11, 77, data)
+    assert len(readers.manager.purgatory) == 0 and ctx.abandoned is None
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    version=st.sampled_from(FETCH_VERSIONS),
+    changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2),
+    cut=st.sampled_from([0, 0, 1, 2, 5]),
+)
+def test_damaged_requests_wait_only_as_the_decoder_reads_them(
+    version: int, changes: list[tuple[int, int]], cut: int
+) -> None:
+    """A length that lies would have foreign bytes kept, or end the broker when the wait is over."""
+    with tempfile.TemporaryDirectory() as folder:
+        readers = Readers(Path(folder), direct=True)
+        data = fetch(version, readers.log.log_end_offset, max_wait_ms=LONG_MS)
+        for at, value in changes:
+            data[at % len(data)] = value
+        del data[len(data) - cut :]
+        ctx = Context(readers.services, version)
+        if ORDINARY.ask_to_wait(ctx, version, 77, data):
+            asked = ctx.decode(bytes(data))
+            (topic,) = asked.topics
+            (row,) = topic.partitions
+            assert (row.partition, row.fetch_offset, asked.max_wait_ms > 0) == (3, readers.log.log_end_offset, True)
+            readers.end_time()
+            assert len(ctx.answers) == 1
+        readers.close()
