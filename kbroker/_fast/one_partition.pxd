@@ -102,17 +102,24 @@ cdef struct Stretch:
     int64_t high_watermark
     int64_t log_start_offset
     int64_t position
+    int64_t end         # of what may be read of the file
+    int64_t first       # the size of the first batch, where that is known
     int64_t size        # 0: no records
 
 
-cdef inline list encode_answer(int version, int correlation_id, const OnePartition* asked, const Stretch* found,
-                               FileFields file):
-    """What `encode_response` makes of a `FetchResponse` with this one partition and defaults else, as parts."""
-    cdef uint8_t[ANSWER_BYTES + NAME_BYTES] frame
-    cdef uint8_t* at = frame + 4
+cdef inline Py_ssize_t tags_behind(int version) noexcept nogil:
+    return NO_TAGS if version >= FIRST_FLEXIBLE_VERSION else 0
+
+
+cdef inline Py_ssize_t put_head(uint8_t* frame, int version, int correlation_id, const OnePartition* asked,
+                                const Stretch* found) noexcept nogil:
+    """What stands before the records, ANSWER_BYTES + NAME_BYTES at most; how much that is.
+
+    Records, and zeros (`tags_behind`), make it what `encode_response` makes of a `FetchResponse` with this one
+    partition and defaults else.
+    """
     cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef int64_t behind = NO_TAGS if flexible else 0
-    cdef list parts
+    cdef uint8_t* at = frame + 4
     at = put32(at, <uint32_t> correlation_id)
     if flexible:
         at = put8(at, 0)                # no tagged fields in the header
@@ -133,10 +140,18 @@ cdef inline list encode_answer(int version, int correlation_id, const OnePartiti
     if version >= FIRST_VERSION_WITH_RACKS:
         at = put32(at, <uint32_t> -1)   # preferred_read_replica
     at = put_size(at, flexible, found.size)
-    put32(frame, <uint32_t> (at - frame - 4 + found.size + behind))
-    parts = [PyBytes_FromStringAndSize(<const char*> frame, at - frame)]
+    put32(frame, <uint32_t> (at - frame - 4 + found.size + tags_behind(version)))
+    return at - frame
+
+
+cdef inline list encode_answer(int version, int correlation_id, const OnePartition* asked, const Stretch* found,
+                               FileFields file):
+    """The answer as parts."""
+    cdef uint8_t[ANSWER_BYTES + NAME_BYTES] frame
+    cdef list parts = [PyBytes_FromStringAndSize(<const char*> frame,
+                                                 put_head(frame, version, correlation_id, asked, found))]
     if found.size > 0:
         parts.append(FileRegion(file.fd, found.position, found.size, file))
-    if flexible:
+    if tags_behind(version):
         parts.append(b"\0\0\0")         # no tagged fields of partition, topic and answer
     return parts

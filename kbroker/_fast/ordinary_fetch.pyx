@@ -10,28 +10,36 @@ from functools import partial
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy, memset
 
-from kbroker._fast.batch_seek cimport HEADER_BYTES, SEEN, FollowUps, Seen, see
+from kbroker._fast.batch_seek cimport HEADER_BYTES, SEEN, Seen, see
 from kbroker._fast.cursor cimport Cursor, cursor_init
-from kbroker._fast.direct cimport DirectAnswers
+from kbroker._fast.direct cimport NAME_BYTES, DirectAnswers
+from kbroker._fast.file_read cimport read_cached
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.index cimport TailBatch, load64
 from kbroker._fast.log_fields cimport FileFields, LocalLogFields, LogFields, PartitionFields, SegmentFields
 from kbroker._fast.monotonic cimport now_ns
 from kbroker._fast.one_partition cimport (
+    ANSWER_BYTES,
     FIRST_VERSION,
     LAST_VERSION,
+    NO_TAGS,
     OnePartition,
     Stretch,
     encode_answer,
+    put_head,
     read_one_partition,
+    tags_behind,
 )
+from kbroker._fast.sender cimport JOIN_BYTES
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
 
 cdef enum:
     UNKNOWN = -1        # a size
+    HEAD_BYTES = ANSWER_BYTES + NAME_BYTES
 
 
 cdef bint read_request(OnePartition* asked, int version, uint8_t* data, Py_ssize_t size) noexcept nogil:
@@ -56,33 +64,32 @@ cdef class OrdinaryFetch(DirectAnswers):
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer to a fetch of one partition without a session."""
         cdef OnePartition asked
-        cdef Stretch found
-        cdef FileFields file
-        cdef object name
+        cdef object name, frame
         if not read_request(&asked, version, data, size):
             return None
         name = self.topic_name(&asked.topic, services.replica_manager)
         try:
-            file = self._look(services, name, &asked, &found)
+            frame = self._serve(services, name, version, correlation_id, &asked, False)
         except OSError:
             return None     # the handler meets it again, tells the client, and whoever watches the disk
-        if file is None or found.size < asked.min_bytes:
-            return None
-        return encode_answer(version, correlation_id, &asked, &found, file)
+        return None if frame is False else frame
 
     cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
         """Let a fetch wait in the purgatory for more records, or for its time to be up, where that is ordinary."""
         cdef WaitingFetch fetch
         cdef OnePartition asked
         cdef Stretch found
+        cdef SegmentFields segment
         cdef object name, manager, purgatory
         if not read_request(&asked, version, data, size) or asked.max_wait_ms <= 0:
             return False
         manager = ctx.services.replica_manager
         name = self.topic_name(&asked.topic, manager)
         try:
-            self._look(ctx.services, name, &asked, &found)
+            segment = self._look(ctx.services, name, &asked, &found)
         except OSError:
+            return False
+        if segment is not None and not confirm(segment, asked.offset, asked.partition_max_bytes, True, &found):
             return False
         if not 0 <= found.size < asked.min_bytes:
             return False
@@ -103,9 +110,28 @@ cdef class OrdinaryFetch(DirectAnswers):
         )
         return True
 
+    cdef object _serve(self, object services, object name, int version, int correlation_id, OnePartition* asked,
+                       bint force):
+        """The answer; None where the handler decides, False where there is not enough yet, unless `force`."""
+        cdef Stretch found
+        cdef SegmentFields segment = self._look(services, name, asked, &found)
+        cdef object frame
+        if found.size == UNKNOWN:
+            return None
+        if segment is not None:
+            if asked.min_bytes <= found.size:
+                frame = small_answer(version, correlation_id, asked, &found, segment)
+                if frame is not None:
+                    return frame
+            if not confirm(segment, asked.offset, asked.partition_max_bytes, True, &found):
+                return None
+        if found.size < asked.min_bytes and not force:
+            return False
+        return encode_answer(version, correlation_id, asked, &found, None if segment is None else segment.open_file_)
+
     @cython.nonecheck(True)
-    cdef FileFields _look(self, object services, object name, OnePartition* asked, Stretch* found):
-        """What there is to send: as `_find`."""
+    cdef SegmentFields _look(self, object services, object name, OnePartition* asked, Stretch* found):
+        """As `_find`; the sizes asked for are cut to what the broker gives at most."""
         cdef PartitionFields partition
         cdef int64_t most
         cdef object led = services.replica_manager.topics.get(name)
@@ -117,8 +143,8 @@ cdef class OrdinaryFetch(DirectAnswers):
             return None
         most = min(<int64_t> asked.max_bytes, <int64_t> services.fetch_max_bytes)
         asked.min_bytes = <int32_t> min(<int64_t> asked.min_bytes, most)
-        return self._find(partition.log_, asked.offset, min(<int64_t> asked.partition_max_bytes, most), True,
-                          asked.committed, found)
+        asked.partition_max_bytes = <int32_t> min(<int64_t> asked.partition_max_bytes, most)
+        return self._find(partition.log_, asked.offset, asked.partition_max_bytes, asked.committed, found)
 
     def read(self, LogFields log not None, index, int64_t offset, int64_t limit, bint at_least_one, bint committed):
         """The answer of one partition with records from `offset` on, at most `limit` bytes of them; or None.
@@ -127,9 +153,11 @@ cdef class OrdinaryFetch(DirectAnswers):
         that are open or were aborted.
         """
         cdef Stretch found
-        cdef FileFields file = self._find(log, offset, limit, at_least_one, committed, &found)
-        if file is None:
+        cdef SegmentFields segment = self._find(log, offset, limit, committed, &found)
+        cdef FileFields file
+        if segment is None or not confirm(segment, offset, limit, at_least_one, &found):
             return None
+        file = segment.open_file_
         return self.partition_data(
             partition_index=index,
             high_watermark=found.high_watermark,
@@ -140,13 +168,13 @@ cdef class OrdinaryFetch(DirectAnswers):
         )
 
     @cython.nonecheck(True)
-    cdef FileFields _find(self, LogFields log, int64_t offset, int64_t limit, bint at_least_one, bint committed,
-                          Stretch* found):
-        """Where the records are; None with a size of 0 where there are none yet, with UNKNOWN for the log to say."""
+    cdef SegmentFields _find(self, LogFields log, int64_t offset, int64_t limit, bint committed, Stretch* found):
+        """Where the records are, with the segment's file open; `confirm` says whether they are there.
+
+        None with a size of 0 where there are none yet, with UNKNOWN where the log has to say.
+        """
         cdef LocalLogFields local = log.local_
         cdef SegmentFields segment
-        cdef FileFields file
-        cdef int64_t size, end
         cdef const TailBatch* batch = NULL
         found.size = UNKNOWN
         found.high_watermark = log.high_watermark
@@ -169,28 +197,24 @@ cdef class OrdinaryFetch(DirectAnswers):
                 return None
         elif committed and (<object> segment).has_txn_index:
             return None
-        file = segment.open_file_
-        if file is None:
-            file = (<object> segment).file()
+        if segment.open_file_ is None:
+            (<object> segment).file()
         segment.recently_used = True
         if segment.tail is not None:
             batch = segment.tail.batch_of(offset)
-            end = segment.tail.size
+            found.end = segment.tail.size
         else:
-            end = (<object> segment).size
+            found.end = (<object> segment).size
         if batch != NULL:
             found.position = batch.position
-            size = batch.size
+            found.first = batch.size
         else:
-            size = next_batch(segment.follow_ups, file.fd, offset, end, &found.position)
-            if size < 0:
+            found.position = -1 if segment.follow_ups is None else segment.follow_ups.position_of(offset)
+            found.first = UNKNOWN
+            if found.position < 0 or found.position >= found.end:
                 return None
-        if size > limit:
-            if not at_least_one:
-                return None
-            limit = size
-        found.size = min(limit, end - found.position)
-        return file
+        found.size = min(limit, found.end - found.position)
+        return segment
 
 
 cdef class WaitingFetch:
@@ -207,19 +231,19 @@ cdef class WaitingFetch:
 
     def attempt(self, bint force) -> bool:
         """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
-        cdef Stretch found
-        cdef FileFields file
+        cdef object frame = None
         if not self.ctx.open:
             return True
         try:
-            file = self.reader._look(self.ctx.services, self.name, &self.asked, &found)
+            frame = self.reader._serve(self.ctx.services, self.name, self.version, self.correlation_id, &self.asked,
+                                       force)
         except OSError:
+            pass    # the handler meets it again
+        if frame is None:
             return self._hand_over(force)
-        if found.size == UNKNOWN:
-            return self._hand_over(force)
-        if found.size < self.asked.min_bytes and not force:
+        if frame is False:
             return False
-        self.ctx.respond_frame(encode_answer(self.version, self.correlation_id, &self.asked, &found, file))
+        self.ctx.respond_frame(frame)
         return True
 
     cdef bint _hand_over(self, bint force) except -1:
@@ -232,20 +256,65 @@ cdef class WaitingFetch:
         return True
 
 
-cdef int64_t next_batch(FollowUps follow_ups, int fd, int64_t offset, int64_t end, int64_t* position) except? -2:
-    """The size of the batch that begins with or holds `offset`, and its position; -1 when that takes a look-up."""
+cdef bint confirm(SegmentFields segment, int64_t offset, int64_t limit, bint at_least_one, Stretch* found) noexcept:
+    """Whether what was found is there, which takes a look at the first batch, and may be sent; its size, finally."""
     cdef uint8_t header[HEADER_BYTES]
-    cdef Seen seen
-    cdef ssize_t got
-    if follow_ups is None:
-        return -1
-    position[0] = follow_ups.position_of(offset)
-    if position[0] < 0 or position[0] >= end:
-        return -1
-    got = pread(fd, header, HEADER_BYTES, position[0])
-    if got != HEADER_BYTES or see(header, got, &seen) != SEEN:
-        return -1
-    if seen.last < offset or seen.size > end - position[0] or load64(header) > seen.last:
-        return -1
-    follow_ups.add(seen.last + 1, position[0] + seen.size)
-    return seen.size
+    cdef Seen first
+    if found.first == UNKNOWN:
+        if pread(segment.open_file_.fd, header, HEADER_BYTES, found.position) != HEADER_BYTES:
+            return False
+        if not is_first(header, HEADER_BYTES, offset, found, &first):
+            return False
+        found.first = first.size
+        segment.follow_ups.add(first.last + 1, found.position + first.size)
+    if found.first > limit:
+        if not at_least_one:
+            return False
+        found.size = found.first
+    return True
+
+
+cdef bint is_first(const uint8_t* header, Py_ssize_t got, int64_t offset, const Stretch* found, Seen* first) noexcept:
+    """Whether this is a batch that begins with or holds `offset`, and ends within the file."""
+    return (see(header, got, first) == SEEN and load64(header) <= first.last and offset <= first.last
+            and first.size <= found.end - found.position)
+
+
+cdef bint note_next(SegmentFields segment, const uint8_t* records, int64_t offset, const Stretch* found) noexcept:
+    """Whether the records begin with the whole batch of `offset`; the place behind the last whole one is kept.
+
+    A consumer's next fetch begins there.
+    """
+    cdef Seen batch
+    cdef int64_t last
+    cdef int64_t at = 0
+    if not is_first(records, found.size, offset, found, &batch) or batch.size > found.size:
+        return False
+    while True:
+        last = batch.last
+        at += batch.size
+        if see(records + at, found.size - at, &batch) != SEEN or batch.size > found.size - at or batch.last <= last:
+            segment.follow_ups.add(last + 1, found.position + at)
+            return True
+
+
+cdef bytes small_answer(int version, int correlation_id, const OnePartition* asked, Stretch* found,
+                        SegmentFields segment):
+    """The answer as one byte string, records and all, read without a look at them before; None if that cannot be."""
+    cdef uint8_t[HEAD_BYTES] head
+    cdef Py_ssize_t before, behind
+    cdef bytes frame
+    cdef uint8_t* records
+    if found.size > JOIN_BYTES - HEAD_BYTES - NO_TAGS or found.first > found.size:
+        return None
+    before = put_head(head, version, correlation_id, asked, found)
+    behind = tags_behind(version)
+    frame = PyBytes_FromStringAndSize(NULL, before + found.size + behind)
+    records = <uint8_t*> PyBytes_AS_STRING(frame) + before
+    if not read_cached(segment.open_file_.fd, records, found.size, found.position):
+        return None
+    if found.first == UNKNOWN and not note_next(segment, records, asked.offset, found):
+        return None
+    memcpy(records - before, head, before)
+    memset(records + found.size, 0, behind)
+    return frame

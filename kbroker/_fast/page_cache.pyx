@@ -11,6 +11,8 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
 
+from kbroker._fast.file_read cimport RWF_NOWAIT, iovec, preadv2
+
 cdef extern from *:
     """
     #ifndef _GNU_SOURCE
@@ -24,13 +26,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int mincore(void* address, size_t size, unsigned char* residency)
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
-    ssize_t preadv2(int fd, const iovec* vector, int count, off_t position, int flags)
-    int RWF_NOWAIT
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)

@@ -3,6 +3,10 @@ from posix.types cimport off_t
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.send_threads cimport SendThreads
 
+cdef enum:
+    # Answers up to this size are copied together rather than sent in parts.
+    JOIN_BYTES = 49152
+
 
 cdef class Sender:
     cdef int fd

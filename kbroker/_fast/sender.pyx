@@ -13,14 +13,10 @@ from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from libc.string cimport memcpy, memset
 from posix.types cimport off_t
 
+from kbroker._fast.file_read cimport iovec, read_cached
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.page_cache cimport is_resident, was_read
 from kbroker._fast.send_threads cimport LEND_BYTES, SendThreads
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
 
 cdef extern from "<sys/socket.h>" nogil:
     struct msghdr:
@@ -32,17 +28,6 @@ cdef extern from "<sys/socket.h>" nogil:
     int MSG_NOSIGNAL
     int MSG_MORE
     int MSG_DONTWAIT
-
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    """
-
-cdef extern from "<sys/uio.h>" nogil:
-    ssize_t preadv2(int fd, const iovec* vector, int count, off_t position, int flags)
-    int RWF_NOWAIT
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
@@ -57,8 +42,6 @@ cdef enum:
     AHEAD_BYTES = 4194304
     # For so many stretches after a cold one, what is in memory is taken for what a thread has just read.
     CATCHING_UP = 32
-    # Answers up to this size are copied together rather than sent in parts.
-    JOIN_BYTES = 49152
     COLD = -3
     LENT = -4
 
@@ -100,7 +83,6 @@ cdef class Sender:
         cdef object part
         cdef bytes joined
         cdef char* target
-        cdef iovec vector
         cdef Py_ssize_t size
         cdef Py_ssize_t total = 0
         for part in frame:
@@ -115,9 +97,7 @@ cdef class Sender:
                 memcpy(target, PyBytes_AS_STRING(part), size)
             else:
                 size = (<FileRegion> part).size
-                vector.iov_base = target
-                vector.iov_len = size
-                if preadv2((<FileRegion> part).fd, &vector, 1, (<FileRegion> part).position, RWF_NOWAIT) != size:
+                if not read_cached((<FileRegion> part).fd, target, size, (<FileRegion> part).position):
                     return None
             target += size
         return joined

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import os
 import random
 import tempfile
@@ -26,7 +28,8 @@ from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES
-from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
+from kbroker.storage.log_values import FetchIsolation
+from tests.storage.batches import START_MS, append, batch, environment, headers, open_log, read_all
 from tests.storage.test_ordinary_paths import failing_writes
 
 ID = bytes(range(16))
@@ -96,7 +99,7 @@ def fetch(version: int, offset: int, **values: Any) -> bytearray:
     return encoded(FetchRequest(**{"max_wait_ms": 5, "min_bytes": 1, "topics": [topic], **values}), version)
 
 
-def fetched(version: int, region: FileRegion, end: int, committed: bool = False) -> Any:
+def fetched(version: int, region: FileRegion | bytes, end: int, committed: bool = False) -> Any:
     row = PartitionData(
         partition_index=3,
         high_watermark=end,
@@ -109,17 +112,12 @@ def fetched(version: int, region: FileRegion, end: int, committed: bool = False)
     return FetchResponse.program(version).encode_response(response, 77, version >= 12)
 
 
-def plain(frame: Any) -> list[Any]:
-    """An answer as what can be compared, byte strings that follow each other as one."""
-    found: list[Any] = []
-    for part in [frame] if isinstance(frame, bytes) else frame:
-        if isinstance(part, FileRegion):
-            found.append((part.fd, part.position, part.size))
-        elif found and isinstance(found[-1], bytes):
-            found[-1] += part
-        else:
-            found.append(part)
-    return found
+def plain(frame: Any) -> bytes:
+    """An answer as it leaves, with the records of its regions."""
+    parts = [frame] if isinstance(frame, bytes) else frame
+    return b"".join(
+        os.pread(part.fd, part.size, part.position) if isinstance(part, FileRegion) else part for part in parts
+    )
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -140,11 +138,41 @@ def test_a_produce_is_stored_and_answered_as_the_encoder_does(side: Side, versio
 def test_a_fetch_is_answered_as_the_encoder_does(side: Side, version: int, committed: bool) -> None:
     """A consumer would misread its answer."""
     frame = FETCH.ask(side.services, version, 77, fetch(version, 1, isolation_level=int(committed), rack_id="r1"))
-    assert isinstance(frame, list)
-    (region,) = [part for part in frame if isinstance(part, FileRegion)]
-    assert plain(frame) == plain(fetched(version, region, 2, committed))
-    data = os.pread(region.fd, region.size, region.position)
-    assert b"second" in data and b"first" not in data
+    assert frame is not None
+    found = side.log.read(
+        1, 1 << 20, FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK, True
+    )
+    assert plain(frame) == plain(fetched(version, found.records, 2, committed))
+    assert b"second" in plain(frame) and b"first" not in plain(frame)
+
+
+@pytest.mark.parametrize("limit", [1, 300, 20_000, 45_000, 200_000])
+def test_a_reader_from_front_to_back_gets_all_that_the_log_has(side: Side, limit: int) -> None:
+    """A consumer would miss records, get some twice, or get the bytes of a file that lie beside them."""
+    rng = random.Random(limit)
+    for _ in range(150):
+        append(
+            side.log, batch([rng.randbytes(rng.choice([1, 50, 400, 9_000, 30_000])) for _ in range(rng.randint(1, 3))])
+        )
+    content = Path(side.log.local.segments.active.path).read_bytes()
+    batches = headers(content)
+    starts = list(itertools.accumulate((info.size_in_bytes for info in batches), initial=0))
+    at, kinds, handled = 0, set(), 0
+    while at < len(batches):
+        offset = batches[at].base_offset
+        frame = FETCH.ask(side.services, 12, 77, fetch(12, offset, partition_max_bytes=limit))
+        end = min(max(starts[at] + limit, starts[at + 1]), len(content))
+        if frame is None:
+            handled += 1
+            side.log.read(offset, limit, FetchIsolation.HIGH_WATERMARK, True)
+        else:
+            kinds.add(type(frame))
+            assert plain(frame) == fetched(12, content[starts[at] : end], side.log.log_end_offset)
+        at = bisect.bisect_right(starts, end) - 1
+    assert handled <= 2 or limit > 49_152, (
+        "only where an answer is sent without being looked at it is not known what follows"
+    )
+    assert kinds == ({list} if limit == 1 else {bytes, list})
 
 
 def test_a_name_of_any_length_and_alphabet_comes_back(tmp_path: Path) -> None:

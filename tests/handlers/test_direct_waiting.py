@@ -142,12 +142,9 @@ class Readers(Side):
         self.log.producer_state.first_unstable_offset = None
         self.mark()
 
-    def told(self) -> list[list[list[Any]]]:
-        """Of each request its answers, as what two logs have in common."""
-        return [
-            [[part[1:] if isinstance(part, tuple) else part for part in plain(answer)] for answer in ctx.answers]
-            for ctx in self.asked
-        ]
+    def told(self) -> list[list[bytes]]:
+        """Of each request its answers."""
+        return [[plain(answer) for answer in ctx.answers] for ctx in self.asked]
 
     def close(self) -> None:
         self.manager.purgatory.expire_all()
