@@ -40,6 +40,7 @@ MEASURED_WITHIN = {
     "delivery_client": "bench/test_replay_producer.py: test_play",
     "direct": "bench/test_ordinary_paths.py: test_produce_direct",
     "encoder": "bench/test_codec.py: test_answer_produce",
+    "fetch_target": "bench/test_ordinary_paths.py: test_wide_fetch",
     "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",

@@ -16,6 +16,7 @@ from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.append_group import append_together
 from kbroker._fast.crew import Crew
 from kbroker._fast.directory import list_directory, read_small_file
+from kbroker._fast.fetch_target import FetchTarget, worth_reading
 from kbroker._fast.ordinary_append import append_ordinary
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker._fast.ordinary_produce import OrdinaryProduce
@@ -196,6 +197,29 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
     loop.close()
+
+
+@pytest.mark.parametrize("left_out", [True, False], ids=["those with news", "all"])
+@pytest.mark.benchmark(group="fetch: what 1,000 partitions of a session have to tell")
+def test_wide_fetch(benchmark: Any, services: Any, log: UnifiedLog, left_out: bool) -> None:
+    """The consumer has read all; `log` stands for each partition's."""
+    end = log.log_end_offset
+    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    topics, names = {"topic": {index: Partition("topic", index, bytes(16), log, 1, image) for index in range(1000)}}, {}
+    targets = [FetchTarget("topic", bytes(16), index, end, 1 << 20, -1, -1) for index in range(1000)]
+    for target in targets:
+        target.has_news(0, 0, log.high_watermark, log.log_start_offset)
+
+    def run() -> int:
+        if left_out:
+            return len(worth_reading(targets, topics, names, False, True)[0])
+        return sum(
+            target.has_news(0, data.size, data.high_watermark, data.log_start_offset)
+            for target in targets
+            for data in [log.read(target.fetch_offset, 1 << 20, FetchIsolation.HIGH_WATERMARK, True)]
+        )
+
+    assert benchmark(run) == 0
 
 
 @pytest.mark.benchmark(group="read: on from batch to batch")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kbroker._fast.fetch_target import FetchTarget, worth_reading
 from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker.errors import (
     ErrorCode,
@@ -21,7 +22,7 @@ from kbroker.errors import (
 )
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.replication.fetch_session import FetchPlan, FetchTarget, PartitionKey
+from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.schemas import message
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_values import FetchIsolation
@@ -139,6 +140,7 @@ class FetchRead:
         "_max_bytes",
         "_min_bytes",
         "_plan",
+        "_resting",
         "_wait_ms",
     )
 
@@ -154,14 +156,15 @@ class FetchRead:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._wait_ms = request.max_wait_ms
         self._diverged: list[FetchTarget] = []
+        self._resting: list[Partition] = []
 
     def start(self) -> Struct | None:
         """Answer now, or wait for data and answer later."""
-        answers, size, urgent = self._read()
+        answers, size, urgent = self._read(force=self._min_bytes <= 0 or self._wait_ms <= 0)
         if urgent or size >= self._min_bytes or self._wait_ms <= 0:
             return self._answer(answers)
         manager = self._ctx.services.replica_manager
-        partitions = [
+        partitions = self._resting + [
             manager.partition(target.topic, target.index) for target, answer in answers if not answer.error_code
         ]
         if not partitions:
@@ -173,14 +176,36 @@ class FetchRead:
     def _attempt(self, force: bool) -> bool:
         if not self._ctx.open:
             return True
-        answers, size, urgent = self._read()
+        answers, size, urgent = self._read(force)
         if not (force or urgent or size >= self._min_bytes):
             return False
         self._ctx.respond(self._answer(answers))
         return True
 
-    def _read(self) -> tuple[list[tuple[FetchTarget, Any]], int, bool]:
+    def _targets(self, force: bool) -> Iterable[FetchTarget]:
+        """The targets that must be read: of an incremental fetch those that may have something to tell.
+
+        Others name all partitions in their answer, but while there is nothing in any, and none is owed, all may wait.
+        The partitions of targets that are left out are kept for that.
+        """
+        manager = self._ctx.services.replica_manager
+        targets = self._plan.targets
+        self._resting = []
+        if self._from_replica or self._max_bytes < 0:
+            return targets
+        incremental = self._plan.incremental
+        if force and not incremental:
+            return targets
+        read, resting = worth_reading(targets, manager.topics, manager.names, self._by_id, incremental)
+        if read and not incremental:
+            return targets
+        self._resting = resting
+        return read
+
+    def _read(self, force: bool) -> tuple[list[tuple[FetchTarget, Any]], int, bool]:
         """(what each partition answers, bytes in all, whether something must be told at once).
+
+        Unless `force`, it may be left out that there is nothing.
 
         An unknown topic is not urgent: as in Kafka it is told when the others are, or its consumer would ask in a loop.
         """
@@ -189,7 +214,7 @@ class FetchRead:
         found = 0
         urgent = False
         self._diverged.clear()
-        for target in self._plan.targets:
+        for target in self._targets(force):
             try:
                 answer, size = self._read_partition(target, left, found == 0)
             except KafkaError as error:

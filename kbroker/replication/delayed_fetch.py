@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from kbroker._fast.fetch_target import enter, leave
 from kbroker._fast.log_fields import PurgatoryFields
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ class FetchPurgatory(PurgatoryFields):
     def wait(self, attempt: Callable[[bool], bool], partitions: Iterable[Partition], wait_ms: int) -> DelayedFetch:
         """Keep a fetch until `attempt` succeeds or `wait_ms` have passed."""
         fetch = DelayedFetch(attempt, tuple(partitions))
-        for partition in fetch.partitions:
-            partition.waiting[fetch] = None
+        enter(fetch, fetch.partitions)
         fetch.timer = self._loop.call_later(wait_ms / 1000, self._expire, fetch)
         self._waiting[fetch] = None
         return fetch
@@ -107,5 +107,4 @@ class FetchPurgatory(PurgatoryFields):
         del self._waiting[fetch]
         if fetch.timer is not None:
             fetch.timer.cancel()
-        for partition in fetch.partitions:
-            partition.waiting.pop(fetch, None)
+        leave(fetch, fetch.partitions)

@@ -22,6 +22,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kbroker._fast.fetch_target import FetchTarget
 from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
 
 INITIAL_EPOCH = 0
@@ -31,67 +32,6 @@ MAX_EPOCH = 0x7FFFFFFF
 EVICT_AFTER_MS = 120_000
 
 PartitionKey = tuple[str | bytes, int]
-
-
-class FetchTarget:
-    """What a fetch asks of one partition, and in a session what was last told of it.
-
-    `topic` is the name the client used, or the name behind its topic id (None while no topic has that id).
-    """
-
-    __slots__ = (
-        "topic",
-        "topic_id",
-        "index",
-        "fetch_offset",
-        "max_bytes",
-        "current_leader_epoch",
-        "last_fetched_epoch",
-        "told_high_watermark",
-        "told_log_start_offset",
-    )
-
-    def __init__(
-        self,
-        topic: str | None,
-        topic_id: bytes,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int,
-        last_fetched_epoch: int,
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
-
-    def update(self, newer: FetchTarget) -> None:
-        """Take over what a later fetch of the session asks for; what was told stays."""
-        self.fetch_offset = newer.fetch_offset
-        self.max_bytes = newer.max_bytes
-        self.current_leader_epoch = newer.current_leader_epoch
-        self.last_fetched_epoch = newer.last_fetched_epoch
-
-    def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental answer must name this partition; remembers what it tells."""
-        news = size > 0
-        if high_watermark != self.told_high_watermark:
-            self.told_high_watermark = high_watermark
-            news = True
-        if log_start_offset != self.told_log_start_offset:
-            self.told_log_start_offset = log_start_offset
-            news = True
-        if error_code != 0:
-            # Told again once the error is over.
-            self.told_high_watermark = -1
-            news = True
-        return news
 
 
 class FetchSession:

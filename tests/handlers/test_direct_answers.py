@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import os
 import random
 import tempfile
@@ -29,7 +27,7 @@ from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES
 from kbroker.storage.log_values import FetchIsolation
-from tests.storage.batches import START_MS, append, batch, environment, headers, open_log, read_all
+from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 from tests.storage.test_ordinary_paths import failing_writes
 
 ID = bytes(range(16))
@@ -144,35 +142,6 @@ def test_a_fetch_is_answered_as_the_encoder_does(side: Side, version: int, commi
     )
     assert plain(frame) == plain(fetched(version, found.records, 2, committed))
     assert b"second" in plain(frame) and b"first" not in plain(frame)
-
-
-@pytest.mark.parametrize("limit", [1, 300, 20_000, 45_000, 200_000])
-def test_a_reader_from_front_to_back_gets_all_that_the_log_has(side: Side, limit: int) -> None:
-    """A consumer would miss records, get some twice, or get the bytes of a file that lie beside them."""
-    rng = random.Random(limit)
-    for _ in range(150):
-        append(
-            side.log, batch([rng.randbytes(rng.choice([1, 50, 400, 9_000, 30_000])) for _ in range(rng.randint(1, 3))])
-        )
-    content = Path(side.log.local.segments.active.path).read_bytes()
-    batches = headers(content)
-    starts = list(itertools.accumulate((info.size_in_bytes for info in batches), initial=0))
-    at, kinds, handled = 0, set(), 0
-    while at < len(batches):
-        offset = batches[at].base_offset
-        frame = FETCH.ask(side.services, 12, 77, fetch(12, offset, partition_max_bytes=limit))
-        end = min(max(starts[at] + limit, starts[at + 1]), len(content))
-        if frame is None:
-            handled += 1
-            side.log.read(offset, limit, FetchIsolation.HIGH_WATERMARK, True)
-        else:
-            kinds.add(type(frame))
-            assert plain(frame) == fetched(12, content[starts[at] : end], side.log.log_end_offset)
-        at = bisect.bisect_right(starts, end) - 1
-    assert handled <= 2 or limit > 49_152, (
-        "only where an answer is sent without being looked at it is not known what follows"
-    )
-    assert kinds == ({list} if limit == 1 else {bytes, list})
 
 
 def test_a_name_of_any_length_and_alphabet_comes_back(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import uvloop
 
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.file_region import FileRegion
-from kbroker._fast.log_fields import PartitionFields
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import NO_RESPONSE, Route
 from kbroker.network.limits import ConnectionLimits
@@ -50,9 +49,7 @@ class Harness:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115, closed by running()
         self.pool = BufferPool(16384, 4 << 20)
         self.purgatory = FetchPurgatory(self.loop)
-        self.partition: Any = PartitionFields()
-        self.partition.waiting = {}
-        self.woken: Any = lambda: None
+        self.wake: Any = None
         self.complaints: list[str] = []
         program = PlainProgram()
         handlers = {
@@ -63,7 +60,7 @@ class Harness:
             SILENT: (lambda ctx, body: NO_RESPONSE, False),
             TASK: (self.task, True),
             KEEP: (self.keep, False),
-            WAKE: (self.wake, False),
+            WAKE: (lambda ctx, body: self.wake(), False),
             HOLD: (lambda ctx, body: self.held.append((ctx, body)), False),
         }
         self.listener = Listener(
@@ -94,12 +91,6 @@ class Harness:
 
     def keep(self, ctx: Any, body: memoryview) -> bytes:
         self.kept.append(body)
-        return b""
-
-    def wake(self, ctx: Any, body: memoryview) -> bytes:
-        """What an append does to those who wait; `woken` is called right after they are looked at."""
-        self.purgatory.mark(self.partition)
-        self.loop.call_soon(self.woken)
         return b""
 
     def region(self, body: bytes) -> list[Any]:
@@ -149,13 +140,6 @@ def is_cold(fd: int) -> bool:
     return False
 
 
-def has_bytes(client: socket.socket) -> bool:
-    try:
-        return len(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)) > 0
-    except BlockingIOError:
-        return False
-
-
 async def until(condition: Any) -> None:
     async with asyncio.timeout(20):
         while not condition():
@@ -190,35 +174,6 @@ def test_a_waiting_request_holds_back_those_behind_it() -> None:
             ctx.respond(body)
             assert [await answer(reader) for _ in range(3)] == [(1, b"a"), (2, b"b"), (3, b"c")]
             writer.close()
-
-    uvloop.run(main())
-
-
-@pytest.mark.parametrize("consumers, producer_waits", [(1, True), (4, True), (5, False)])
-def test_a_few_consumers_hear_of_a_record_before_its_producer(consumers: int, producer_waits: bool) -> None:
-    """Records would come later by what it takes to wake the producer; or a producer would wait for a hundred others."""
-
-    async def main() -> None:
-        async with running() as harness:
-            waiting = [socket.create_connection(("127.0.0.1", harness.listener.port)) for _ in range(consumers)]
-            for count, each in enumerate(waiting, 1):
-                each.send(frame(LATER, 1, b"record"))
-                await until(lambda count=count: len(harness.later) == count)
-
-            def attempt(ctx: Any, body: bytes) -> Any:
-                return lambda force: ctx.respond(body) is None
-
-            for ctx, body in harness.later:
-                harness.purgatory.wait(attempt(ctx, body), (harness.partition,), 60_000)
-            producer = socket.create_connection(("127.0.0.1", harness.listener.port))
-            producer.setblocking(False)
-            heard: list[tuple[bool, bool]] = []
-            harness.woken = lambda: heard.append((all(has_bytes(each) for each in waiting), has_bytes(producer)))
-            producer.send(frame(WAKE, 2, b""))
-            await until(lambda: has_bytes(producer))
-            assert heard == [(True, not producer_waits)]
-            for each in (*waiting, producer):
-                each.close()
 
     uvloop.run(main())
 

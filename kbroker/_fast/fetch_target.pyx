@@ -1,0 +1,109 @@
+"""What fetches ask of each partition, which of those are worth a look, and who waits at the others.
+
+A consumer of many partitions has records in few of them at a time: whoever stands at the end of a log is found out with
+a handful of fields, without an answer for that partition.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from kbroker._fast.log_fields cimport LogFields, PartitionFields
+
+
+cdef class FetchTarget:
+    """What a fetch asks of one partition, and in a session what was last told of it.
+
+    `topic` is the name the client used, or the name behind its topic id (None while no topic has that id).
+    """
+
+    def __init__(self, topic, bytes topic_id not None, int32_t index, int64_t fetch_offset, int32_t max_bytes,
+                 int32_t current_leader_epoch, int32_t last_fetched_epoch):
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+
+    def update(self, FetchTarget newer not None) -> None:
+        """Take over what a later fetch of the session asks for; what was told stays."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+
+    def has_news(self, int error_code, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) -> bool:
+        """Whether an incremental answer must name this partition; remembers what it tells."""
+        cdef bint news = (size > 0 or high_watermark != self.told_high_watermark
+                          or log_start_offset != self.told_log_start_offset)
+        self.told_high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
+        if error_code != 0:
+            # Told again once the error is over.
+            self.told_high_watermark = -1
+            news = True
+        return news
+
+
+@cython.nonecheck(True)
+cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, bint by_id):
+    """The partition, if the reader stands at its end and nothing else is to be said but that; else None."""
+    cdef PartitionFields partition
+    cdef LogFields log
+    cdef object led
+    if by_id:
+        led = names.get(target.topic_id)
+        if led is None:
+            return None
+        target.topic = led
+    led = topics.get(target.topic)
+    if led is None:
+        return None
+    partition = (<dict?> led).get(target.index)
+    if partition is None or target.last_fetched_epoch >= 0 or target.max_bytes < 0:
+        return None
+    if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.leader_epoch:
+        return None
+    log = partition.log_
+    return partition if target.fetch_offset == log.high_watermark == log.local_.log_end_offset else None
+
+
+def worth_reading(targets, dict topics not None, dict names not None, bint by_id, bint only_news):
+    """(the targets that have to be read, the partitions of the others, at whose ends their readers stand).
+
+    With `only_news`, as an incremental fetch has it, a target also has to be read when what was last told of its
+    partition does not hold any more; without, `targets` at the end of their logs are among the others in any case.
+    """
+    cdef FetchTarget target
+    cdef PartitionFields partition
+    cdef list read = []
+    cdef list others = []
+    for target in targets:
+        partition = resting_place(target, topics, names, by_id)
+        if partition is None:
+            read.append(target)
+            continue
+        if only_news and (partition.log_.high_watermark != target.told_high_watermark
+                          or partition.log_.log_start_offset != target.told_log_start_offset):
+            read.append(target)
+        else:
+            others.append(partition)
+    return read, others
+
+
+def enter(fetch, tuple partitions not None) -> None:
+    """Let a fetch wait at each of these partitions."""
+    cdef PartitionFields partition
+    for partition in partitions:
+        partition.waiting[fetch] = None
+
+
+def leave(fetch, tuple partitions not None) -> None:
+    """It waits there no longer, wherever it still did."""
+    cdef PartitionFields partition
+    for partition in partitions:
+        if fetch in partition.waiting:
+            del partition.waiting[fetch]

@@ -1,0 +1,59 @@
+"""Who hears first of a record that consumers wait for."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+import uvloop
+
+from kbroker._fast.log_fields import PartitionFields
+from tests.network.test_connection import LATER, WAKE, frame, running, until
+
+
+def has_bytes(client: socket.socket) -> bool:
+    try:
+        return len(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)) > 0
+    except BlockingIOError:
+        return False
+
+
+@pytest.mark.parametrize("consumers, producer_waits", [(1, True), (4, True), (5, False)])
+def test_a_few_consumers_hear_of_a_record_before_its_producer(consumers: int, producer_waits: bool) -> None:
+    """Records would come later by what it takes to wake the producer; or a producer would wait for a hundred others."""
+
+    async def main() -> None:
+        async with running() as harness:
+            waiting = [socket.create_connection(("127.0.0.1", harness.listener.port)) for _ in range(consumers)]
+            for count, each in enumerate(waiting, 1):
+                each.send(frame(LATER, 1, b"record"))
+                await until(lambda count=count: len(harness.later) == count)
+
+            def attempt(ctx: Any, body: bytes) -> Any:
+                return lambda force: ctx.respond(body) is None
+
+            partition: Any = PartitionFields()
+            partition.waiting = {}
+            for ctx, body in harness.later:
+                harness.purgatory.wait(attempt(ctx, body), (partition,), 60_000)
+            producer = socket.create_connection(("127.0.0.1", harness.listener.port))
+            producer.setblocking(False)
+            heard: list[tuple[bool, bool]] = []
+
+            def append() -> bytes:
+                harness.purgatory.mark(partition)
+                # Right after those who wait are looked at:
+                harness.loop.call_soon(
+                    lambda: heard.append((all(has_bytes(each) for each in waiting), has_bytes(producer)))
+                )
+                return b""
+
+            harness.wake = append
+            producer.send(frame(WAKE, 2, b""))
+            await until(lambda: has_bytes(producer))
+            assert heard == [(True, not producer_waits)]
+            for each in (*waiting, producer):
+                each.close()
+
+    uvloop.run(main())
