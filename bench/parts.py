@@ -42,6 +42,7 @@ MEASURED_WITHIN = {
     "encoder": "bench/test_codec.py: test_answer_produce",
     "fetch_target": "bench/test_ordinary_paths.py: test_wide_fetch",
     "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
+    "many_fetch": "bench/test_ordinary_paths.py: test_fetch_of_many",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
     "request_context": "bench/test_network.py",

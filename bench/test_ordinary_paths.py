@@ -199,6 +199,34 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     loop.close()
 
 
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "decoded"])
+@pytest.mark.benchmark(group="fetch: 1,000 partitions by name, one of them with a record")
+def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: bool) -> None:
+    """`log` stands for each partition's; the consumer has read all but the last batch of the first."""
+    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    partitions = {index: Partition("topic", index, bytes(16), log, 1, image) for index in range(1000)}
+    services.replica_manager.topics["topic"] = partitions
+    services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
+    end = log.log_end_offset
+    rows = [
+        FetchRequest.FetchPartition(
+            partition=index, fetch_offset=end if index else end - RECORDS, partition_max_bytes=1 << 20
+        )
+        for index in range(1000)
+    ]
+    asked = FetchRequest(max_bytes=50 << 20, topics=[FetchRequest.FetchTopic(topic="topic", partitions=rows)])
+    frame = bytearray(FetchRequest.program(12).encode(asked))
+    decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+
+    def run() -> Any:
+        if direct:
+            return ORDINARY.ask(services, 12, 1, frame)
+        return encode(handle_fetch(ctx, decode(frame, 0, len(frame))), 1, True)
+
+    assert benchmark(run) is not None
+
+
 @pytest.mark.parametrize("left_out", [True, False], ids=["those with news", "all"])
 @pytest.mark.benchmark(group="fetch: what 1,000 partitions of a session have to tell")
 def test_wide_fetch(benchmark: Any, services: Any, log: UnifiedLog, left_out: bool) -> None:

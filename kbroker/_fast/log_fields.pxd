@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker._fast.batch_seek cimport FollowUps
 from kbroker._fast.index cimport AppendTail
@@ -76,3 +76,4 @@ cdef class PartitionFields:
     cdef public tuple isr
     cdef LogFields log_
     cdef public dict waiting
+    cdef uint64_t named_in

@@ -1,4 +1,4 @@
-"""Fetches of one partition without a session: read from a request's bytes, answered without structs."""
+"""Fetches without a session: their parts read from a request's bytes, and an answer's written, without structs."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
@@ -32,6 +32,9 @@ cdef enum:
     LAST_VERSION = 18
     # What stands in an answer before its records besides the topic, at most.
     ANSWER_BYTES = 96
+    START_BYTES = 16
+    ROW_BYTES = 48
+    SIZE_BYTES = 5          # before an array
 
 
 cdef struct OnePartition:
@@ -58,9 +61,8 @@ cdef inline bint skip_ascii(Cursor* cursor, Py_ssize_t size) noexcept nogil:
     return True
 
 
-cdef inline bint read_one_partition(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
-    """Reads a request to its last byte; False where it is not the ordinary one."""
-    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
+cdef inline bint read_head(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
+    """What stands before the topics; False where it is not the ordinary."""
     cdef int8_t isolation
     if version < FIRST_VERSION_WITH_REPLICA_STATE and cursor_int32(cursor) >= 0:
         return False    # another broker
@@ -71,14 +73,13 @@ cdef inline bint read_one_partition(Cursor* cursor, int version, OnePartition* a
     asked.committed = isolation == READ_COMMITTED
     if isolation & ~READ_COMMITTED:
         return False
-    if version >= FIRST_VERSION_WITH_SESSIONS and (cursor_int32(cursor) != 0 or cursor_int32(cursor) != FINAL_EPOCH):
-        return False    # a session
-    if read_size(cursor, flexible) != 1:
-        return False
-    if not read_topic(cursor, flexible, version >= FIRST_VERSION_WITH_TOPIC_IDS, &asked.topic):
-        return False
-    if read_size(cursor, flexible) != 1:
-        return False
+    # A session is not for here.
+    return version < FIRST_VERSION_WITH_SESSIONS or (cursor_int32(cursor) == 0 and cursor_int32(cursor) == FINAL_EPOCH)
+
+
+cdef inline bint read_row(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
+    """A partition; False where it is not the ordinary one."""
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
     asked.index = cursor_int32(cursor)
     asked.leader_epoch = cursor_int32(cursor) if version >= FIRST_VERSION_WITH_LEADER_EPOCHS else -1
     asked.offset = cursor_int64(cursor)
@@ -87,8 +88,12 @@ cdef inline bint read_one_partition(Cursor* cursor, int version, OnePartition* a
     if version >= FIRST_VERSION_WITH_LOG_START:
         cursor_int64(cursor)
     asked.partition_max_bytes = cursor_int32(cursor)
-    if flexible and (cursor_uvarint(cursor) or cursor_uvarint(cursor)):
-        return False    # tagged fields of partition and topic
+    return not (flexible and cursor_uvarint(cursor))
+
+
+cdef inline bint read_tail(Cursor* cursor, int version) noexcept nogil:
+    """What stands behind the topics, to the last byte; False where there is more than ordinary."""
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
     if version >= FIRST_VERSION_WITH_SESSIONS and read_size(cursor, flexible) != 0:
         return False    # topics to be forgotten
     if version >= FIRST_VERSION_WITH_RACKS and not skip_ascii(cursor, read_text_size(cursor, flexible)):
@@ -96,6 +101,20 @@ cdef inline bint read_one_partition(Cursor* cursor, int version, OnePartition* a
     if flexible and cursor_uvarint(cursor):
         return False
     return not cursor.fault and cursor_left(cursor) == 0
+
+
+cdef inline bint read_one_partition(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
+    """Reads a request to its last byte; False where it is not the ordinary one."""
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
+    if not read_head(cursor, version, asked) or read_size(cursor, flexible) != 1:
+        return False
+    if not read_topic(cursor, flexible, version >= FIRST_VERSION_WITH_TOPIC_IDS, &asked.topic):
+        return False
+    if read_size(cursor, flexible) != 1 or not read_row(cursor, version, asked):
+        return False
+    if flexible and cursor_uvarint(cursor):
+        return False    # tagged fields of the topic
+    return read_tail(cursor, version)
 
 
 cdef struct Stretch:
@@ -111,25 +130,21 @@ cdef inline Py_ssize_t tags_behind(int version) noexcept nogil:
     return NO_TAGS if version >= FIRST_FLEXIBLE_VERSION else 0
 
 
-cdef inline Py_ssize_t put_head(uint8_t* frame, int version, int correlation_id, const OnePartition* asked,
-                                const Stretch* found) noexcept nogil:
-    """What stands before the records, ANSWER_BYTES + NAME_BYTES at most; how much that is.
-
-    Records, and zeros (`tags_behind`), make it what `encode_response` makes of a `FetchResponse` with this one
-    partition and defaults else.
-    """
-    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef uint8_t* at = frame + 4
+cdef inline uint8_t* put_start(uint8_t* at, int version, int correlation_id) noexcept nogil:
+    """What stands between the length and the topics, START_BYTES at most."""
     at = put32(at, <uint32_t> correlation_id)
-    if flexible:
+    if version >= FIRST_FLEXIBLE_VERSION:
         at = put8(at, 0)                # no tagged fields in the header
     at = put32(at, 0)                   # throttle_time_ms
     if version >= FIRST_VERSION_WITH_SESSIONS:
         at = put16(at, 0)               # error_code
         at = put32(at, 0)               # session_id
-    at = put_size(at, flexible, 1)      # topics
-    at = put_topic(at, flexible, &asked.topic)
-    at = put_size(at, flexible, 1)      # partitions
+    return at
+
+
+cdef inline uint8_t* put_row(uint8_t* at, int version, const OnePartition* asked, const Stretch* found) noexcept nogil:
+    """A partition's fields before its records, ROW_BYTES at most."""
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
     at = put32(at, <uint32_t> asked.index)
     at = put16(at, 0)                   # error_code
     at = put64(at, found.high_watermark)
@@ -139,7 +154,22 @@ cdef inline Py_ssize_t put_head(uint8_t* frame, int version, int correlation_id,
     at = put_size(at, flexible, 0 if asked.committed else -1)       # aborted_transactions
     if version >= FIRST_VERSION_WITH_RACKS:
         at = put32(at, <uint32_t> -1)   # preferred_read_replica
-    at = put_size(at, flexible, found.size)
+    return put_size(at, flexible, found.size)
+
+
+cdef inline Py_ssize_t put_head(uint8_t* frame, int version, int correlation_id, const OnePartition* asked,
+                                const Stretch* found) noexcept nogil:
+    """What stands before the records, ANSWER_BYTES + NAME_BYTES at most; how much that is.
+
+    Records, and zeros (`tags_behind`), make it what `encode_response` makes of a `FetchResponse` with this one
+    partition and defaults else.
+    """
+    cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
+    cdef uint8_t* at = put_start(frame + 4, version, correlation_id)
+    at = put_size(at, flexible, 1)      # topics
+    at = put_topic(at, flexible, &asked.topic)
+    at = put_size(at, flexible, 1)      # partitions
+    at = put_row(at, version, asked, found)
     put32(frame, <uint32_t> (at - frame - 4 + found.size + tags_behind(version)))
     return at - frame
 

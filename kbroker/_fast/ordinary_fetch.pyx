@@ -38,7 +38,6 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
 
 cdef enum:
-    UNKNOWN = -1        # a size
     HEAD_BYTES = ANSWER_BYTES + NAME_BYTES
 
 
@@ -54,9 +53,6 @@ cdef class OrdinaryFetch(DirectAnswers):
     `file_system`: the type whose calls may be made here directly; logs on any other are never ordinary.
     """
 
-    cdef object partition_data
-    cdef object file_system
-
     def __init__(self, partition_data, file_system):
         self.partition_data = partition_data
         self.file_system = file_system
@@ -65,22 +61,23 @@ cdef class OrdinaryFetch(DirectAnswers):
         """The answer to a fetch of one partition without a session."""
         cdef OnePartition asked
         cdef object name, frame
-        if not read_request(&asked, version, data, size):
+        self.of_one = read_request(&asked, version, data, size)
+        if not self.of_one:
             return None
         name = self.topic_name(&asked.topic, services.replica_manager)
         try:
-            frame = self._serve(services, name, version, correlation_id, &asked, False)
+            frame = self._serve_one(services, name, version, correlation_id, &asked, False)
         except OSError:
             return None     # the handler meets it again, tells the client, and whoever watches the disk
         return None if frame is False else frame
 
     cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        """Let a fetch wait in the purgatory for more records, or for its time to be up, where that is ordinary."""
+        """Let an ordinary fetch of one partition wait in the purgatory for records, or for its time to be up."""
         cdef WaitingFetch fetch
         cdef OnePartition asked
         cdef Stretch found
         cdef SegmentFields segment
-        cdef object name, manager, purgatory
+        cdef object name, manager
         if not read_request(&asked, version, data, size) or asked.max_wait_ms <= 0:
             return False
         manager = ctx.services.replica_manager
@@ -94,24 +91,33 @@ cdef class OrdinaryFetch(DirectAnswers):
         if not 0 <= found.size < asked.min_bytes:
             return False
         fetch = WaitingFetch.__new__(WaitingFetch)
+        fetch.asked = asked
+        self.keep(fetch, ctx, version, correlation_id, data, size, asked.max_wait_ms,
+                  (manager.topics[name][asked.index],), [name])
+        fetch.asked.topic.data = <uint8_t*> PyBytes_AS_STRING(fetch.request) + (asked.topic.data - data)
+        return True
+
+    cdef int keep(self, WaitingFetch fetch, object ctx, int version, int correlation_id, uint8_t* data,
+                  Py_ssize_t size, int wait_ms, tuple partitions, list names) except -1:
+        """Put a fetch into the purgatory."""
+        cdef object purgatory = ctx.services.replica_manager.purgatory
         fetch.reader = self
         fetch.ctx = ctx
         fetch.version = version
         fetch.correlation_id = correlation_id
-        fetch.name = name
+        fetch.names = names
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
-        fetch.asked = asked
-        fetch.asked.topic.data = <uint8_t*> PyBytes_AS_STRING(fetch.request) + (asked.topic.data - data)
-        fetch.until_ns = now_ns() + <uint64_t> asked.max_wait_ms * 1000000
-        purgatory = manager.purgatory
-        ctx.abandoned = partial(
-            purgatory.forget,
-            purgatory.wait(fetch.attempt, (manager.topics[name][asked.index],), asked.max_wait_ms),
-        )
-        return True
+        fetch.until_ns = now_ns() + <uint64_t> wait_ms * 1000000
+        ctx.abandoned = partial(purgatory.forget, purgatory.wait(fetch.attempt, partitions, wait_ms))
+        return 0
 
-    cdef object _serve(self, object services, object name, int version, int correlation_id, OnePartition* asked,
-                       bint force):
+    cdef object serve(self, WaitingFetch fetch, bint force):
+        """What is to be told a fetch that waits: as `_serve_one`."""
+        return self._serve_one(fetch.ctx.services, fetch.names[0], fetch.version, fetch.correlation_id, &fetch.asked,
+                               force)
+
+    cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
+                           bint force):
         """The answer; None where the handler decides, False where there is not enough yet, unless `force`."""
         cdef Stretch found
         cdef SegmentFields segment = self._look(services, name, asked, &found)
@@ -131,7 +137,7 @@ cdef class OrdinaryFetch(DirectAnswers):
 
     @cython.nonecheck(True)
     cdef SegmentFields _look(self, object services, object name, OnePartition* asked, Stretch* found):
-        """As `_find`; the sizes asked for are cut to what the broker gives at most."""
+        """As `find`; the sizes asked for are cut to what the broker gives at most."""
         cdef PartitionFields partition
         cdef int64_t most
         cdef object led = services.replica_manager.topics.get(name)
@@ -144,7 +150,7 @@ cdef class OrdinaryFetch(DirectAnswers):
         most = min(<int64_t> asked.max_bytes, <int64_t> services.fetch_max_bytes)
         asked.min_bytes = <int32_t> min(<int64_t> asked.min_bytes, most)
         asked.partition_max_bytes = <int32_t> min(<int64_t> asked.partition_max_bytes, most)
-        return self._find(partition.log_, asked.offset, asked.partition_max_bytes, asked.committed, found)
+        return self.find(partition.log_, asked.offset, asked.partition_max_bytes, asked.committed, found)
 
     def read(self, LogFields log not None, index, int64_t offset, int64_t limit, bint at_least_one, bint committed):
         """The answer of one partition with records from `offset` on, at most `limit` bytes of them; or None.
@@ -153,7 +159,7 @@ cdef class OrdinaryFetch(DirectAnswers):
         that are open or were aborted.
         """
         cdef Stretch found
-        cdef SegmentFields segment = self._find(log, offset, limit, committed, &found)
+        cdef SegmentFields segment = self.find(log, offset, limit, committed, &found)
         cdef FileFields file
         if segment is None or not confirm(segment, offset, limit, at_least_one, &found):
             return None
@@ -168,7 +174,7 @@ cdef class OrdinaryFetch(DirectAnswers):
         )
 
     @cython.nonecheck(True)
-    cdef SegmentFields _find(self, LogFields log, int64_t offset, int64_t limit, bint committed, Stretch* found):
+    cdef SegmentFields find(self, LogFields log, int64_t offset, int64_t limit, bint committed, Stretch* found):
         """Where the records are, with the segment's file open; `confirm` says whether they are there.
 
         None with a size of 0 where there are none yet, with UNKNOWN where the log has to say.
@@ -220,23 +226,13 @@ cdef class OrdinaryFetch(DirectAnswers):
 cdef class WaitingFetch:
     """A fetch that waits, kept as the bytes that it came in; `ctx` is where its answer goes."""
 
-    cdef OrdinaryFetch reader
-    cdef object ctx
-    cdef int version
-    cdef int correlation_id
-    cdef object name
-    cdef bytes request
-    cdef OnePartition asked     # its topic lies in `request`
-    cdef uint64_t until_ns
-
     def attempt(self, bint force) -> bool:
         """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
         cdef object frame = None
         if not self.ctx.open:
             return True
         try:
-            frame = self.reader._serve(self.ctx.services, self.name, self.version, self.correlation_id, &self.asked,
-                                       force)
+            frame = self.reader.serve(self, force)
         except OSError:
             pass    # the handler meets it again
         if frame is None:
@@ -251,7 +247,8 @@ cdef class WaitingFetch:
         cdef uint64_t now = now_ns()
         cdef object request = self.ctx.decode(self.request)
         request.max_wait_ms = 0 if force or now >= self.until_ns else (self.until_ns - now) // 1000000 + 1
-        request.topics[0].topic = self.name     # whoever asked by id is told of the topic that had it
+        for topic, name in zip(request.topics, self.names):
+            topic.topic = name      # whoever asked by id is told of the topic that had it
         self.ctx.handle(request)
         return True
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.fetch_target import FetchTarget, worth_reading
-from kbroker._fast.ordinary_fetch import OrdinaryFetch
+from kbroker._fast.many_fetch import ManyFetch
 from kbroker.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -38,7 +38,7 @@ FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 PartitionData: Any = FetchResponse.PartitionData
 AbortedTransaction: Any = FetchResponse.AbortedTransaction
 EpochEndOffset: Any = FetchResponse.EpochEndOffset
-ORDINARY = OrdinaryFetch(PartitionData, FileSystem)
+ORDINARY = ManyFetch(PartitionData, FileSystem)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15

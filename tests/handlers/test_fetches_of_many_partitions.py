@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest import MonkeyPatch
@@ -16,7 +17,7 @@ from pytest import MonkeyPatch
 from kbroker._fast.fetch_target import FetchTarget, worth_reading
 from kbroker.clock import SystemClock
 from kbroker.handlers import fetch as fetch_module
-from kbroker.handlers.fetch import FetchResponse
+from kbroker.handlers.fetch import ORDINARY, FetchResponse
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.storage.filesystem import SYSTEM_FILES
@@ -34,10 +35,12 @@ def all_of_them(targets: Any, *_: Any) -> tuple[list[FetchTarget], list[Any]]:
 
 
 class Consumers:
-    """A topic and its consumers.  `way`: what stands for `worth_reading`."""
+    """A topic and its consumers.  `way`: what stands for `worth_reading`; `direct`: their bytes are looked at first."""
 
-    def __init__(self, folder: Path, way: Any = worth_reading) -> None:
+    def __init__(self, folder: Path, way: Any = worth_reading, direct: bool = False) -> None:
         self.way = way
+        self.direct = direct
+        self.served_directly = 0
         image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
         env = environment(SYSTEM_FILES)
         self.partitions = [
@@ -83,11 +86,12 @@ class Consumers:
         self._fetch(version, rows, **values)
 
     def _fetch(self, version: int, rows: Mapping[int, int], leader_epoch: int = -1, **values: Any) -> None:
+        limit = values.pop("limit", WIDE)
         found = [
             FetchRequest.FetchPartition(
                 partition=index,
                 fetch_offset=self.partitions[index].log.log_end_offset + behind,
-                partition_max_bytes=WIDE,
+                partition_max_bytes=limit,
                 current_leader_epoch=leader_epoch,
             )
             for index, behind in rows.items()
@@ -96,7 +100,17 @@ class Consumers:
         ctx = Context(self.services, version)
         self.asked.append(ctx)
         data = encoded(FetchRequest(**{"max_bytes": WIDE, "topics": topics, **values}), version)
-        ctx.handle(ctx.decode(bytes(data)))
+        kept = bytes(data)
+        if self.direct:
+            frame = ORDINARY.ask(self.services, version, 77, data)
+            if frame is not None:
+                self.served_directly += 1
+                return ctx.respond_frame(frame)
+            if ORDINARY.ask_to_wait(ctx, version, 77, data):
+                self.served_directly += 1
+                data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
+                return None
+        return ctx.handle(ctx.decode(kept))
 
     def append(self, index: int) -> None:
         append(self.partitions[index].log, batch([b"x" * 10]))
@@ -148,6 +162,8 @@ VALUES = st.fixed_dictionaries(
         "max_wait_ms": st.sampled_from([0, LONG_MS, LONG_MS]),
         "min_bytes": st.sampled_from([0, 1, 1, 200]),
         "isolation_level": st.sampled_from([0, 1]),
+        "max_bytes": st.sampled_from([WIDE, WIDE, WIDE, 100, 0, -1]),
+        "limit": st.sampled_from([WIDE, WIDE, WIDE, 100, 0]),
     }
 )
 EVENTS = st.sampled_from(["append", "append", "trim", "change_leader", "transaction", "drop"])
@@ -174,18 +190,85 @@ def test_what_is_left_out_changes_no_answer(
 ) -> None:
     """A consumer would not hear of records, of an error or of a new log start; or wait where it used to be told."""
     with tempfile.TemporaryDirectory() as folder, MonkeyPatch.context() as patch:
-        sides = [Consumers(Path(folder) / name, way) for name, way in (("a", all_of_them), ("b", worth_reading))]
+        sides = [
+            Consumers(Path(folder) / "all", all_of_them),
+            Consumers(Path(folder) / "less", worth_reading),
+            Consumers(Path(folder) / "direct", worth_reading, direct=True),
+        ]
         begin = ("open", (version, dict.fromkeys(range(PARTITIONS), 0)), {"max_wait_ms": 0, "leader_epoch": epoch})
         for kind, values, more in [begin, *steps]:
             for side in sides:
                 patch.setattr(fetch_module, "worth_reading", side.way)
                 getattr(side, kind)(*values, **more)
-            assert sides[0].told() == sides[1].told(), kind
-            assert len(sides[0].manager.purgatory) == len(sides[1].manager.purgatory), kind
+            assert sides[0].told() == sides[1].told() == sides[2].told(), kind
+            assert len({len(side.manager.purgatory) for side in sides}) == 1, kind
         for side in sides:
             patch.setattr(fetch_module, "worth_reading", side.way)
             side.close()
-        assert sides[0].told() == sides[1].told()
+        assert sides[0].told() == sides[1].told() == sides[2].told()
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_all_partitions_are_answered_without_being_decoded(tmp_path: Path, version: int) -> None:
+    """Each record would cost a consumer of a thousand partitions, and all beside it, milliseconds."""
+    sides = [Consumers(tmp_path / str(direct), direct=direct) for direct in (False, True)]
+    for side in sides:
+        side.once(version, {0: -1, 1: 0, 2: -1}, max_wait_ms=LONG_MS, min_bytes=1)
+        side.once(version, {0: 0, 1: 0, 2: 0}, max_wait_ms=LONG_MS, min_bytes=1)
+        side.append(2)
+        side.look()
+        side.once(version, {2: 0, 0: 0}, max_wait_ms=LONG_MS, min_bytes=1)
+        side.end_time()
+        assert [len(answers) for answers in side.told()] == [1, 1, 1]
+    assert sides[1].served_directly == 3
+    assert sides[0].told() == sides[1].told()
+    for side in sides:
+        side.close()
+
+
+def test_a_partition_or_topic_named_twice_is_left_to_the_handler(tmp_path: Path) -> None:
+    """A client would get an answer with rows that it cannot tell apart."""
+    consumers = Consumers(tmp_path)
+    row = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=WIDE)
+    other = FetchRequest.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=WIDE)
+    for rows in ([[row, row]], [[row], [other]], [[row, other], [row]]):
+        topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=each) for each in rows]
+        data = encoded(FetchRequest(max_bytes=WIDE, max_wait_ms=LONG_MS, min_bytes=1, topics=topics), 12)
+        assert ORDINARY.ask(consumers.services, 12, 77, data) is None
+        assert not ORDINARY.ask_to_wait(Context(consumers.services, 12), 12, 77, data)
+    consumers.close()
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    version=st.sampled_from(range(4, 19)),
+    changes=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=2),
+    cut=st.sampled_from([0, 0, 1, 2, 5]),
+    behind=st.sampled_from([0, -1]),
+)
+def test_damaged_requests_are_answered_only_as_the_decoder_reads_them(
+    version: int, changes: list[tuple[int, int]], cut: int, behind: int
+) -> None:
+    """A length that lies would have foreign bytes kept or sent, or end the broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        consumers = Consumers(Path(folder))
+        rows = [
+            FetchRequest.FetchPartition(partition=index, fetch_offset=1 + behind, partition_max_bytes=WIDE)
+            for index in range(PARTITIONS)
+        ]
+        topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=rows)]
+        data = encoded(FetchRequest(max_bytes=WIDE, max_wait_ms=LONG_MS, min_bytes=1, topics=topics), version)
+        for at, value in changes:
+            data[at % len(data)] = value
+        del data[len(data) - cut :]
+        asked, waiting = Context(consumers.services, version), Context(consumers.services, version)
+        frame = ORDINARY.ask(consumers.services, version, 77, data)
+        waits = frame is None and ORDINARY.ask_to_wait(waiting, version, 77, data)
+        if frame is not None or waits:
+            asked.handle(asked.decode(bytes(data)))
+            consumers.end_time()
+            assert [plain(answer) for answer in asked.answers] == [plain(frame or waiting.answers[0])]
+        consumers.close()
 
 
 def test_a_session_of_many_partitions_reads_the_one_that_has_something(

@@ -1,0 +1,3 @@
+from kbroker._fast.ordinary_fetch import OrdinaryFetch
+
+class ManyFetch(OrdinaryFetch): ...
