@@ -113,8 +113,9 @@ cdef class OrdinaryFetch(DirectAnswers):
 
     cdef object serve(self, WaitingFetch fetch, bint force):
         """What is to be told a fetch that waits: as `_serve_one`."""
-        return self._serve_one(fetch.ctx.services, fetch.names[0], fetch.version, fetch.correlation_id, &fetch.asked,
-                               force)
+        cdef object services = fetch.ctx.services
+        cdef object name = self.topic_name(&fetch.asked.topic, services.replica_manager)    # an id may have gone
+        return self._serve_one(services, name, fetch.version, fetch.correlation_id, &fetch.asked, force)
 
     cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
                            bint force):

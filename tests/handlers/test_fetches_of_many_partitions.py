@@ -157,6 +157,7 @@ class Consumers:
 
 INDEXES = st.integers(0, PARTITIONS - 1)
 ROWS = st.dictionaries(INDEXES, st.sampled_from([0, 0, 0, 0, 0, -1, 1]), max_size=PARTITIONS)
+BEHIND = st.dictionaries(INDEXES, st.sampled_from([-1, -1, 0]), min_size=2, max_size=PARTITIONS)
 VALUES = st.fixed_dictionaries(
     {
         "max_wait_ms": st.sampled_from([0, LONG_MS, LONG_MS]),
@@ -164,6 +165,7 @@ VALUES = st.fixed_dictionaries(
         "isolation_level": st.sampled_from([0, 1]),
         "max_bytes": st.sampled_from([WIDE, WIDE, WIDE, 100, 0, -1]),
         "limit": st.sampled_from([WIDE, WIDE, WIDE, 100, 0]),
+        "leader_epoch": st.sampled_from([-1, -1, 0, 1]),
     }
 )
 EVENTS = st.sampled_from(["append", "append", "trim", "change_leader", "transaction", "drop"])
@@ -172,6 +174,7 @@ FETCHES = [
     st.tuples(st.just("go_on"), st.tuples(st.just({}), st.just([])), VALUES),
     st.tuples(st.just("go_on"), st.tuples(st.just({}), st.just([])), st.just({"max_wait_ms": LONG_MS, "min_bytes": 1})),
     st.tuples(st.just("once"), st.tuples(st.sampled_from(VERSIONS), ROWS), VALUES),
+    st.tuples(st.just("once"), st.tuples(st.sampled_from(VERSIONS), BEHIND), VALUES),
 ]
 STEPS = st.one_of(
     *FETCHES,
