@@ -39,10 +39,19 @@ def _raw() -> list[Cell]:
             "fetch-1m-1-cold", "fetch 1 MB, 1 connection, cold", "fetch", 1, fetch_bytes=ONE_MB, partitions=1, cold=True
         ),
         Cell("fetch-1m-16-cold", "fetch 1 MB, 16 connections, cold", "fetch", 16, fetch_bytes=ONE_MB, cold=True),
-        Cell("metadata", "Metadata of one topic, 50 connections", "metadata", 50),
+        Cell("metadata", "Metadata of one topic, 50 connections", "metadata", 50, partitions=1),
         Cell("api-versions", "ApiVersions, 50 connections", "api_versions", 50),
-        Cell("e2e-1000", "end to end at 1,000/s", "e2e", rate=1_000),
-        Cell("e2e-5000", "end to end at 5,000/s", "e2e", rate=5_000),
+        Cell("e2e-1000", "end to end at 1,000/s", "e2e", partitions=1, rate=1_000),
+        Cell("e2e-5000", "end to end at 5,000/s", "e2e", partitions=1, rate=5_000),
+        Cell("e2e-1000-of-100", "end to end at 1,000/s, 100 partitions", "e2e", partitions=100, rate=1_000, apart=True),
+        Cell(
+            "e2e-1000-of-1000",
+            "end to end at 1,000/s, 1,000 partitions",
+            "e2e",
+            partitions=1_000,
+            rate=1_000,
+            apart=True,
+        ),
     ]
 
 

@@ -29,7 +29,7 @@ SEGMENT_BYTES = 64 << 20
 BATCH_RECORDS = 140
 PORTIONS = 16
 PATIENCE_SECONDS = 600.0
-LATENCY = Cell("e2e", "end to end at 1,000/s", "e2e", rate=1_000)
+LATENCY = Cell("e2e", "end to end at 1,000/s", "e2e", partitions=1, rate=1_000)
 
 
 def parse_arguments() -> argparse.Namespace:

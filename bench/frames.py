@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
@@ -24,6 +25,8 @@ class Layout:
     error_at: int = -1
     offset_at: int = -1
     records_at: int = -1
+    rows_at: int = -1
+    row_bytes: int = 0  # of a partition in the request
 
 
 def uvarint(value: int) -> bytes:
@@ -109,27 +112,42 @@ def produce_layout(topic: str) -> Layout:
     return Layout(error_at=4 + 4 + 1 + 1 + len(compact_string(topic)) + 1 + 4)
 
 
+FETCH_ROW = ">iiqiqi"
+
+
 def fetch(topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500) -> bytes:
     """Fetch 12 of one partition outside a session, from offset 0."""
+    return fetch_many(topic, {partition: 0}, max_bytes, max_wait_ms)
+
+
+def fetch_many(topic: str, offsets: Mapping[int, int], max_bytes: int, max_wait_ms: int = 500) -> bytes:
+    """Fetch 12 outside a session; `offsets` by partition, in the order in which they are named."""
     body = b"".join(
         (
             struct.pack(">iiiibii", -1, max_wait_ms, 1, 0x7FFFFFFF, 0, 0, -1),
-            b"\x02" + compact_string(topic) + b"\x02",
-            struct.pack(">iiqiqi", partition, -1, 0, -1, -1, max_bytes),
-            b"\0\0",
+            b"\x02" + compact_string(topic) + uvarint(len(offsets) + 1),
+            *(
+                struct.pack(FETCH_ROW, index, -1, offset, -1, -1, max_bytes) + b"\0"
+                for index, offset in offsets.items()
+            ),
+            b"\0",
             b"\x01\x01\0",  # nothing forgotten, no rack, no tags
         )
     )
     return request(FETCH, 12, body, flexible=True)
 
 
-def fetch_layout(topic: str) -> Layout:
+def fetch_layout(topic: str, partitions: int = 1) -> Layout:
+    """Of the answer to a fetch of so many partitions; places are those of the first one."""
     head = 4 + 2 + 2 + 4 + len(string("bench")) + 1
-    error_at = 4 + 4 + 1 + 4 + 2 + 4 + 1 + len(compact_string(topic)) + 1 + 4
+    before = len(compact_string(topic)) + len(uvarint(partitions + 1))
+    rows_at = 4 + 4 + 1 + 4 + 2 + 4 + 1 + before
     return Layout(
-        error_at=error_at,
-        offset_at=head + 25 + 1 + len(compact_string(topic)) + 1 + 4 + 4,
-        records_at=error_at + 2 + 3 * 8 + 1 + 4,
+        error_at=rows_at + 4,
+        offset_at=head + 25 + 1 + before + 4 + 4,
+        records_at=rows_at + 4 + 2 + 3 * 8 + 1 + 4,
+        rows_at=rows_at,
+        row_bytes=struct.calcsize(FETCH_ROW) + 1,
     )
 
 

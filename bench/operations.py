@@ -204,7 +204,7 @@ def retention(cell: Cell, starter: Starter, load: Load) -> Result:
             admin.create_topic(cell.name, cell.partitions, {"segment.bytes": str(SEGMENT_BYTES)})
         written = _fill(broker, cell, cell.gigabytes * max(load.scale, 0.25))
         latency: Result = {}
-        probe = Cell("retention-latency", "", "e2e", rate=1_000)
+        probe = Cell("retention-latency", "", "e2e", partitions=1, rate=1_000)
         raw.end_to_end(probe, broker, Load(2.0, congestion=load.congestion))  # to warm
 
         def watch() -> None:

@@ -28,6 +28,7 @@ from bench.native_build import load_generator
 READ_BYTES = 1 << 30
 #: One CreateTopics may not make more records than Kafka's controller takes in one write.
 PARTITIONS_PER_TOPIC = 1_000
+MANY_PARTITIONS = 100
 STORM_SECONDS = 150
 
 
@@ -72,7 +73,7 @@ def run_closed(broker: Broker, requests: list[bytes], cell: Cell, load: Load, **
 @contextmanager
 def topics(broker: Broker, cell: Cell) -> Iterator[list[tuple[str, int]]]:
     """The (topic, partition)s that a cell writes to.  New ones that are deleted after it; on brokers of the cell's
-    own they are made once and stay, and one request goes to each of them before."""
+    own they are made once and stay.  If they are many, one request goes to each of them before."""
     count = -(-cell.partitions // PARTITIONS_PER_TOPIC)
     stem = f"bench-{cell.name}" if cell.apart else f"bench-{cell.name}-{time.monotonic_ns()}"
     names = [f"{stem}-{number:03d}" for number in range(count)]
@@ -83,7 +84,7 @@ def topics(broker: Broker, cell: Cell) -> Iterator[list[tuple[str, int]]]:
         for name, size in zip(names, each, strict=True):
             if name in made:
                 admin.create_topic(name, size, {"max.message.bytes": "8388608"})
-        if made and cell.partitions > PARTITIONS_PER_TOPIC // 2:
+        if made and cell.partitions >= MANY_PARTITIONS:
             batch = frames.batch(1, SMALL_RECORD_BYTES)
             for name, index in places:
                 admin.ask(frames.produce(name, index, batch, 1))
@@ -227,12 +228,8 @@ def _is_cached(descriptor: int, position: int) -> bool:
 
 
 def metadata(cell: Cell, broker: Broker, load: Load) -> Result:
-    with topics(broker, _one_partition(cell)) as places:
+    with topics(broker, cell) as places:
         return run_closed(broker, [frames.metadata(places[0][0])], cell, load)
-
-
-def _one_partition(cell: Cell) -> Cell:
-    return Cell(cell.name, cell.title, cell.kind, partitions=1)
 
 
 def api_versions(cell: Cell, broker: Broker, load: Load) -> Result:
@@ -240,16 +237,18 @@ def api_versions(cell: Cell, broker: Broker, load: Load) -> Result:
 
 
 def end_to_end(cell: Cell, broker: Broker, load: Load) -> Result:
-    """One producer at a fixed rate, one consumer that waits for each record."""
+    """One producer at a fixed rate, to each partition in turn, and one consumer that waits for each record of all."""
     batch = frames.batch(1, cell.record_bytes)
-    with topics(broker, _one_partition(cell)) as places:
+    with topics(broker, cell) as places:
         topic = places[0][0]
-        layout = frames.fetch_layout(topic)
-        requests = [frames.produce(topic, 0, batch, cell.acks), frames.fetch(topic, 0, 1 << 20)]
+        ends = dict(enumerate(end_offsets(broker, topic, cell.partitions)))
+        layout = frames.fetch_layout(topic, cell.partitions)
+        requests = [frames.produce(topic, index, batch, cell.acks) for index in ends]
+        requests.append(frames.fetch_many(topic, ends, 1 << 20))
         options: dict[str, object] = {
-            "check_at": layout.error_at,
             "offset_at": layout.offset_at,
-            "records_at": layout.records_at,
+            "rows_at": layout.rows_at,
+            "row_bytes": layout.row_bytes,
         }
         if load.congestion:
             options["congestion"] = load.congestion

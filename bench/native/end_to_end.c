@@ -1,6 +1,7 @@
-/* End to end: one connection produces a record at a fixed rate without waiting for answers, another one long-polls
- * the same partition.  A record's latency runs from its send() until the answer that holds it is complete.
- * Frame 0 of the file is the produce request, frame 1 the fetch request; the partition must be empty at the start. */
+/* End to end: one connection produces a record at a fixed rate without waiting for answers, each to the next partition;
+ * another one long-polls all of them.  A record's latency runs from its send() until the answer that holds it is
+ * complete.  The file has a produce request for each partition, 0 and up, and a fetch request that names them in this
+ * order; what it asks for must be the end of each. */
 #define _GNU_SOURCE
 #include "histogram.h"
 #include "wire.h"
@@ -17,11 +18,13 @@
 
 #define ANSWER_MAX (4 * 1024 * 1024)
 #define BATCH_HEADER 61
+#define ROW_HEAD (4 + 2 + 3 * 8 + 1 + 4) /* index, error, offsets, no aborted transactions, preferred replica */
 
 typedef struct {
     const options *o;
     int producer, consumer;
-    frame produce, fetch;
+    frame *produce, fetch;
+    uint64_t partitions, *starts, *ends; /* of each partition: the first offset of this run, the next one to come */
     uint64_t *sent_at;
     uint64_t sent, planned, received, measure_from, max_batch;
     uint8_t *answer;
@@ -34,7 +37,6 @@ static void send_whole(int fd, const frame *f) {
 }
 
 static void fetch_next(state *s) {
-    put64(s->fetch.bytes + s->o->offset_at, s->received);
     send_whole(s->consumer, &s->fetch);
 }
 
@@ -50,22 +52,35 @@ static uint64_t read_uvarint(const uint8_t *at, size_t *used) {
     die("a length has more than 5 bytes");
 }
 
-static void take_answer(state *s, size_t size) {
-    uint64_t now = now_ns();
-    size_t used, at = (size_t)s->o->records_at;
-    if (s->o->check_at >= 0 && (s->answer[s->o->check_at] || s->answer[s->o->check_at + 1]))
-        die("the fetch was answered with error %d", (int)(int16_t)(s->answer[s->o->check_at] << 8 | s->answer[s->o->check_at + 1]));
-    uint64_t length = read_uvarint(s->answer + at, &used);
-    at += used;
-    size_t end = at + (length ? length - 1 : 0);
-    if (end > size) die("records longer than the answer");
-    uint64_t before = s->received;
+static void take_records(state *s, uint64_t partition, size_t at, size_t end, uint64_t now) {
+    uint64_t *next = &s->ends[partition];
     while (at + BATCH_HEADER <= end) {
         uint64_t last = get64(s->answer + at) + get32(s->answer + at + 23);
         at += 12 + get32(s->answer + at + 8);
-        if (at > end || last >= s->sent) break;
-        for (; s->received <= last; s->received++)
-            if (s->received >= s->measure_from) histogram_add(&s->latency, now - s->sent_at[s->received]);
+        if (at > end || (last - s->starts[partition]) * s->partitions + partition >= s->sent) break;
+        for (; *next <= last; (*next)++, s->received++) {
+            uint64_t number = (*next - s->starts[partition]) * s->partitions + partition;
+            if (number >= s->measure_from) histogram_add(&s->latency, now - s->sent_at[number]);
+        }
+    }
+    put64(s->fetch.bytes + s->o->offset_at + (long)partition * s->o->row_bytes, *next);
+}
+
+static void take_answer(state *s, size_t size) {
+    uint64_t now = now_ns(), before = s->received;
+    size_t used, at = (size_t)s->o->rows_at;
+    for (uint64_t row = 0; row < s->partitions; row++) {
+        if (at + ROW_HEAD + 1 > size) die("an answer with fewer partitions than were asked for");
+        uint32_t partition = get32(s->answer + at);
+        int error = (int16_t)(s->answer[at + 4] << 8 | s->answer[at + 5]);
+        if (error || partition >= s->partitions) die("partition %u was answered with error %d", partition, error);
+        at += ROW_HEAD;
+        uint64_t length = read_uvarint(s->answer + at, &used);
+        at += used;
+        size_t end = at + (length ? length - 1 : 0);
+        if (end > size) die("records longer than the answer");
+        take_records(s, partition, at, end, now);
+        at = end + 1; /* no tagged fields */
     }
     if (s->received - before > s->max_batch) s->max_batch = s->received - before;
 }
@@ -88,8 +103,9 @@ static void send_due(state *s, int timer) {
     if (read(timer, &due, sizeof due) != sizeof due) return;
     while (due-- && s->sent < s->planned) {
         s->sent_at[s->sent] = now_ns();
-        put32(s->produce.bytes + 8, (uint32_t)s->sent++);
-        send_whole(s->producer, &s->produce);
+        const frame *produce = &s->produce[s->sent % s->partitions];
+        put32(produce->bytes + 8, (uint32_t)s->sent++);
+        send_whole(s->producer, produce);
     }
 }
 
@@ -119,9 +135,12 @@ int run_end_to_end(const options *o) {
     int count;
     ask_for_short_slices();
     frame *frames = read_frames(o->frames_path, &count);
-    if (count != 2 || o->offset_at < 0 || o->records_at < 0) die("needs a produce and a fetch frame, and their places");
+    if (count < 2 || o->offset_at < 0 || o->rows_at < 0) die("needs produce frames and a fetch frame, and their places");
     state *s = calloc(1, sizeof *s);
-    s->o = o, s->produce = frames[0], s->fetch = frames[1];
+    s->o = o, s->produce = frames, s->partitions = (uint64_t)count - 1, s->fetch = frames[count - 1];
+    s->starts = calloc(s->partitions, sizeof *s->starts), s->ends = calloc(s->partitions, sizeof *s->ends);
+    for (uint64_t i = 0; i < s->partitions; i++)
+        s->starts[i] = s->ends[i] = get64(s->fetch.bytes + o->offset_at + (long)i * o->row_bytes);
     s->planned = (uint64_t)(o->rate * (o->warm + o->seconds));
     s->measure_from = (uint64_t)(o->rate * o->warm);
     s->sent_at = calloc(s->planned, sizeof *s->sent_at);

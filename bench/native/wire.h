@@ -17,7 +17,7 @@ typedef struct {
     long max_requests;
     long check_at;                                        /* place of an error code in the answer, or -1 */
     long offset_at, batch_bytes, batch_records, end_offset; /* sequential fetch; offset_at -1: none */
-    long records_at;                                      /* place of the records' length in a fetch answer */
+    long rows_at, row_bytes; /* place of the first partition in a fetch answer; size of one in a fetch request */
 } options;
 
 _Noreturn void die(const char *format, ...);

@@ -28,7 +28,7 @@ cdef class DirectAnswers:
             PyBuffer_Release(&view)
 
     cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        """Whether a request that `answer` left alone waits: `ctx.respond_frame` or `ctx.handle` answer it later.
+        """Whether the request that `answer` has just left alone waits: `ctx.respond_frame` or `ctx.handle` end that.
 
         The bytes are kept, if at all, as a copy.
         """

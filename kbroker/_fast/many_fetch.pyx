@@ -37,11 +37,18 @@ cdef uint64_t fetches = 0       # that have been looked at; numbers them
 
 
 cdef class ManyFetch(OrdinaryFetch):
-    """What `OrdinaryFetch` does, for fetches of any number of partitions."""
+    """What `OrdinaryFetch` does, for fetches of any number of partitions.
+
+    `looked` is what `answer` saw of the request that it has just left alone, for `wait` to go on from.
+    """
+
+    cdef Served looked
+    cdef const uint8_t* looked_at
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         cdef Served served
         cdef object frame = OrdinaryFetch.answer(self, services, version, correlation_id, data, size)
+        self.looked = None
         if frame is not None or self.of_one:
             return frame
         served = Served()
@@ -49,19 +56,18 @@ cdef class ManyFetch(OrdinaryFetch):
             frame = served.serve(self, services, version, correlation_id, data, size, False)
         except OSError:
             return None     # the handler meets it again, tells the client, and whoever watches the disk
-        return None if frame is False else frame
+        if frame is not False:
+            return frame
+        self.looked = served
+        self.looked_at = data
+        return None
 
     cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        cdef Served served
-        cdef object frame
+        cdef Served served = self.looked
+        self.looked = None
         if OrdinaryFetch.wait(self, ctx, version, correlation_id, data, size):
             return True
-        served = Served()
-        try:
-            frame = served.serve(self, ctx.services, version, correlation_id, data, size, False)
-        except OSError:
-            return False
-        if frame is not False or served.asked.max_wait_ms <= 0:
+        if served is None or self.looked_at != data or served.asked.max_wait_ms <= 0:
             return False
         self.keep(WaitingOfMany.__new__(WaitingOfMany), ctx, version, correlation_id, data, size,
                   served.asked.max_wait_ms, tuple(served.partitions), list(served.names))
