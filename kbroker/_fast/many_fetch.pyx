@@ -7,7 +7,7 @@ of them leaves the whole request to the handler.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker._fast.cursor cimport Cursor, cursor_init, cursor_left, cursor_uvarint
 from kbroker._fast.direct cimport NAME_BYTES, put_size, put_topic, read_size, read_topic
@@ -126,7 +126,7 @@ cdef class Served:
         for _ in range(topics):
             if not self._serve_topic(reader, services.replica_manager, version, &cursor):
                 return None
-        if not read_tail(&cursor, version):
+        if not read_tail(&cursor, version) or self.out.size + self.total >= INT32_MAX:
             return None
         if self.total < self.asked.min_bytes and not force:
             return False

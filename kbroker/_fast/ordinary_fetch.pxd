@@ -32,7 +32,7 @@ cdef class WaitingFetch:
     cdef OnePartition asked         # where it is one: its topic lies in `request`
     cdef uint64_t until_ns
 
-    cdef bint _hand_over(self, bint force) except -1
+    cdef int _hand_over(self, bint force) except -1
 
 
 cdef bint confirm(SegmentFields segment, int64_t offset, int64_t limit, bint at_least_one, Stretch* found) noexcept

@@ -9,7 +9,7 @@ from functools import partial
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kbroker._fast.batch_seek cimport HEADER_BYTES, SEEN, Seen, see
@@ -123,7 +123,7 @@ cdef class OrdinaryFetch(DirectAnswers):
         cdef Stretch found
         cdef SegmentFields segment = self._look(services, name, asked, &found)
         cdef object frame
-        if found.size == UNKNOWN:
+        if found.size == UNKNOWN or found.size > INT32_MAX - HEAD_BYTES:
             return None
         if segment is not None:
             if asked.min_bytes <= found.size:
@@ -178,6 +178,7 @@ cdef class OrdinaryFetch(DirectAnswers):
     cdef SegmentFields find(self, LogFields log, int64_t offset, int64_t limit, bint committed, Stretch* found):
         """Where the records are, with the segment's file open; `confirm` says whether they are there.
 
+        The file stays open for as long as no Python code is run; whoever does that holds it.
         None with a size of 0 where there are none yet, with UNKNOWN where the log has to say.
         """
         cdef LocalLogFields local = log.local_
@@ -220,6 +221,8 @@ cdef class OrdinaryFetch(DirectAnswers):
             found.first = UNKNOWN
             if found.position < 0 or found.position >= found.end:
                 return None
+        if segment.open_file_ is None:
+            return None     # another thread has had to make room, while Python was asked for something
         found.size = min(limit, found.end - found.position)
         return segment
 
@@ -233,17 +236,19 @@ cdef class WaitingFetch:
         if not self.ctx.open:
             return True
         try:
-            frame = self.reader.serve(self, force)
-        except OSError:
-            pass    # the handler meets it again
-        if frame is None:
-            return self._hand_over(force)
-        if frame is False:
-            return False
-        self.ctx.respond_frame(frame)
-        return True
+            try:
+                frame = self.reader.serve(self, force)
+            except OSError:
+                pass    # the handler meets it again
+            if frame is None:
+                self._hand_over(force)
+            elif frame is not False:
+                self.ctx.respond_frame(frame)
+        except Exception as error:
+            self.ctx.fail(error)
+        return frame is not False
 
-    cdef bint _hand_over(self, bint force) except -1:
+    cdef int _hand_over(self, bint force) except -1:
         """Something is out of the ordinary now: the handler goes on, for as long as there is time."""
         cdef uint64_t now = now_ns()
         cdef object request = self.ctx.decode(self.request)
@@ -251,7 +256,7 @@ cdef class WaitingFetch:
         for topic, name in zip(request.topics, self.names):
             topic.topic = name      # whoever asked by id is told of the topic that had it
         self.ctx.handle(request)
-        return True
+        return 0
 
 
 cdef bint confirm(SegmentFields segment, int64_t offset, int64_t limit, bint at_least_one, Stretch* found) noexcept:

@@ -18,6 +18,12 @@ cdef class RequestContext:
         self.abandoned = None
         self.connection.conclude(self, frame, True)
 
+    def fail(self, error) -> None:
+        """Nobody knows what was done for a request that waited: its connection ends, and the error is told of."""
+        self.abandoned = None
+        if self.connection.awaits(self):
+            self.connection.failed(self, error)
+
     def decode(self, bytes request):
         """What stood behind the request's header, as its handler wants it; ValueError for what is no such request."""
         return self.route.decoder(self.api_version)(request, 0, len(request))
@@ -29,7 +35,7 @@ cdef class RequestContext:
         try:
             response = self.route.handle(self, request)
         except Exception as error:
-            self.connection.failed(self, error)
+            self.fail(error)
             return
         if response is not None:
             self.respond(response)

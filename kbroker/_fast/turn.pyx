@@ -3,7 +3,7 @@
 A turn in which several clients are heard is crowded, and so, it is taken, is the next one.  There, each `send` to a
 client that sleeps wakes it up, the dearest part of a small answer; several in a row wake it once, and it finds the
 other answers while it is at work.  And what several clients append to one log is written at once.  With one request in
-a turn waiting would only cost time; but consumers who wait for what a producer has sent get it before he hears of it.
+a turn waiting would only cost time; but a few consumers who wait for what a producer has sent get it before he hears.
 """
 
 from kbroker._fast.busy_poll cimport BusyPoll
@@ -35,7 +35,7 @@ cdef class Turn:
         """Whether the connection's answers leave at the end of this turn of the loop, together with those of others.
 
         A turn with one answer ends this, and one answer in PROBE is held back to see whether it is alone, unless that
-        is known.  While consumers wait to be told what came, they are told first.
+        is known.  If a few consumers wait to be told what came in a turn that is not crowded, they are told first.
         """
         if not self.crowded and not self.purgatory.due:
             if self.busy_poll.one_alone():

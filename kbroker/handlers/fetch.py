@@ -176,7 +176,11 @@ class FetchRead:
     def _attempt(self, force: bool) -> bool:
         if not self._ctx.open:
             return True
-        answers, size, urgent = self._read(force)
+        try:
+            answers, size, urgent = self._read(force)
+        except Exception as error:
+            self._ctx.fail(error)
+            return True
         if not (force or urgent or size >= self._min_bytes):
             return False
         self._ctx.respond(self._answer(answers))

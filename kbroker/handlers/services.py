@@ -119,3 +119,6 @@ class RequestContext(Protocol):
 
     def respond(self, response: Struct | None) -> None:
         """Answer a request whose handler returned None."""
+
+    def fail(self, error: Exception) -> None:
+        """End the connection of such a request, which cannot be answered: nobody knows what was done."""

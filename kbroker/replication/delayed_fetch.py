@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Partition
 
 
-FEW = 4
+# More waiting fetches, or one of more partitions, would keep a producer waiting for its answer.
+FEW = 5
+MANY = 100
 
 
 class DelayedFetch:
@@ -70,7 +72,8 @@ class FetchPurgatory(PurgatoryFields):
             self._loop.call_soon(self._look)
             self.due = True
         self._marked[partition] = None
-        if len(partition.waiting) > FEW or len(self._marked) > FEW:
+        waiting = partition.waiting
+        if len(waiting) + len(self._marked) > FEW or any(len(fetch.partitions) > MANY for fetch in waiting):
             self.due = False
 
     def expire_partition(self, partition: Partition) -> None:

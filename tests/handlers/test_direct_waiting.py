@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,10 @@ class Context:
         self.abandoned = None
         self.open = False
         self.answers.append(frame)
+
+    def fail(self, error: Exception) -> None:
+        self.open = False
+        self.answers.append(repr(error).encode())
 
     def decode(self, data: bytes) -> Any:
         return FetchRequest.program(self.api_version).decode(data, 0, len(data))
@@ -230,6 +235,27 @@ def test_a_wait_that_the_handler_takes_over_ends_at_its_time(readers: Readers) -
     readers.append()
     readers.look()
     assert len(ctx.answers) == 1 and len(readers.manager.purgatory) == 0
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_fault_at_one_fetch_that_waits_is_told_and_spares_the_others(tmp_path: Path, direct: bool) -> None:
+    """A consumer would hang for good on a connection that nobody closes, and those behind it until their time is up."""
+    readers = Readers(tmp_path, direct)
+    broken = Context(SimpleNamespace(**vars(readers.services)), 12)
+    sound = Context(readers.services, 12)
+    for ctx in (broken, sound):
+        data = fetch(12, readers.log.log_end_offset, max_wait_ms=LONG_MS)
+        if direct:
+            assert ORDINARY.ask_to_wait(ctx, 12, 77, data)
+        else:
+            ctx.handle(ctx.decode(bytes(data)))
+    topics = readers.manager.topics
+    broken.services.replica_manager = SimpleNamespace(names=None, topics=None)
+    readers.append()
+    readers.look()
+    assert b"Error" in broken.answers[0] and len(sound.answers) == 1
+    assert len(readers.manager.purgatory) == 0 and topics[NAME][3].waiting == {}
+    readers.close()
 
 
 def test_nobody_waits_for_a_client_that_left(readers: Readers) -> None:

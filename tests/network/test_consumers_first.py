@@ -19,8 +19,12 @@ def has_bytes(client: socket.socket) -> bool:
         return False
 
 
-@pytest.mark.parametrize("consumers, producer_waits", [(1, True), (4, True), (5, False)])
-def test_a_few_consumers_hear_of_a_record_before_its_producer(consumers: int, producer_waits: bool) -> None:
+@pytest.mark.parametrize(
+    "consumers, partitions, producer_waits", [(1, 1, True), (4, 9, True), (5, 1, False), (1, 999, False)]
+)
+def test_a_few_consumers_hear_of_a_record_before_its_producer(
+    consumers: int, partitions: int, producer_waits: bool
+) -> None:
     """Records would come later by what it takes to wake the producer; or a producer would wait for a hundred others."""
 
     async def main() -> None:
@@ -33,16 +37,17 @@ def test_a_few_consumers_hear_of_a_record_before_its_producer(consumers: int, pr
             def attempt(ctx: Any, body: bytes) -> Any:
                 return lambda force: ctx.respond(body) is None
 
-            partition: Any = PartitionFields()
-            partition.waiting = {}
+            places: Any = tuple(PartitionFields() for _ in range(partitions))
+            for place in places:
+                place.waiting = {}
             for ctx, body in harness.later:
-                harness.purgatory.wait(attempt(ctx, body), (partition,), 60_000)
+                harness.purgatory.wait(attempt(ctx, body), places, 60_000)
             producer = socket.create_connection(("127.0.0.1", harness.listener.port))
             producer.setblocking(False)
             heard: list[tuple[bool, bool]] = []
 
             def append() -> bytes:
-                harness.purgatory.mark(partition)
+                harness.purgatory.mark(places[0])
                 # Right after those who wait are looked at:
                 harness.loop.call_soon(
                     lambda: heard.append((all(has_bytes(each) for each in waiting), has_bytes(producer)))
