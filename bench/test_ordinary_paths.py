@@ -187,7 +187,7 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     def run() -> None:
         log.high_watermark = log.local.log_end_offset = end
         if direct:
-            assert ORDINARY.ask(services, 12, 1, frame) is None and ORDINARY.ask_to_wait(ctx, 12, 1, frame)
+            assert ORDINARY.ask_to_wait(ctx, 12, 1, frame)
         else:
             assert handle_fetch(ctx, decode(frame, 0, len(frame))) is None
         log.high_watermark = log.local.log_end_offset = end + 1

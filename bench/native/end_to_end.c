@@ -36,10 +36,6 @@ static void send_whole(int fd, const frame *f) {
     if (send(fd, f->bytes, f->size, MSG_NOSIGNAL) != (ssize_t)f->size) die("a small request found no room in the socket");
 }
 
-static void fetch_next(state *s) {
-    send_whole(s->consumer, &s->fetch);
-}
-
 static uint64_t read_uvarint(const uint8_t *at, size_t *used) {
     uint64_t value = 0;
     for (*used = 0; *used < 5; (*used)++) {
@@ -95,7 +91,7 @@ static void receive_fetch(state *s) {
     if (s->got < 4 || s->got < get32(s->answer) + 4u) return;
     take_answer(s, s->got);
     s->got = 0;
-    if (s->received < s->planned) fetch_next(s);
+    if (s->received < s->planned) send_whole(s->consumer, &s->fetch);
 }
 
 static void send_due(state *s, int timer) {
@@ -150,7 +146,7 @@ int run_end_to_end(const options *o) {
     struct itimerspec every = {{(time_t)(gap / 1000000000u), (long)(gap % 1000000000u)}, {0, 1000000}};
     int epoll = epoll_create1(EPOLL_CLOEXEC), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     watch(epoll, s->producer), watch(epoll, s->consumer), watch(epoll, timer);
-    fetch_next(s);
+    send_whole(s->consumer, &s->fetch);
     timerfd_settime(timer, 0, &every, NULL);
     double cpu = 0;
     int measuring = 0;

@@ -264,7 +264,7 @@ cdef class Connection(Responder):
         return not self.closed and <object> self.pending is ctx
 
     cdef int conclude(self, object ctx, object response, bint encoded) except -1:
-        if self.closed or <object> self.pending is not ctx:
+        if not self.awaits(ctx):
             return 0
         try:
             if encoded:

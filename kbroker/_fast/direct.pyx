@@ -18,12 +18,17 @@ cdef class DirectAnswers:
         """
         return None
 
-    def ask(self, services, int version, int correlation_id, request):
-        """`answer`, for callers in Python; `request` is a writable buffer."""
+    def ask(self, services, int version, int correlation_id, request, ctx=None):
+        """`answer`, for callers in Python; `request` is a writable buffer.  With a `ctx`, True where it waits then."""
         cdef Py_buffer view
+        cdef object frame
         PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
         try:
-            return self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
+            frame = self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
+            if frame is None and ctx is not None:
+                if self.wait(ctx, version, correlation_id, <uint8_t*> view.buf, view.len):
+                    return True
+            return frame
         finally:
             PyBuffer_Release(&view)
 
@@ -34,14 +39,9 @@ cdef class DirectAnswers:
         """
         return False
 
-    def ask_to_wait(self, ctx, int version, int correlation_id, request):
-        """`wait`, for callers in Python; `request` is a writable buffer."""
-        cdef Py_buffer view
-        PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
-        try:
-            return self.wait(ctx, version, correlation_id, <uint8_t*> view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
+    def ask_to_wait(self, ctx, int version, int correlation_id, request) -> bool:
+        """Whether the request waits, as far as `answer` leaves it alone."""
+        return self.ask(ctx.services, version, correlation_id, request, ctx) is True
 
     cdef bint may_wait(self, const Asked* asked) noexcept:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""

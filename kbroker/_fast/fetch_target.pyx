@@ -7,7 +7,7 @@ a handful of fields, without an answer for that partition.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kbroker._fast.log_fields cimport LogFields, PartitionFields
+from kbroker._fast.log_fields cimport LogFields, PartitionFields, led_partition
 
 
 cdef class FetchTarget:
@@ -53,19 +53,14 @@ cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, 
     """The partition, if the reader stands at its end and nothing else is to be said but that; else None."""
     cdef PartitionFields partition
     cdef LogFields log
-    cdef object led
+    cdef object name
     if by_id:
-        led = names.get(target.topic_id)
-        if led is None:
+        name = names.get(target.topic_id)
+        if name is None:
             return None
-        target.topic = led
-    led = topics.get(target.topic)
-    if led is None:
-        return None
-    partition = (<dict?> led).get(target.index)
+        target.topic = name
+    partition = led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
     if partition is None or target.last_fetched_epoch >= 0 or target.max_bytes < 0:
-        return None
-    if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.leader_epoch:
         return None
     log = partition.log_
     return partition if target.fetch_offset == log.high_watermark == log.local_.log_end_offset else None

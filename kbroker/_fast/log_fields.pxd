@@ -77,3 +77,11 @@ cdef class PartitionFields:
     cdef LogFields log_
     cdef public dict waiting
     cdef uint64_t named_in
+
+
+cdef inline PartitionFields led_partition(object led, int32_t index, int32_t leader_epoch):
+    """A partition of those `led` of a topic, if its leader is the one that the client knows; else None."""
+    cdef PartitionFields partition = None if led is None else (<dict?> led).get(index)
+    if partition is None or (leader_epoch >= 0 and leader_epoch != partition.leader_epoch):
+        return None
+    return partition

@@ -6,14 +6,14 @@ of them leaves the whole request to the handler.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker._fast.cursor cimport Cursor, cursor_init, cursor_left, cursor_uvarint
 from kbroker._fast.direct cimport NAME_BYTES, put_size, put_topic, read_size, read_topic
 from kbroker._fast.file_region cimport FileRegion
-from kbroker._fast.growable cimport Growable, growable_free, growable_reserve
-from kbroker._fast.log_fields cimport FileFields, PartitionFields, SegmentFields
+from kbroker._fast.growable cimport Growable, growable_free, growable_reserve, put_8
+from kbroker._fast.log_fields cimport FileFields, PartitionFields, SegmentFields, led_partition
 from kbroker._fast.one_partition cimport (
     FIRST_FLEXIBLE_VERSION,
     FIRST_VERSION,
@@ -30,58 +30,26 @@ from kbroker._fast.one_partition cimport (
     read_row,
     read_tail,
 )
-from kbroker._fast.ordinary_fetch cimport UNKNOWN, OrdinaryFetch, WaitingFetch, confirm
-from kbroker._fast.put cimport put8, put32
+from kbroker._fast.ordinary_fetch cimport UNKNOWN, OrdinaryFetch, confirm
+from kbroker._fast.put cimport put32
 
 cdef uint64_t fetches = 0       # that have been looked at; numbers them
 
 
 cdef class ManyFetch(OrdinaryFetch):
-    """What `OrdinaryFetch` does, for fetches of any number of partitions.
+    """What `OrdinaryFetch` does, for fetches of any number of partitions."""
 
-    `looked` is what `answer` saw of the request that it has just left alone, for `wait` to go on from.
-    """
-
-    cdef Served looked
-    cdef const uint8_t* looked_at
-
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+    cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
+                      bint force):
         cdef Served served
-        cdef object frame = OrdinaryFetch.answer(self, services, version, correlation_id, data, size)
-        self.looked = None
+        cdef object frame = OrdinaryFetch.serve(self, services, version, correlation_id, data, size, force)
         if frame is not None or self.of_one:
             return frame
         served = Served()
-        try:
-            frame = served.serve(self, services, version, correlation_id, data, size, False)
-        except OSError:
-            return None     # the handler meets it again, tells the client, and whoever watches the disk
-        if frame is not False:
-            return frame
-        self.looked = served
-        self.looked_at = data
-        return None
-
-    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        cdef Served served = self.looked
-        self.looked = None
-        if OrdinaryFetch.wait(self, ctx, version, correlation_id, data, size):
-            return True
-        if served is None or self.looked_at != data or served.asked.max_wait_ms <= 0:
-            return False
-        self.keep(WaitingOfMany.__new__(WaitingOfMany), ctx, version, correlation_id, data, size,
-                  served.asked.max_wait_ms, tuple(served.partitions), list(served.names))
-        return True
-
-    cdef object serve(self, WaitingFetch fetch, bint force):
-        if type(fetch) is not WaitingOfMany:
-            return OrdinaryFetch.serve(self, fetch, force)
-        return Served().serve(self, fetch.ctx.services, fetch.version, fetch.correlation_id,
-                              <uint8_t*> PyBytes_AS_STRING(fetch.request), PyBytes_GET_SIZE(fetch.request), force)
-
-
-cdef class WaitingOfMany(WaitingFetch):
-    pass
+        frame = served.serve(self, services, version, correlation_id, data, size, force)
+        if frame is False:
+            self.found_too_little(served.asked.max_wait_ms, list(served.names), tuple(served.partitions))
+        return frame
 
 
 cdef class Served:
@@ -91,15 +59,13 @@ cdef class Served:
     cdef Growable out
     cdef list partitions
     cdef dict names             # of the topics, in their order
-    cdef list cuts              # after so many bytes comes
-    cdef list regions           # this region
+    cdef list regions           # each behind how many bytes it comes
     cdef int64_t left
     cdef int64_t total
 
     def __cinit__(self):
         self.partitions = []
         self.names = {}
-        self.cuts = []
         self.regions = []
 
     def __dealloc__(self):
@@ -132,7 +98,7 @@ cdef class Served:
             return False
         growable_reserve(&self.out, 1)
         if flexible:
-            self._wrote(put8(self.out.data + self.out.size, 0))
+            put_8(&self.out, 0)
         put32(self.out.data, <uint32_t> (self.out.size - 4 + self.total))
         return self._parts()
 
@@ -159,22 +125,23 @@ cdef class Served:
         for _ in range(rows):
             if not read_row(cursor, version, &self.asked):
                 return False
-            if not self._serve_row(reader, (<dict?> led).get(self.asked.index), version):
+            if not self._serve_row(reader, led, version):
                 return False
         if not flexible:
             return True
         growable_reserve(&self.out, 1)
-        self._wrote(put8(self.out.data + self.out.size, 0))
+        put_8(&self.out, 0)
         return cursor_uvarint(cursor) == 0      # no tagged fields
 
     @cython.nonecheck(True)
-    cdef bint _serve_row(self, OrdinaryFetch reader, PartitionFields partition, int version) except -1:
+    cdef bint _serve_row(self, OrdinaryFetch reader, object led, int version) except -1:
         cdef Stretch found
         cdef SegmentFields segment
         cdef FileFields file
         cdef OnePartition* asked = &self.asked
+        cdef PartitionFields partition = led_partition(led, asked.index, asked.leader_epoch)
         cdef int64_t limit = min(<int64_t> asked.partition_max_bytes, self.left)
-        if partition is None or (asked.leader_epoch >= 0 and asked.leader_epoch != partition.leader_epoch):
+        if partition is None:
             return False
         if partition.named_in == fetches:
             return False        # named twice: the handler knows what is meant
@@ -193,20 +160,18 @@ cdef class Served:
         self._wrote(put_row(self.out.data + self.out.size, version, asked, &found))
         if found.size > 0:
             file = segment.open_file_
-            self.cuts.append(self.out.size)
-            self.regions.append(FileRegion(file.fd, found.position, found.size, file))
+            self.regions.append((self.out.size, FileRegion(file.fd, found.position, found.size, file)))
             self.total += found.size
             self.left = max(<int64_t> 0, self.left - found.size)
         if version >= FIRST_FLEXIBLE_VERSION:
-            self._wrote(put8(self.out.data + self.out.size, 0))
+            put_8(&self.out, 0)
         return True
 
     cdef list _parts(self):
         cdef list parts = []
         cdef Py_ssize_t start = 0
         cdef Py_ssize_t cut
-        for index, region in enumerate(self.regions):
-            cut = self.cuts[index]
+        for cut, region in self.regions:
             parts.append(PyBytes_FromStringAndSize(<const char*> self.out.data + start, cut - start))
             parts.append(region)
             start = cut

@@ -11,11 +11,14 @@ cdef enum:
 cdef class OrdinaryFetch(DirectAnswers):
     cdef object partition_data
     cdef object file_system
-    cdef bint of_one                # whether the last request that was answered, or not, names one partition
+    cdef bint of_one                # whether the request that was served last names one partition
+    cdef int wait_ms
+    cdef list names
+    cdef tuple places
 
-    cdef object serve(self, WaitingFetch fetch, bint force)
-    cdef int keep(self, WaitingFetch fetch, object ctx, int version, int correlation_id, uint8_t* data,
-                  Py_ssize_t size, int wait_ms, tuple partitions, list names) except -1
+    cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
+                      bint force)
+    cdef void found_too_little(self, int wait_ms, list names, tuple places) noexcept
     cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
                            bint force)
     cdef SegmentFields _look(self, object services, object name, OnePartition* asked, Stretch* found)
@@ -27,9 +30,8 @@ cdef class WaitingFetch:
     cdef object ctx
     cdef int version
     cdef int correlation_id
-    cdef list names
+    cdef list names                 # of its topics
     cdef bytes request
-    cdef OnePartition asked         # where it is one: its topic lies in `request`
     cdef uint64_t until_ns
 
     cdef int _hand_over(self, bint force) except -1

@@ -5,10 +5,8 @@ are served here; for whatever is out of the ordinary the answer is None, nothing
 Python serves it, errors included.  What is ordinary gets the answer that the handler would give.
 """
 
-from functools import partial
-
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -18,7 +16,14 @@ from kbroker._fast.direct cimport NAME_BYTES, DirectAnswers
 from kbroker._fast.file_read cimport read_cached
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.index cimport TailBatch, load64
-from kbroker._fast.log_fields cimport FileFields, LocalLogFields, LogFields, PartitionFields, SegmentFields
+from kbroker._fast.log_fields cimport (
+    FileFields,
+    LocalLogFields,
+    LogFields,
+    PartitionFields,
+    SegmentFields,
+    led_partition,
+)
 from kbroker._fast.monotonic cimport now_ns
 from kbroker._fast.one_partition cimport (
     ANSWER_BYTES,
@@ -41,7 +46,7 @@ cdef enum:
     HEAD_BYTES = ANSWER_BYTES + NAME_BYTES
 
 
-cdef bint read_request(OnePartition* asked, int version, uint8_t* data, Py_ssize_t size) noexcept nogil:
+cdef bint read_request(OnePartition* asked, int version, const uint8_t* data, Py_ssize_t size) noexcept nogil:
     cdef Cursor cursor
     cursor_init(&cursor, data, size)
     return FIRST_VERSION <= version <= LAST_VERSION and read_one_partition(&cursor, version, asked)
@@ -51,6 +56,7 @@ cdef class OrdinaryFetch(DirectAnswers):
     """`partition_data` is the struct of a partition's answer.
 
     `file_system`: the type whose calls may be made here directly; logs on any other are never ordinary.
+    Where `serve` has just found too little, `places`, `names` and `wait_ms` say where and how long the fetch may wait.
     """
 
     def __init__(self, partition_data, file_system):
@@ -58,68 +64,56 @@ cdef class OrdinaryFetch(DirectAnswers):
         self.file_system = file_system
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
-        """The answer to a fetch of one partition without a session."""
-        cdef OnePartition asked
-        cdef object name, frame
-        self.of_one = read_request(&asked, version, data, size)
-        if not self.of_one:
-            return None
-        name = self.topic_name(&asked.topic, services.replica_manager)
+        """The answer to a fetch without a session; of one partition here."""
+        cdef object frame
         try:
-            frame = self._serve_one(services, name, version, correlation_id, &asked, False)
+            frame = self.serve(services, version, correlation_id, data, size, False)
         except OSError:
             return None     # the handler meets it again, tells the client, and whoever watches the disk
         return None if frame is False else frame
 
     cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        """Let an ordinary fetch of one partition wait in the purgatory for records, or for its time to be up."""
+        """Let a fetch for which there is too little wait in the purgatory for more, or for its time to be up."""
         cdef WaitingFetch fetch
-        cdef OnePartition asked
-        cdef Stretch found
-        cdef SegmentFields segment
-        cdef object name, manager
-        if not read_request(&asked, version, data, size) or asked.max_wait_ms <= 0:
-            return False
-        manager = ctx.services.replica_manager
-        name = self.topic_name(&asked.topic, manager)
-        try:
-            segment = self._look(ctx.services, name, &asked, &found)
-        except OSError:
-            return False
-        if segment is not None and not confirm(segment, asked.offset, asked.partition_max_bytes, True, &found):
-            return False
-        if not 0 <= found.size < asked.min_bytes:
+        cdef tuple places = self.places
+        self.places = None
+        if places is None or self.wait_ms <= 0:
             return False
         fetch = WaitingFetch.__new__(WaitingFetch)
-        fetch.asked = asked
-        self.keep(fetch, ctx, version, correlation_id, data, size, asked.max_wait_ms,
-                  (manager.topics[name][asked.index],), [name])
-        fetch.asked.topic.data = <uint8_t*> PyBytes_AS_STRING(fetch.request) + (asked.topic.data - data)
-        return True
-
-    cdef int keep(self, WaitingFetch fetch, object ctx, int version, int correlation_id, uint8_t* data,
-                  Py_ssize_t size, int wait_ms, tuple partitions, list names) except -1:
-        """Put a fetch into the purgatory."""
-        cdef object purgatory = ctx.services.replica_manager.purgatory
         fetch.reader = self
         fetch.ctx = ctx
         fetch.version = version
         fetch.correlation_id = correlation_id
-        fetch.names = names
+        fetch.names = self.names
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
-        fetch.until_ns = now_ns() + <uint64_t> wait_ms * 1000000
-        ctx.abandoned = partial(purgatory.forget, purgatory.wait(fetch.attempt, partitions, wait_ms))
-        return 0
+        fetch.until_ns = now_ns() + <uint64_t> self.wait_ms * 1000000
+        ctx.services.replica_manager.purgatory.wait(ctx, fetch.attempt, places, self.wait_ms)
+        return True
 
-    cdef object serve(self, WaitingFetch fetch, bint force):
-        """What is to be told a fetch that waits: as `_serve_one`."""
-        cdef object services = fetch.ctx.services
-        cdef object name = self.topic_name(&fetch.asked.topic, services.replica_manager)    # an id may have gone
-        return self._serve_one(services, name, fetch.version, fetch.correlation_id, &fetch.asked, force)
+    cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
+                      bint force):
+        """The answer; None where the handler decides, False where there is not enough yet, unless `force`."""
+        cdef OnePartition asked
+        cdef object manager = services.replica_manager
+        cdef object name, frame
+        self.places = None
+        self.of_one = read_request(&asked, version, data, size)
+        if not self.of_one:
+            return None
+        name = self.topic_name(&asked.topic, manager)
+        frame = self._serve_one(services, name, version, correlation_id, &asked, force)
+        if frame is False:
+            self.found_too_little(asked.max_wait_ms, [name], (manager.topics[name][asked.index],))
+        return frame
+
+    cdef void found_too_little(self, int wait_ms, list names, tuple places) noexcept:
+        self.wait_ms = wait_ms
+        self.names = names
+        self.places = places
 
     cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
                            bint force):
-        """The answer; None where the handler decides, False where there is not enough yet, unless `force`."""
+        """As `serve`."""
         cdef Stretch found
         cdef SegmentFields segment = self._look(services, name, asked, &found)
         cdef object frame
@@ -141,12 +135,9 @@ cdef class OrdinaryFetch(DirectAnswers):
         """As `find`; the sizes asked for are cut to what the broker gives at most."""
         cdef PartitionFields partition
         cdef int64_t most
-        cdef object led = services.replica_manager.topics.get(name)
         found.size = UNKNOWN
-        if led is None:
-            return None
-        partition = (<dict?> led).get(asked.index)
-        if partition is None or (asked.leader_epoch >= 0 and asked.leader_epoch != partition.leader_epoch):
+        partition = led_partition(services.replica_manager.topics.get(name), asked.index, asked.leader_epoch)
+        if partition is None:
             return None
         most = min(<int64_t> asked.max_bytes, <int64_t> services.fetch_max_bytes)
         asked.min_bytes = <int32_t> min(<int64_t> asked.min_bytes, most)
@@ -233,19 +224,16 @@ cdef class WaitingFetch:
     def attempt(self, bint force) -> bool:
         """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
         cdef object frame = None
-        if not self.ctx.open:
-            return True
         try:
-            try:
-                frame = self.reader.serve(self, force)
-            except OSError:
-                pass    # the handler meets it again
-            if frame is None:
-                self._hand_over(force)
-            elif frame is not False:
-                self.ctx.respond_frame(frame)
-        except Exception as error:
-            self.ctx.fail(error)
+            frame = self.reader.serve(self.ctx.services, self.version, self.correlation_id,
+                                      <uint8_t*> PyBytes_AS_STRING(self.request), PyBytes_GET_SIZE(self.request), force)
+        except OSError:
+            pass    # the handler meets it again
+        self.reader.places = None
+        if frame is None:
+            self._hand_over(force)
+        elif frame is not False:
+            self.ctx.respond_frame(frame)
         return frame is not False
 
     cdef int _hand_over(self, bint force) except -1:

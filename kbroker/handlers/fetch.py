@@ -7,7 +7,6 @@ first batch found comes whole even when it is larger than every limit, later par
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.fetch_target import FetchTarget, worth_reading
@@ -169,18 +168,11 @@ class FetchRead:
         ]
         if not partitions:
             return self._answer(answers)
-        waiting = manager.purgatory.wait(self._attempt, partitions, self._wait_ms)
-        self._ctx.abandoned = partial(manager.purgatory.forget, waiting)
+        manager.purgatory.wait(self._ctx, self._attempt, partitions, self._wait_ms)
         return None
 
     def _attempt(self, force: bool) -> bool:
-        if not self._ctx.open:
-            return True
-        try:
-            answers, size, urgent = self._read(force)
-        except Exception as error:
-            self._ctx.fail(error)
-            return True
+        answers, size, urgent = self._read(force)
         if not (force or urgent or size >= self._min_bytes):
             return False
         self._ctx.respond(self._answer(answers))

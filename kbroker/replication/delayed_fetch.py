@@ -10,7 +10,8 @@ Invariant: a waiting fetch stands in `Partition.waiting` of each partition that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker._fast.fetch_target import enter, leave
 from kbroker._fast.log_fields import PurgatoryFields
@@ -26,15 +27,29 @@ FEW = 5
 MANY = 100
 
 
+class Asker(Protocol):
+    """The request that waits, as far as waiting needs it (`_fast.request_context`)."""
+
+    abandoned: Callable[[], object] | None
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer would still reach the client."""
+
+    def fail(self, error: Exception) -> None:
+        """End the connection of a request that cannot be answered."""
+
+
 class DelayedFetch:
-    """One waiting fetch.
+    """One waiting fetch, of `ctx`.
 
     `attempt(force)` reads again and answers when there is enough, or in any case when `force`; it says whether it did.
     """
 
-    __slots__ = ("attempt", "partitions", "timer", "done")
+    __slots__ = ("ctx", "attempt", "partitions", "timer", "done")
 
-    def __init__(self, attempt: Callable[[bool], bool], partitions: tuple[Partition, ...]) -> None:
+    def __init__(self, ctx: Asker, attempt: Callable[[bool], bool], partitions: tuple[Partition, ...]) -> None:
+        self.ctx = ctx
         self.attempt = attempt
         self.partitions = partitions
         self.timer: asyncio.TimerHandle | None = None
@@ -58,13 +73,13 @@ class FetchPurgatory(PurgatoryFields):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, attempt: Callable[[bool], bool], partitions: Iterable[Partition], wait_ms: int) -> DelayedFetch:
-        """Keep a fetch until `attempt` succeeds or `wait_ms` have passed."""
-        fetch = DelayedFetch(attempt, tuple(partitions))
+    def wait(self, ctx: Asker, attempt: Callable[[bool], bool], partitions: Iterable[Partition], wait_ms: int) -> None:
+        """Keep a fetch until `attempt` succeeds, `wait_ms` have passed or its client is gone."""
+        fetch = DelayedFetch(ctx, attempt, tuple(partitions))
         enter(fetch, fetch.partitions)
         fetch.timer = self._loop.call_later(wait_ms / 1000, self._expire, fetch)
         self._waiting[fetch] = None
-        return fetch
+        ctx.abandoned = partial(self.forget, fetch)
 
     def mark(self, partition: Partition) -> None:
         """Data came to `partition`: look at its waiting fetches in this turn of the loop, or at once after it."""
@@ -96,14 +111,24 @@ class FetchPurgatory(PurgatoryFields):
         marked, self._marked = self._marked, {}
         for partition in marked:
             for fetch in list(partition.waiting):
-                if not fetch.done and fetch.attempt(False):
+                if not fetch.done and self._attempt(fetch, force=False):
                     # The answer lets the connection go on: its next request may have ended this fetch already.
                     self.forget(fetch)
 
     def _expire(self, fetch: DelayedFetch) -> None:
         if not fetch.done:
             self._finish(fetch)
-            fetch.attempt(True)
+            self._attempt(fetch, force=True)
+
+    def _attempt(self, fetch: DelayedFetch, *, force: bool) -> bool:
+        """Whether nobody has to look at it any more.  A fault at one fetch is not that of the others."""
+        if not fetch.ctx.open:
+            return True
+        try:
+            return fetch.attempt(force)
+        except Exception as error:
+            fetch.ctx.fail(error)
+            return True
 
     def _finish(self, fetch: DelayedFetch) -> None:
         fetch.done = True

@@ -41,7 +41,7 @@ def test_a_few_consumers_hear_of_a_record_before_its_producer(
             for place in places:
                 place.waiting = {}
             for ctx, body in harness.later:
-                harness.purgatory.wait(attempt(ctx, body), places, 60_000)
+                harness.purgatory.wait(ctx, attempt(ctx, body), places, 60_000)
             producer = socket.create_connection(("127.0.0.1", harness.listener.port))
             producer.setblocking(False)
             heard: list[tuple[bool, bool]] = []
