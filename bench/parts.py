@@ -43,6 +43,7 @@ MEASURED_WITHIN = {
     "fetch_target": "bench/test_ordinary_paths.py: test_wide_fetch",
     "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
     "many_fetch": "bench/test_ordinary_paths.py: test_fetch_of_many",
+    "session_fetch": "bench/test_ordinary_paths.py: test_fetch_of_a_session",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
     "request_context": "bench/test_network.py",

@@ -227,6 +227,41 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
     assert benchmark(run) is not None
 
 
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "decoded"])
+@pytest.mark.parametrize("partitions", [1, 1000])
+@pytest.mark.benchmark(group="fetch: of a session, one of its partitions with a batch")
+def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, partitions: int, direct: bool) -> None:
+    """`log` stands for each partition's; the consumer reads the first from batch to batch, and has read the others."""
+    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    services.replica_manager.topics["topic"] = {
+        index: Partition("topic", index, bytes(16), log, 1, image) for index in range(partitions)
+    }
+    sessions = services.fetch_sessions = FetchSessionCache(1)
+    services.fetch_max_bytes = 50 << 20
+    end = log.log_end_offset
+    targets = [FetchTarget("topic", bytes(16), index, end, 1 << 20, -1, -1) for index in range(partitions)]
+    session = sessions.plan(0, 0, targets, [], False, 0).session
+    assert session is not None
+    row = FetchRequest.FetchPartition(partition=0, fetch_offset=end - RECORDS, partition_max_bytes=1 << 20)
+    asked = FetchRequest(
+        max_bytes=50 << 20,
+        session_id=session.session_id,
+        session_epoch=1,
+        topics=[FetchRequest.FetchTopic(topic="topic", partitions=[row])],
+    )
+    frame = bytearray(FetchRequest.program(12).encode(asked))
+    decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+
+    def run() -> Any:
+        session.epoch = 1
+        if direct:
+            return ORDINARY.ask(services, 12, 1, frame)
+        return encode(handle_fetch(ctx, decode(frame, 0, len(frame))), 1, True)
+
+    assert benchmark(run) is not None
+
+
 @pytest.mark.parametrize("left_out", [True, False], ids=["those with news", "all"])
 @pytest.mark.benchmark(group="fetch: what 1,000 partitions of a session have to tell")
 def test_wide_fetch(benchmark: Any, services: Any, log: UnifiedLog, left_out: bool) -> None:

@@ -35,12 +35,25 @@ cdef class FetchTarget:
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
 
-    def has_news(self, int error_code, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) -> bool:
-        """Whether an incremental answer must name this partition; remembers what it tells."""
-        cdef bint news = (size > 0 or high_watermark != self.told_high_watermark
-                          or log_start_offset != self.told_log_start_offset)
+    cdef void exchange(self, FetchTarget other) noexcept:
+        """Ask for what `other` asked for, and the other way round; twice, and nothing has changed."""
+        self.fetch_offset, other.fetch_offset = other.fetch_offset, self.fetch_offset
+        self.max_bytes, other.max_bytes = other.max_bytes, self.max_bytes
+        self.current_leader_epoch, other.current_leader_epoch = other.current_leader_epoch, self.current_leader_epoch
+        self.last_fetched_epoch, other.last_fetched_epoch = other.last_fetched_epoch, self.last_fetched_epoch
+
+    cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept:
+        return (size > 0 or high_watermark != self.told_high_watermark
+                or log_start_offset != self.told_log_start_offset)
+
+    cdef void tell(self, int64_t high_watermark, int64_t log_start_offset) noexcept:
         self.told_high_watermark = high_watermark
         self.told_log_start_offset = log_start_offset
+
+    def has_news(self, int error_code, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) -> bool:
+        """Whether an incremental answer must name this partition; remembers what it tells."""
+        cdef bint news = self.is_news(size, high_watermark, log_start_offset)
+        self.tell(high_watermark, log_start_offset)
         if error_code != 0:
             # Told again once the error is over.
             self.told_high_watermark = -1
@@ -49,24 +62,31 @@ cdef class FetchTarget:
 
 
 @cython.nonecheck(True)
-cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, bint by_id):
-    """The partition, if the reader stands at its end and nothing else is to be said but that; else None."""
-    cdef PartitionFields partition
-    cdef LogFields log
+cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id):
+    """Its partition, whose name it has then; None where an error is to be told, or where the epochs are compared."""
     cdef object name
+    if target.last_fetched_epoch >= 0 or target.max_bytes < 0:
+        return None
     if by_id:
         name = names.get(target.topic_id)
         if name is None:
             return None
         target.topic = name
-    partition = led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
-    if partition is None or target.last_fetched_epoch >= 0 or target.max_bytes < 0:
+    return led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
+
+
+@cython.nonecheck(True)
+cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, bint by_id):
+    """The partition, if the reader stands at its end and nothing else is to be said but that; else None."""
+    cdef PartitionFields partition = place(target, topics, names, by_id)
+    cdef LogFields log
+    if partition is None:
         return None
     log = partition.log_
     return partition if target.fetch_offset == log.high_watermark == log.local_.log_end_offset else None
 
 
-def worth_reading(targets, dict topics not None, dict names not None, bint by_id, bint only_news):
+cpdef tuple worth_reading(targets, dict topics, dict names, bint by_id, bint only_news):
     """(the targets that have to be read, the partitions of the others, at whose ends their readers stand).
 
     With `only_news`, as an incremental fetch has it, a target also has to be read when what was last told of its
@@ -81,8 +101,7 @@ def worth_reading(targets, dict topics not None, dict names not None, bint by_id
         if partition is None:
             read.append(target)
             continue
-        if only_news and (partition.log_.high_watermark != target.told_high_watermark
-                          or partition.log_.log_start_offset != target.told_log_start_offset):
+        if only_news and target.is_news(0, partition.log_.high_watermark, partition.log_.log_start_offset):
             read.append(target)
         else:
             others.append(partition)

@@ -1,4 +1,4 @@
-"""Fetches without a session: their parts read from a request's bytes, and an answer's written, without structs."""
+"""Fetches: their parts read from a request's bytes, and an answer's written, without structs."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
@@ -61,8 +61,8 @@ cdef inline bint skip_ascii(Cursor* cursor, Py_ssize_t size) noexcept nogil:
     return True
 
 
-cdef inline bint read_head(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
-    """What stands before the topics; False where it is not the ordinary."""
+cdef inline bint read_limits(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
+    """What stands before a session's id; False where it is not the ordinary."""
     cdef int8_t isolation
     if version < FIRST_VERSION_WITH_REPLICA_STATE and cursor_int32(cursor) >= 0:
         return False    # another broker
@@ -71,9 +71,13 @@ cdef inline bint read_head(Cursor* cursor, int version, OnePartition* asked) noe
     asked.max_bytes = cursor_int32(cursor)
     isolation = cursor_int8(cursor)
     asked.committed = isolation == READ_COMMITTED
-    if isolation & ~READ_COMMITTED:
+    return not isolation & ~READ_COMMITTED
+
+
+cdef inline bint read_head(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
+    """What stands before the topics of a fetch without a session; False where it is not that."""
+    if not read_limits(cursor, version, asked):
         return False
-    # A session is not for here.
     return version < FIRST_VERSION_WITH_SESSIONS or (cursor_int32(cursor) == 0 and cursor_int32(cursor) == FINAL_EPOCH)
 
 
@@ -130,7 +134,7 @@ cdef inline Py_ssize_t tags_behind(int version) noexcept nogil:
     return NO_TAGS if version >= FIRST_FLEXIBLE_VERSION else 0
 
 
-cdef inline uint8_t* put_start(uint8_t* at, int version, int correlation_id) noexcept nogil:
+cdef inline uint8_t* put_start(uint8_t* at, int version, int correlation_id, int session_id) noexcept nogil:
     """What stands between the length and the topics, START_BYTES at most."""
     at = put32(at, <uint32_t> correlation_id)
     if version >= FIRST_FLEXIBLE_VERSION:
@@ -138,7 +142,7 @@ cdef inline uint8_t* put_start(uint8_t* at, int version, int correlation_id) noe
     at = put32(at, 0)                   # throttle_time_ms
     if version >= FIRST_VERSION_WITH_SESSIONS:
         at = put16(at, 0)               # error_code
-        at = put32(at, 0)               # session_id
+        at = put32(at, <uint32_t> session_id)
     return at
 
 
@@ -165,7 +169,7 @@ cdef inline Py_ssize_t put_head(uint8_t* frame, int version, int correlation_id,
     partition and defaults else.
     """
     cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef uint8_t* at = put_start(frame + 4, version, correlation_id)
+    cdef uint8_t* at = put_start(frame + 4, version, correlation_id, 0)
     at = put_size(at, flexible, 1)      # topics
     at = put_topic(at, flexible, &asked.topic)
     at = put_size(at, flexible, 1)      # partitions

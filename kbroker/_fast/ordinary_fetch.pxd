@@ -7,6 +7,8 @@ from kbroker._fast.one_partition cimport OnePartition, Stretch
 cdef enum:
     UNKNOWN = -1        # a size
 
+cdef class WaitingFetch
+
 
 cdef class OrdinaryFetch(DirectAnswers):
     cdef object partition_data
@@ -18,6 +20,7 @@ cdef class OrdinaryFetch(DirectAnswers):
 
     cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
                       bint force)
+    cdef WaitingFetch waiting(self, object services)
     cdef void found_too_little(self, int wait_ms, list names, tuple places) noexcept
     cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
                            bint force)
@@ -34,7 +37,9 @@ cdef class WaitingFetch:
     cdef bytes request
     cdef uint64_t until_ns
 
-    cdef int _hand_over(self, bint force) except -1
+    cdef object serve(self, bint force)
+    cdef int hand_over(self, bint force) except -1
+    cdef int resume(self, object request) except -1
 
 
 cdef bint confirm(SegmentFields segment, int64_t offset, int64_t limit, bint at_least_one, Stretch* found) noexcept

@@ -76,10 +76,11 @@ cdef class OrdinaryFetch(DirectAnswers):
         """Let a fetch for which there is too little wait in the purgatory for more, or for its time to be up."""
         cdef WaitingFetch fetch
         cdef tuple places = self.places
+        cdef object services = ctx.services
         self.places = None
         if places is None or self.wait_ms <= 0:
             return False
-        fetch = WaitingFetch.__new__(WaitingFetch)
+        fetch = self.waiting(services)
         fetch.reader = self
         fetch.ctx = ctx
         fetch.version = version
@@ -87,7 +88,7 @@ cdef class OrdinaryFetch(DirectAnswers):
         fetch.names = self.names
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
         fetch.until_ns = now_ns() + <uint64_t> self.wait_ms * 1000000
-        ctx.services.replica_manager.purgatory.wait(ctx, fetch.attempt, places, self.wait_ms)
+        services.replica_manager.purgatory.wait(ctx, fetch.attempt, places, self.wait_ms)
         return True
 
     cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
@@ -105,6 +106,10 @@ cdef class OrdinaryFetch(DirectAnswers):
         if frame is False:
             self.found_too_little(asked.max_wait_ms, [name], (manager.topics[name][asked.index],))
         return frame
+
+    cdef WaitingFetch waiting(self, object services):
+        """What is kept of a fetch for which `serve` found too little."""
+        return WaitingFetch.__new__(WaitingFetch)
 
     cdef void found_too_little(self, int wait_ms, list names, tuple places) noexcept:
         self.wait_ms = wait_ms
@@ -225,22 +230,33 @@ cdef class WaitingFetch:
         """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
         cdef object frame = None
         try:
-            frame = self.reader.serve(self.ctx.services, self.version, self.correlation_id,
-                                      <uint8_t*> PyBytes_AS_STRING(self.request), PyBytes_GET_SIZE(self.request), force)
+            frame = self.serve(force)
         except OSError:
             pass    # the handler meets it again
-        self.reader.places = None
         if frame is None:
-            self._hand_over(force)
+            self.hand_over(force)
         elif frame is not False:
             self.ctx.respond_frame(frame)
         return frame is not False
 
-    cdef int _hand_over(self, bint force) except -1:
+    cdef object serve(self, bint force):
+        """As `OrdinaryFetch.serve`."""
+        cdef object frame = self.reader.serve(self.ctx.services, self.version, self.correlation_id,
+                                              <uint8_t*> PyBytes_AS_STRING(self.request),
+                                              PyBytes_GET_SIZE(self.request), force)
+        self.reader.places = None
+        return frame
+
+    cdef int hand_over(self, bint force) except -1:
         """Something is out of the ordinary now: the handler goes on, for as long as there is time."""
         cdef uint64_t now = now_ns()
         cdef object request = self.ctx.decode(self.request)
         request.max_wait_ms = 0 if force or now >= self.until_ns else (self.until_ns - now) // 1000000 + 1
+        self.resume(request)
+        return 0
+
+    cdef int resume(self, object request) except -1:
+        """Let the handler serve it as if it had just come."""
         for topic, name in zip(request.topics, self.names):
             topic.topic = name      # whoever asked by id is told of the topic that had it
         self.ctx.handle(request)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.fetch_target import FetchTarget, worth_reading
-from kbroker._fast.many_fetch import ManyFetch
+from kbroker._fast.session_fetch import SessionFetch
 from kbroker.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -21,7 +21,7 @@ from kbroker.errors import (
 )
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.replication.fetch_session import FetchPlan, PartitionKey
+from kbroker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
 from kbroker.schemas import message
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_values import FetchIsolation
@@ -37,7 +37,6 @@ FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 PartitionData: Any = FetchResponse.PartitionData
 AbortedTransaction: Any = FetchResponse.AbortedTransaction
 EpochEndOffset: Any = FetchResponse.EpochEndOffset
-ORDINARY = ManyFetch(PartitionData, FileSystem)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -323,4 +322,14 @@ class FetchRead:
         return response
 
 
+def resume(ctx: RequestContext, request: Any, session: FetchSession, targets: list[FetchTarget]) -> None:
+    """Go on with an incremental fetch that `ORDINARY` took into its session and let wait."""
+    by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    plan = FetchPlan(targets, session, incremental=True)
+    answer = FetchRead(ctx, request, plan, by_id, from_replica=False).start()
+    if answer is not None:
+        ctx.respond(answer)
+
+
+ORDINARY = SessionFetch(PartitionData, FileSystem, resume)
 HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.FETCH, 4, 18, handle_fetch, direct=ORDINARY),)

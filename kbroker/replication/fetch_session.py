@@ -50,6 +50,12 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.cached_size = len(targets)
 
+    def advance(self, now_ms: int) -> None:
+        """A fetch in order has come."""
+        self.cached_size = len(self.targets)
+        self.last_used_ms = now_ms
+        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+
 
 @dataclass(slots=True)
 class FetchPlan:
@@ -81,6 +87,10 @@ class FetchSessionCache:
 
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
+
+    def get(self, session_id: int) -> FetchSession | None:
+        """The session, whatever its epoch."""
+        return self._sessions.get(session_id)
 
     def plan(
         self,
@@ -126,9 +136,7 @@ class FetchSessionCache:
                 known.update(target)
         for key in forgotten:
             session.targets.pop(key, None)
-        session.cached_size = len(session.targets)
-        session.last_used_ms = now_ms
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        session.advance(now_ms)
         if not session.targets:
             del self._sessions[session_id]
             return FetchPlan((), None, incremental=False)

@@ -23,6 +23,7 @@ from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, Partit
 from kbroker.handlers.produce import INTERNAL_TOPICS, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kbroker.handlers.produce import ORDINARY as PRODUCE
 from kbroker.records.compression import Codec
+from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.filesystem import SYSTEM_FILES
@@ -54,6 +55,7 @@ class Side:
                 purgatory=SimpleNamespace(mark=self.woken.append),
             ),
             clock=SimpleNamespace(now_ms=lambda: START_MS),
+            fetch_sessions=FetchSessionCache(0),
             fetch_max_bytes=1 << 20,
         )
         append(self.log, batch([b"first"]))

@@ -17,7 +17,6 @@ from kbroker.clock import SystemClock
 from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from kbroker.handlers.fetch import ORDINARY, FetchResponse, handle_fetch
 from kbroker.replication.delayed_fetch import FetchPurgatory
-from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from tests.handlers.test_direct_answers import FETCH_VERSIONS, ID, NAME, FetchRequest, Side, fetch, plain
 from tests.storage.batches import append, batch
@@ -79,6 +78,19 @@ class Context:
             self.respond(answer)
 
 
+def serve(ctx: Context, data: bytearray, direct: bool) -> bool:
+    """What a connection does with a request that came; whether its bytes were enough, which only `direct` looks at."""
+    kept = bytes(data)
+    frame = ORDINARY.ask(ctx.services, ctx.api_version, 77, data, ctx) if direct else None
+    if frame is None:
+        ctx.handle(ctx.decode(kept))
+        return False
+    data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
+    if frame is not True:
+        ctx.respond_frame(frame)
+    return True
+
+
 class Readers(Side):
     """A partition and those who read it, `direct` or by the handler."""
 
@@ -87,7 +99,6 @@ class Readers(Side):
         self.direct = direct
         self.loop = asyncio.new_event_loop()
         self.manager = self.services.replica_manager = Manager(self.partition, self.loop)
-        self.services.fetch_sessions = FetchSessionCache(0)
         self.services.clock = SystemClock()
         self.asked: list[Context] = []
         self.waited_directly = 0
@@ -96,18 +107,8 @@ class Readers(Side):
         """Fetch from `behind` the log's end on."""
         ctx = Context(self.services, version)
         self.asked.append(ctx)
-        data = fetch(version, self.log.log_end_offset + behind, **wanted)
-        kept = bytes(data)
-        if self.direct:
-            frame = ORDINARY.ask(self.services, version, 77, data)
-            if frame is not None:
-                ctx.respond_frame(frame)
-                return ctx
-            if ORDINARY.ask_to_wait(ctx, version, 77, data):
-                data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
-                self.waited_directly += 1
-                return ctx
-        ctx.handle(ctx.decode(kept))
+        served = serve(ctx, fetch(version, self.log.log_end_offset + behind, **wanted), self.direct)
+        self.waited_directly += served and ctx.open
         return ctx
 
     def append(self) -> None:

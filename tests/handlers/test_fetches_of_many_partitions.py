@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +23,11 @@ from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.storage.filesystem import SYSTEM_FILES
 from tests.handlers.test_direct_answers import ID, NAME, FetchRequest, encoded, plain
-from tests.handlers.test_direct_waiting import LONG_MS, Context, Manager
+from tests.handlers.test_direct_waiting import LONG_MS, Context, Manager, serve
 from tests.storage.batches import append, batch, environment, open_log
 
-PARTITIONS = 3
+PARTITIONS = 4
+TOPICS = [(NAME, ID), ("another", bytes(range(16, 32)))]  # the partitions are theirs in turn
 VERSIONS = [7, 11, 12, 13, 18]
 WIDE = 1 << 20
 
@@ -44,11 +46,14 @@ class Consumers:
         image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
         env = environment(SYSTEM_FILES)
         self.partitions = [
-            Partition(NAME, index, ID, open_log(folder / str(index), env=env), 1, image) for index in range(PARTITIONS)
+            Partition(name, index, topic_id, open_log(folder / str(index), env=env), 1, image)
+            for index, (name, topic_id) in zip(range(PARTITIONS), TOPICS * PARTITIONS, strict=False)
         ]
         self.loop = asyncio.new_event_loop()
         self.manager = Manager(self.partitions[0], self.loop)
-        self.manager.topics[NAME] = {partition.index: partition for partition in self.partitions}
+        for offset, (name, topic_id) in enumerate(TOPICS):
+            self.manager.topics[name] = {partition.index: partition for partition in self.partitions[offset::2]}
+            self.manager.names[topic_id] = name
         self.services = SimpleNamespace(
             replica_manager=self.manager,
             fetch_sessions=FetchSessionCache(8, seed=1),
@@ -70,7 +75,11 @@ class Consumers:
         self.session_epoch = 1
 
     def go_on(self, rows: Mapping[int, int], forgotten: list[int], **values: Any) -> None:
-        gone = [FetchRequest.ForgottenTopic(topic=NAME, topic_id=ID, partitions=forgotten)] if forgotten else []
+        gone = [
+            FetchRequest.ForgottenTopic(topic=name, topic_id=topic_id, partitions=named)
+            for offset, (name, topic_id) in enumerate(TOPICS)
+            if (named := [index for index in forgotten if index % 2 == offset])
+        ]
         self._fetch(
             self.version,
             rows,
@@ -87,30 +96,25 @@ class Consumers:
 
     def _fetch(self, version: int, rows: Mapping[int, int], leader_epoch: int = -1, **values: Any) -> None:
         limit = values.pop("limit", WIDE)
-        found = [
-            FetchRequest.FetchPartition(
-                partition=index,
-                fetch_offset=self.partitions[index].log.log_end_offset + behind,
-                partition_max_bytes=limit,
-                current_leader_epoch=leader_epoch,
-            )
-            for index, behind in rows.items()
-        ]
-        topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=found)] if found else []
-        ctx = Context(self.services, version)
-        self.asked.append(ctx)
-        data = encoded(FetchRequest(**{"max_bytes": WIDE, "topics": topics, **values}), version)
-        kept = bytes(data)
-        if self.direct:
-            frame = ORDINARY.ask(self.services, version, 77, data)
-            if frame is not None:
-                self.served_directly += 1
-                return ctx.respond_frame(frame)
-            if ORDINARY.ask_to_wait(ctx, version, 77, data):
-                self.served_directly += 1
-                data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
-                return None
-        return ctx.handle(ctx.decode(kept))
+        topics = []
+        for offset, (name, topic_id) in enumerate(TOPICS):
+            found = [
+                FetchRequest.FetchPartition(
+                    partition=index,
+                    fetch_offset=self.partitions[index].log.log_end_offset + behind,
+                    partition_max_bytes=limit,
+                    current_leader_epoch=leader_epoch,
+                )
+                for index, behind in rows.items()
+                if index % 2 == offset
+            ]
+            if found:
+                topics.append(FetchRequest.FetchTopic(topic=name, topic_id=topic_id, partitions=found))
+        self.send(version, encoded(FetchRequest(**{"max_bytes": WIDE, "topics": topics, **values}), version))
+
+    def send(self, version: int, data: bytearray) -> None:
+        self.asked.append(Context(self.services, version))
+        self.served_directly += serve(self.asked[-1], data, self.direct)
 
     def append(self, index: int) -> None:
         append(self.partitions[index].log, batch([b"x" * 10]))
@@ -130,7 +134,7 @@ class Consumers:
         self._mark(index)
 
     def drop(self, index: int) -> None:
-        self.manager.topics[NAME].pop(index, None)
+        self.manager.topics[TOPICS[index % 2][0]].pop(index, None)
         self.manager.purgatory.expire_partition(self.partitions[index])
 
     def rename(self) -> None:
@@ -229,6 +233,56 @@ def test_all_partitions_are_answered_without_being_decoded(tmp_path: Path, versi
         side.close()
 
 
+@pytest.mark.parametrize("version", range(7, 19))
+def test_a_session_goes_on_without_being_decoded(tmp_path: Path, version: int) -> None:
+    """Java's consumers would pay for structs with each record that they wait for."""
+    sides = [Consumers(tmp_path / str(direct), direct=direct) for direct in (False, True)]
+    for side in sides:
+        side.open(version, dict.fromkeys(range(PARTITIONS), 0))
+        for index in (2, 1):
+            side.go_on({3 - index: 0}, [], max_wait_ms=LONG_MS, min_bytes=1)
+            side.append(index)
+            side.look()
+        side.go_on(dict.fromkeys(range(PARTITIONS), -1), [], max_wait_ms=LONG_MS, min_bytes=1)
+        side.go_on(dict.fromkeys(range(PARTITIONS), 0), [], max_wait_ms=LONG_MS, min_bytes=1)
+        side.end_time()
+        assert [len(answers) for answers in side.told()] == [1, 1, 1, 1, 1]
+    assert sides[1].served_directly == 4
+    assert sides[0].told() == sides[1].told()
+    for side in sides:
+        side.close()
+
+
+def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Path) -> None:
+    """A session would be a step ahead of its client, and end: all partitions would be asked for anew, each time."""
+    consumers = Consumers(tmp_path, direct=True)
+    consumers.open(12, dict.fromkeys(range(PARTITIONS), 0))
+    (session,) = consumers.services.fetch_sessions
+    before = [
+        (target.fetch_offset, target.max_bytes, target.told_high_watermark) for target in session.targets.values()
+    ]
+    consumers.transaction(3)
+    rows = [FetchRequest.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=7) for index in (1, 3)]
+    topics = [FetchRequest.FetchTopic(topic=TOPICS[1][0], partitions=[*rows, rows[0]])]
+    asked = FetchRequest(session_id=consumers.session_id, session_epoch=1, max_bytes=WIDE, topics=topics)
+    assert ORDINARY.ask(consumers.services, 12, 77, encoded(asked, 12)) is None
+    assert session.epoch == 1 and before == [
+        (target.fetch_offset, target.max_bytes, target.told_high_watermark) for target in session.targets.values()
+    ]
+    consumers.close()
+
+
+@pytest.mark.parametrize("version, epoch", [(12, 2), (12, 0), (12, -1), (13, 1)])
+def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, version: int, epoch: int) -> None:
+    """A client whose fetch was lost, or sent twice, would be told of partitions as if it had heard all before."""
+    consumers = Consumers(tmp_path)
+    consumers.open(12, dict.fromkeys(range(PARTITIONS), 0))
+    asked = FetchRequest(session_id=consumers.session_id, session_epoch=epoch, max_bytes=WIDE, max_wait_ms=LONG_MS)
+    ctx = Context(consumers.services, version)
+    assert ORDINARY.ask(consumers.services, version, 77, encoded(asked, version), ctx) is None
+    consumers.close()
+
+
 def test_a_partition_or_topic_named_twice_is_left_to_the_handler(tmp_path: Path) -> None:
     """A client would get an answer with rows that it cannot tell apart."""
     consumers = Consumers(tmp_path)
@@ -274,6 +328,45 @@ def test_damaged_requests_are_answered_only_as_the_decoder_reads_them(
         consumers.close()
 
 
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    version=st.sampled_from(range(7, 19)),
+    changes=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=2),
+    cut=st.sampled_from([0, 0, 1, 2, 5]),
+    behind=st.sampled_from([0, -1]),
+)
+def test_damaged_requests_move_a_session_only_as_the_decoder_reads_them(
+    version: int, changes: list[tuple[int, int]], cut: int, behind: int
+) -> None:
+    """A length that lies would have a session ask for what nobody asked for, or end the broker."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides = [Consumers(Path(folder) / str(direct), direct=direct) for direct in (False, True)]
+        for side in sides:
+            side.open(version, dict.fromkeys(range(PARTITIONS), 0))
+            rows = [FetchRequest.FetchPartition(partition=0, fetch_offset=1 + behind, partition_max_bytes=WIDE)]
+            topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=rows)]
+            asked = FetchRequest(
+                session_id=side.session_id,
+                session_epoch=1,
+                max_bytes=WIDE,
+                max_wait_ms=LONG_MS,
+                min_bytes=1,
+                topics=topics,
+            )
+            data = encoded(asked, version)
+            for at, value in changes:
+                data[at % len(data)] = value
+            del data[len(data) - cut :]
+            with contextlib.suppress(ValueError):
+                side.send(version, data)
+            side.append(2)
+            side.look()
+            side.end_time()
+        assert sides[0].told() == sides[1].told()
+        for side in sides:
+            side.close()
+
+
 def test_a_session_of_many_partitions_reads_the_one_that_has_something(
     tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:
@@ -288,10 +381,10 @@ def test_a_session_of_many_partitions_reads_the_one_that_has_something(
         ),
     )
     consumers.open(13, {0: 0, 1: 0, 2: 0})
-    assert read == [0, 1, 2]
+    assert read == [0, 2, 1]
     consumers.go_on({}, [], max_wait_ms=LONG_MS, min_bytes=1)
-    assert read == [0, 1, 2] and len(consumers.manager.purgatory) == 1
+    assert read == [0, 2, 1] and len(consumers.manager.purgatory) == 1
     consumers.append(1)
     consumers.look()
-    assert read == [0, 1, 2, 1] and len(consumers.asked[-1].answers) == 1
+    assert read == [0, 2, 1, 1] and len(consumers.asked[-1].answers) == 1
     consumers.close()
