@@ -30,6 +30,8 @@ PARTITIONS = 4
 TOPICS = [(NAME, ID), ("another", bytes(range(16, 32)))]  # the partitions are theirs in turn
 VERSIONS = [7, 11, 12, 13, 18]
 WIDE = 1 << 20
+ALL = dict.fromkeys(range(PARTITIONS), 0)
+WAITS = {"max_wait_ms": LONG_MS, "min_bytes": 1}
 
 
 def all_of_them(targets: Any, *_: Any) -> tuple[list[FetchTarget], list[Any]]:
@@ -202,7 +204,7 @@ def test_what_is_left_out_changes_no_answer(
             Consumers(Path(folder) / "less", worth_reading),
             Consumers(Path(folder) / "direct", worth_reading, direct=True),
         ]
-        begin = ("open", (version, dict.fromkeys(range(PARTITIONS), 0)), {"max_wait_ms": 0, "leader_epoch": epoch})
+        begin = ("open", (version, ALL), {"max_wait_ms": 0, "leader_epoch": epoch})
         for kind, values, more in [begin, *steps]:
             for side in sides:
                 patch.setattr(fetch_module, "worth_reading", side.way)
@@ -238,13 +240,13 @@ def test_a_session_goes_on_without_being_decoded(tmp_path: Path, version: int) -
     """Java's consumers would pay for structs with each record that they wait for."""
     sides = [Consumers(tmp_path / str(direct), direct=direct) for direct in (False, True)]
     for side in sides:
-        side.open(version, dict.fromkeys(range(PARTITIONS), 0))
+        side.open(version, ALL)
         for index in (2, 1):
             side.go_on({3 - index: 0}, [], max_wait_ms=LONG_MS, min_bytes=1)
             side.append(index)
             side.look()
         side.go_on(dict.fromkeys(range(PARTITIONS), -1), [], max_wait_ms=LONG_MS, min_bytes=1)
-        side.go_on(dict.fromkeys(range(PARTITIONS), 0), [], max_wait_ms=LONG_MS, min_bytes=1)
+        side.go_on(ALL, [], max_wait_ms=LONG_MS, min_bytes=1)
         side.end_time()
         assert [len(answers) for answers in side.told()] == [1, 1, 1, 1, 1]
     assert sides[1].served_directly == 4
@@ -253,10 +255,62 @@ def test_a_session_goes_on_without_being_decoded(tmp_path: Path, version: int) -
         side.close()
 
 
+@pytest.mark.parametrize(
+    "served_directly, steps",
+    [
+        (1, [("go_on", ({}, []), {"max_wait_ms": 0})]),
+        (0, [("go_on", ({0: 0}, []), {**WAITS, "leader_epoch": 1})]),
+        (0, [("go_on", ({0: 0}, [1]), WAITS), ("append", (1,), {}), ("look", (), {})]),
+        (
+            1,
+            [
+                ("go_on", ({0: -1, 1: 0}, []), {**WAITS, "min_bytes": 200}),
+                *[("append", (0,), {})] * 3,
+                ("look", (), {}),
+            ],
+        ),
+        (1, [("go_on", ({0: -1, 3: -1, 1: 0}, []), {**WAITS, "max_bytes": 80})]),
+        (2, [("go_on", ({0: -1, 2: -1, 1: -1}, []), {**WAITS, "max_bytes": 80}), ("go_on", ({}, []), WAITS)]),
+        (1, [("trim", (2,), {}), ("go_on", ({}, []), {"max_wait_ms": 0})]),
+        (2, [("go_on", ({}, []), WAITS), ("trim", (2,), {}), ("end_time", (), {}), ("go_on", ({}, []), WAITS)]),
+        (1, [("go_on", ({}, []), WAITS), ("transaction", (0,), {}), ("append", (0,), {}), ("look", (), {})]),
+        (1, [("go_on", ({}, []), WAITS), ("drop", (0,), {}), ("look", (), {})]),
+    ],
+    ids=[
+        "no time",
+        "another leader",
+        "a partition forgotten",
+        "too little in one",
+        "room for one",
+        "room for one, then the next",
+        "a log start",
+        "a log start while it waits",
+        "a transaction while it waits",
+        "a partition that goes",
+    ],
+)
+@pytest.mark.parametrize("version", [11, 12, 13])
+def test_a_session_hears_the_same_without_being_decoded(
+    tmp_path: Path, version: int, served_directly: int, steps: list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+) -> None:
+    """A consumer would miss records or an error, or be told of what it knows."""
+    sides = [Consumers(tmp_path / str(direct), direct=direct) for direct in (False, True)]
+    for side in sides:
+        side.open(version, ALL)
+        for kind, values, more in steps:
+            getattr(side, kind)(*values, **more)
+    assert sides[0].told() == sides[1].told()
+    assert len(sides[0].manager.purgatory) == len(sides[1].manager.purgatory)
+    assert sides[1].served_directly == served_directly
+    for side in sides:
+        side.close()
+    assert sides[0].told() == sides[1].told()
+
+
 def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Path) -> None:
     """A session would be a step ahead of its client, and end: all partitions would be asked for anew, each time."""
     consumers = Consumers(tmp_path, direct=True)
-    consumers.open(12, dict.fromkeys(range(PARTITIONS), 0))
+    consumers.open(12, ALL)
     (session,) = consumers.services.fetch_sessions
     before = [
         (target.fetch_offset, target.max_bytes, target.told_high_watermark) for target in session.targets.values()
@@ -272,11 +326,11 @@ def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Pat
     consumers.close()
 
 
-@pytest.mark.parametrize("version, epoch", [(12, 2), (12, 0), (12, -1), (13, 1)])
-def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, version: int, epoch: int) -> None:
+@pytest.mark.parametrize("opened, version, epoch", [(12, 12, 2), (12, 12, 0), (12, 12, -1), (12, 13, 1), (13, 12, 1)])
+def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, opened: int, version: int, epoch: int) -> None:
     """A client whose fetch was lost, or sent twice, would be told of partitions as if it had heard all before."""
     consumers = Consumers(tmp_path)
-    consumers.open(12, dict.fromkeys(range(PARTITIONS), 0))
+    consumers.open(opened, ALL)
     asked = FetchRequest(session_id=consumers.session_id, session_epoch=epoch, max_bytes=WIDE, max_wait_ms=LONG_MS)
     ctx = Context(consumers.services, version)
     assert ORDINARY.ask(consumers.services, version, 77, encoded(asked, version), ctx) is None
@@ -342,7 +396,7 @@ def test_damaged_requests_move_a_session_only_as_the_decoder_reads_them(
     with tempfile.TemporaryDirectory() as folder:
         sides = [Consumers(Path(folder) / str(direct), direct=direct) for direct in (False, True)]
         for side in sides:
-            side.open(version, dict.fromkeys(range(PARTITIONS), 0))
+            side.open(version, ALL)
             rows = [FetchRequest.FetchPartition(partition=0, fetch_offset=1 + behind, partition_max_bytes=WIDE)]
             topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=rows)]
             asked = FetchRequest(
