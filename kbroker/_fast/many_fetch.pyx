@@ -77,8 +77,7 @@ cdef class FetchAnswer:
         if limit == 0 and self.total > 0:
             found.size = 0      # no room is left
         elif segment is not None and not confirm(segment, self.asked.offset, limit, self.total == 0, found):
-            # Not for its first batch, unless that is not known, or it would be the first of all.
-            found.size = UNKNOWN if found.first == UNKNOWN or self.total == 0 else 0
+            found.size = UNKNOWN if found.first == UNKNOWN else 0       # no room for its first batch
         if found.size <= 0:
             return None
         self.total += found.size

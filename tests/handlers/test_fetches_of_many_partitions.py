@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest import MonkeyPatch
 
 from kbroker._fast.fetch_target import FetchTarget, worth_reading
+from kbroker._fast.index import TAIL_ENTRIES
 from kbroker.clock import SystemClock
 from kbroker.handlers import fetch as fetch_module
 from kbroker.handlers.fetch import ORDINARY, FetchResponse
@@ -334,6 +335,51 @@ def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, opened: in
     asked = FetchRequest(session_id=consumers.session_id, session_epoch=epoch, max_bytes=WIDE, max_wait_ms=LONG_MS)
     ctx = Context(consumers.services, version)
     assert ORDINARY.ask(consumers.services, version, 77, encoded(asked, version), ctx) is None
+    consumers.close()
+
+
+@pytest.mark.parametrize("in_session", [True, False])
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_batch_that_is_damaged_on_the_disk_is_left_to_the_handler(
+    tmp_path: Path, in_session: bool, damaged: bool
+) -> None:
+    """A consumer would be sent bytes that are no records, and stop there for good."""
+    log = open_log(tmp_path / "0", env=environment(SYSTEM_FILES))
+    before = TAIL_ENTRIES + 1  # so that no one knows of the first ones but the file
+    for _ in range(before):
+        append(log, batch([b"x" * 10]))
+    second = log.local.segments.active.size // before
+    log.close(clean=True)
+    consumers = Consumers(tmp_path, direct=True)
+    consumers.open(12, ALL)
+    consumers.once(12, {0: -1 - before}, limit=1)  # where the second batch begins is known now
+    if damaged:
+        with Path(consumers.partitions[0].log.local.segments.active.path).open("r+b") as file:
+            file.seek(second + 8)
+            file.write(b"\xff")  # a negative length
+    consumers.served_directly = 0
+    if in_session:
+        consumers.go_on({0: -before}, [], **WAITS)
+    else:
+        consumers.once(12, {0: -before, 1: 0}, **WAITS)
+    assert consumers.served_directly == (not damaged)
+    assert len(consumers.told()[-1]) == 1
+    consumers.close()
+
+
+@pytest.mark.parametrize("rows", [-1, 5, 0x7FFFFFFF])
+def test_a_number_of_partitions_that_lies_moves_no_session(tmp_path: Path, rows: int) -> None:
+    """A few bytes would hold the broker up for minutes, and take its memory."""
+    consumers = Consumers(tmp_path)
+    consumers.open(11, ALL)
+    row = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=WIDE)
+    topics = [FetchRequest.FetchTopic(topic=NAME, partitions=[row])]
+    data = encoded(FetchRequest(session_id=consumers.session_id, session_epoch=1, max_bytes=WIDE, topics=topics), 11)
+    at = data.index(NAME.encode()) + len(NAME)
+    data[at : at + 4] = rows.to_bytes(4, "big", signed=True)
+    assert ORDINARY.ask(consumers.services, 11, 77, data, Context(consumers.services, 11)) is None
+    (session,) = consumers.services.fetch_sessions
+    assert session.epoch == 1
     consumers.close()
 
 
