@@ -82,7 +82,7 @@ cdef inline bint read_head(Cursor* cursor, int version, OnePartition* asked) noe
 
 
 cdef inline bint read_row(Cursor* cursor, int version, OnePartition* asked) noexcept nogil:
-    """A partition; False where it is not the ordinary one."""
+    """A partition; False where it is not the ordinary one, or not there."""
     cdef bint flexible = version >= FIRST_FLEXIBLE_VERSION
     asked.index = cursor_int32(cursor)
     asked.leader_epoch = cursor_int32(cursor) if version >= FIRST_VERSION_WITH_LEADER_EPOCHS else -1
@@ -92,7 +92,7 @@ cdef inline bint read_row(Cursor* cursor, int version, OnePartition* asked) noex
     if version >= FIRST_VERSION_WITH_LOG_START:
         cursor_int64(cursor)
     asked.partition_max_bytes = cursor_int32(cursor)
-    return not (flexible and cursor_uvarint(cursor))
+    return not (flexible and cursor_uvarint(cursor)) and not cursor.fault
 
 
 cdef inline bint read_tail(Cursor* cursor, int version) noexcept nogil:

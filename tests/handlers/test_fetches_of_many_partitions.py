@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -367,9 +368,9 @@ def test_a_batch_that_is_damaged_on_the_disk_is_left_to_the_handler(
     consumers.close()
 
 
-@pytest.mark.parametrize("rows", [-1, 5, 0x7FFFFFFF])
+@pytest.mark.parametrize("rows", [-1, 5, 100_000, 0x7FFFFFFF])
 def test_a_number_of_partitions_that_lies_moves_no_session(tmp_path: Path, rows: int) -> None:
-    """A few bytes would hold the broker up for minutes, and take its memory."""
+    """One request would hold the broker up for minutes, and take its memory."""
     consumers = Consumers(tmp_path)
     consumers.open(11, ALL)
     row = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=WIDE)
@@ -377,7 +378,13 @@ def test_a_number_of_partitions_that_lies_moves_no_session(tmp_path: Path, rows:
     data = encoded(FetchRequest(session_id=consumers.session_id, session_epoch=1, max_bytes=WIDE, topics=topics), 11)
     at = data.index(NAME.encode()) + len(NAME)
     data[at : at + 4] = rows.to_bytes(4, "big", signed=True)
-    assert ORDINARY.ask(consumers.services, 11, 77, data, Context(consumers.services, 11)) is None
+    data += bytes(100_000)  # as many, if they had a byte each
+    tracemalloc.start()
+    try:
+        assert ORDINARY.ask(consumers.services, 11, 77, data, Context(consumers.services, 11)) is None
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
     (session,) = consumers.services.fetch_sessions
     assert session.epoch == 1
     consumers.close()
