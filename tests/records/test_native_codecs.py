@@ -23,6 +23,10 @@ from tests.records.strategies import damaged_payloads
 
 NATIVE = [Codec.LZ4, Codec.ZSTD]
 LIMIT = 1 << 30
+DAMAGED_BLOCK = {
+    f"CompressionError: zstd: zstd decompress error: {words}"
+    for words in ("Data corruption detected", "Destination buffer is too small")
+}
 native_codecs_loaded()
 TEXT = b"".join(b"record %d of many, much like the others\n" % index for index in range(5000))
 LARGE = b"".join(bytes([at % 251]) * (at % 300) for at in range(12_000))
@@ -82,7 +86,10 @@ def test_what_c_packs_python_reads(codec: Codec, chunks: list[bytes], repeat: in
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(frames(TEXT[:3000]) + frames(LARGE[:200_000])), st.data())
 def test_damage_has_the_same_words(framed: tuple[Codec, bytes], data: st.DataObject) -> None:
-    """Damaged data would be taken for good, or be refused with another error than documented."""
+    """Damaged data would be taken for good, or be refused with another error than documented.
+
+    Which of zstd's two words for a damaged block it uses was seen to differ between two readings of the same bytes.
+    """
     codec, whole = framed
     damaged = bytearray(whole)
     for _ in range(data.draw(st.integers(0, 3))):
@@ -91,7 +98,8 @@ def test_damage_has_the_same_words(framed: tuple[Codec, bytes], data: st.DataObj
     limit_bytes = data.draw(st.sampled_from([LIMIT, 100_000, 70_000, 1000, 1]))
     with without_native_codecs():
         expected = outcome(codec, cut, limit_bytes)
-    assert outcome(codec, cut, limit_bytes) == expected
+    found = outcome(codec, cut, limit_bytes)
+    assert found == expected or {found, expected} <= DAMAGED_BLOCK
 
 
 def test_a_block_longer_than_its_window_is_refused_both_ways() -> None:
