@@ -43,7 +43,7 @@ class Cell:
     cold: bool = False
     rate: int = 0
     depth: int = 1
-    max_bytes: int = 2 << 30
+    max_bytes: int = 1 << 30
     consumers: int = 0
     settings: tuple[str, ...] = ()
     records_per_s: int = 0

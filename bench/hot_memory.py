@@ -21,7 +21,7 @@ from bench.limits import available_gigabytes
 #: About what a run of 2 s writes.  More does harm: the machine gives back what nobody uses, a gigabyte at a time,
 #: during the run.  With 2 GB 1 MB batches took a sixth less CPU than with 6 and than with none.
 GIGABYTES = 2.0
-#: For runs that write in pieces of 1 MB, so many times as much.
+#: For runs that write in pieces of 1 MB or read ahead into such, so many times as much.
 GENEROUS = 1.75
 #: Never more than this share of what can be had.
 MOST_OF_AVAILABLE = 0.3

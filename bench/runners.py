@@ -28,7 +28,7 @@ RUNNERS: dict[str, Runner] = {
     "java_consume": java_clients.consume,
     "java_e2e": java_clients.end_to_end,
 }
-#: Batches from here on are written in pieces of about 1 MB.
+#: Batches from here on are written in pieces of about 1 MB.  What comes out of the disk takes such pieces, too.
 LARGE_BATCH_RECORDS = 1_000
 WRITING = ("produce", "librdkafka_produce", "java_produce")
 #: One message at a time: a disk that is still at work for the cell before shows in the slowest of a hundred.
@@ -46,7 +46,7 @@ def memory_for(cell: Cell, memory: HotMemory) -> AbstractContextManager[None]:
     """What is entered around a run of the cell: memory in use for what it fills, if that is much."""
     if not takes_memory(cell):
         return nullcontext()
-    return memory.lent(generous=cell.records >= LARGE_BATCH_RECORDS)
+    return memory.lent(generous=cell.cold or cell.records >= LARGE_BATCH_RECORDS)
 
 
 def run(cell: Cell, broker: Broker, load: Load) -> Result:

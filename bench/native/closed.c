@@ -166,7 +166,9 @@ int run_closed(const options *o) {
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(s, c);
             if (events[i].events & EPOLLOUT) send_more(s, c);
         }
-        if (!measuring && (s->now = now_ns()) >= border) {
+        if (measuring) continue;
+        s->now = now_ns();
+        if (s->now >= border || (o->max_requests && s->requests >= (uint64_t)o->max_requests / WARM_PART)) {
             measuring = 1;
             s->requests = s->bytes_in = s->bytes_out = s->errors = 0;
             histogram_reset(&s->latency);

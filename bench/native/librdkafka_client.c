@@ -2,7 +2,8 @@
  *
  *     librdkafka_client produce|consume --library FILE --bootstrap H:P --topic T [--name value ...] [--set key=value ...]
  *
- * produce: messages of --size bytes without a wait between them for --seconds after --warm; counted when acknowledged.
+ * produce: messages of --size bytes without a wait between them for --seconds after --warm (a quarter
+ *          of --messages at most); counted when acknowledged.
  * consume: --consumers members of group --group read --messages messages from the beginning; the rate runs from the
  * first message to the last.  Prints one JSON object. */
 #define _GNU_SOURCE
@@ -117,7 +118,7 @@ static int produce(const arguments *a) {
         }
         kafka.poll(producer, 0);
         now = now_ns();
-        if (!measuring && now >= border) {
+        if (!measuring && (now >= border || (a->messages && delivered >= (uint64_t)a->messages / WARM_PART))) {
             measuring = 1, before = delivered, begin = now, stop = now + (uint64_t)(a->seconds * 1e9);
             cpu = cpu_seconds_of(a->pid), own = own_cpu_seconds();
         }

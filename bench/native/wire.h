@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of what may be written in all, so much at most is written while warming: one part in WARM_PART. */
+enum { WARM_PART = 4 };
+
 typedef struct {
     uint8_t *bytes; /* length prefix included */
     size_t size;

@@ -11,7 +11,7 @@ import struct
 import pytest
 
 from bench import floor, raw
-from bench.cell import Cell
+from bench.cell import Cell, Load
 
 MB = 1 << 20
 
@@ -39,6 +39,17 @@ def test_each_frame_gets_the_answer_with_its_own_number_and_is_written(tmp_path:
         for number, size in enumerate((100, 70_000, MB, 0)):
             assert ask(server.port, [request(number, size)]) == [answer[:4] + struct.pack(">i", number) + answer[8:]]
         assert (tmp_path / "data").stat().st_size == sum(12 + size for size in (100, 70_000, MB, 0))
+
+
+def test_no_more_is_written_to_warm_than_a_quarter_of_what_a_cell_may_write(tmp_path: pathlib.Path) -> None:
+    """The quicker broker would write more before it is measured, and pay for memory that the other never takes."""
+    size, count = 60_000, 400
+    cell = Cell("batches", "", "produce", connections=4)
+    with floor.bare(cell, floor.Exchange(request(0, size), struct.pack(">ii", 4, 0)), tmp_path) as server:
+        load = Load(seconds=3, warm_seconds=3)
+        result = raw.run_closed(server, [request(0, size)], cell, load, warm=3, max_requests=count)
+    assert count <= result["requests"] <= count + cell.connections
+    assert (tmp_path / "data").stat().st_size <= (count * 5 // 4 + 3 * cell.connections) * (12 + size)
 
 
 @pytest.mark.parametrize("size", [10_000, 3 * MB])

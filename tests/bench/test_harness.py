@@ -202,6 +202,22 @@ def test_what_a_run_takes_was_in_use_until_then() -> None:
         assert none._keeper is None
 
 
+def test_cells_that_take_memory_in_large_pieces_are_lent_them() -> None:
+    """What lies in large pieces would come from the host, at several times the CPU, for one side or the other."""
+
+    class Asked:
+        def lent(self, *, generous: bool = False) -> nullcontext[bool]:
+            return nullcontext(generous)
+
+    def lent(name: str) -> bool | None:
+        (cell,) = cells.chosen(name)
+        with runners.memory_for(cell, Asked()) as generous:
+            return generous
+
+    assert [name for name in ("batch-1m", "batch-1m-1k", "lz4-1m", "fetch-1m-16-cold") if not lent(name)] == []
+    assert (lent("batch-16"), lent("one-50"), lent("fetch-1m-16")) == (False, None, None)
+
+
 def test_what_the_java_tools_print_is_read() -> None:
     """Their rates would be wrong or missing."""
     line = "800000 records sent, 289017.3 records/sec (27.56 MB/sec), 8.50 ms avg latency, 636.00 ms max latency, "
