@@ -196,8 +196,9 @@ def _log_bytes(folder: pathlib.Path) -> int:
 
 
 def retention(cell: Cell, starter: Starter, load: Load) -> Result:
-    """From the change of retention.bytes until all but the newest segments are off the disk, with the end-to-end
-    latency of another topic at 1,000/s meanwhile."""
+    """From the first segment that is given up after a change of retention.bytes until all but the newest are off the
+    disk, with the end-to-end latency of another topic at 1,000/s meanwhile.  When the broker looks, once a second, is
+    chance."""
     broker = starter(EAGER)
     try:
         with Admin(broker.host, broker.port) as admin:
@@ -214,11 +215,12 @@ def retention(cell: Cell, starter: Starter, load: Load) -> Result:
         watcher = threading.Thread(target=watch)
         watcher.start()
         time.sleep(1.5)  # the probe's own topic and its warm-up
-        cpu, begin = broker.cpu_seconds(), time.monotonic()
+        cpu = broker.cpu_seconds()
         alter_topic(broker, cell.name, {"retention.bytes": str(SEGMENT_BYTES)})
+        begin = _wait(lambda: _files(broker, cell.name, ".deleted") > 0, f"{cell.name} keeps its segments")
         most = 2 * cell.partitions
-        _wait(lambda: _files(broker, cell.name) <= most, f"{cell.name} keeps its segments")
-        seconds, used = time.monotonic() - begin, broker.cpu_seconds() - cpu
+        seconds = _wait(lambda: _files(broker, cell.name) <= most, f"{cell.name} keeps its segments") - begin
+        used = broker.cpu_seconds() - cpu
         watcher.join()
         return {
             "seconds": round(seconds, 3),
@@ -233,9 +235,9 @@ def retention(cell: Cell, starter: Starter, load: Load) -> Result:
         broker.stop()
 
 
-def _files(broker: Broker, topic: str) -> int:
-    """Segment files of a topic, those that wait for their deletion included."""
-    return sum(1 for _ in broker.log_directory().glob(f"{topic}-*/*.log*"))
+def _files(broker: Broker, topic: str, suffix: str = ".log*") -> int:
+    """Segment files of a topic, those that wait for their deletion (`.deleted`) included."""
+    return sum(1 for _ in broker.log_directory().glob(f"{topic}-*/*{suffix}"))
 
 
 def alter_topic(broker: Broker, topic: str, configs: dict[str, str]) -> None:
@@ -251,12 +253,14 @@ def alter_topic(broker: Broker, topic: str, configs: dict[str, str]) -> None:
         done.result(30)
 
 
-def _wait(done: Callable[[], bool], complaint: str) -> None:
+def _wait(done: Callable[[], bool], complaint: str) -> float:
+    """When it was done, on the monotonic clock."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not done():
         if time.monotonic() > deadline:
             raise BrokerError(f"{complaint} after {PATIENCE_SECONDS:.0f} s")
         time.sleep(0.01)
+    return time.monotonic()
 
 
 OPERATIONS: dict[str, Operation] = {
