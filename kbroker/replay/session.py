@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -52,6 +51,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     from kbroker.replay import register
+    from kbroker.replay.spark_python import workers_python
 
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -59,7 +59,7 @@ def spark_session(
         yield running
         return
     # Executors need the interpreter that has the package; on a local master that is this one.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", workers_python())
     builder = SparkSession.builder.appName(name)
     given = dict(conf or {})
     chosen = master or given.pop("spark.master", None)

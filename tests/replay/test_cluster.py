@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from kbroker.replay.spark_python import workers_python
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
@@ -44,7 +45,7 @@ class SparkDaemon:
         # Executors find the package in their interpreter's environment alone, not in this directory.
         environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environ |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(work)}
-        environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(work)}
+        environ |= {"PYSPARK_PYTHON": workers_python(), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_DIRS": str(work)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(home / "bin" / "spark-class"), *words], cwd=work, env=environ, stdout=log, stderr=log,
@@ -92,7 +93,7 @@ def test_the_pipeline_runs_on_a_standalone_cluster(master: str, kbroker_broker: 
     admin = Admin(bootstrap)
     topic, copy = admin.create_topic("cluster", 2, {"retention.ms": "-1"}), admin.create_topic("cluster-copy", 2)
     produce(bootstrap, topic, 2, 0, 2000)
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": workers_python(), "SPARK_LOCAL_IP": "127.0.0.1"}
     words = [sys.executable, "-m", "tests.replay.cluster_job", master, bootstrap, topic, copy, str(tmp_path / "out")]
     (tmp_path / "out").mkdir()
     done = subprocess.run(words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=600, check=False)

@@ -36,12 +36,17 @@ def settle() -> None:
         gc.freeze()
 
 
+def is_sparks_archive(entry: str) -> bool:
+    """Whether this entry of a module path is, or lies within, an archive that comes with Spark."""
+    return _SPARKS_OWN.search(entry) is not None
+
+
 def forget_spark_archives() -> None:
     """Drops what this process would look through again in Spark's own archives; those of users are left alone."""
-    for entry in [entry for entry in sys.path if entry.endswith(".jar") and _SPARKS_OWN.search(entry)]:
+    for entry in [entry for entry in sys.path if entry.endswith(".jar") and is_sparks_archive(entry)]:
         # The jar holds no module.
         sys.path.remove(entry)
-    for entry in [entry for entry in sys.path_importer_cache if _SPARKS_OWN.search(entry)]:
+    for entry in [entry for entry in sys.path_importer_cache if is_sparks_archive(entry)]:
         del sys.path_importer_cache[entry]
 
 
