@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tests on arm64, on a machine that is not one: extensions compiled across, Python and the packages for arm64 under
-# build/arm64, all run by qemu's user mode.  Tests that start processes of their own cannot run there and fail, as do the
-# few that look at whether an answer was read with RWF_NOWAIT, which qemu does not have.
+# build/arm64, all run by qemu's user mode, with the processes that tests start.  What qemu lacks makes some tests fail:
+# RWF_NOWAIT, the ioctl by which a disk is made to fail, libraries loaded beforehand (slow fsync); and memory is qemu's, too.
 #
 #     tests/arm64.sh                              tests of records, protocol, handlers and storage
 #     tests/arm64.sh pytest tests/network         others
@@ -56,9 +56,17 @@ compile='
 find build/cython-release/kbroker/_fast -name '*.c' -print0 | xargs -0 -P "$(nproc)" -n 1 sh -ec "$compile"
 cp $place/objects/*.so $place/tree/kbroker/_fast/
 
+# What tests start as `sys.executable` is qemu again: it cannot start a program for another processor by itself.
 place=$PWD/$place
+python="$place/python"
+cat >"$python" <<EOF
+#!/bin/sh
+exec qemu-aarch64-static -cpu max -L "$place/root" -E "PYTHONPATH=$place/tree:$place/site" "$place/root/usr/bin/python$version" "\$@"
+EOF
+chmod +x "$python"
+echo "import sys; sys.executable = '$python'" >"$place/site/sitecustomize.py"
+
 cd "$place/tree"
 if [ $# = 0 ]; then set -- pytest tests/records tests/protocol tests/handlers tests/storage; fi
 if [ "$1" = pytest ]; then shift; set -- -m pytest -q -p no:cacheprovider "$@"; fi
-exec qemu-aarch64-static -cpu max -L "$place/root" -E "PYTHONPATH=$place/tree:$place/site" \
-    "$place/root/usr/bin/python$version" "$@"
+exec "$python" "$@"
