@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.spark_read import count, create, delete, fill  # noqa: E402
+from bench.spark_read import count, create, delete, fill, parser_of  # noqa: E402
 from tests.broker_process import BrokerProcess  # noqa: E402
 from tests.replay.connector import connector_jars  # noqa: E402
 
@@ -33,12 +33,7 @@ JOBS = (("kafka", "scan"), ("kbroker", "scan"), ("kbroker-log", "scan"), ("kafka
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes of a value")
-    parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--codec", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd"))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--workers-python", help="PYSPARK_PYTHON of the sessions; without it, register()'s choice")
     parser.add_argument("--job", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -44,13 +44,19 @@ BATCH_ROWS = 10_000
 WRITERS = ("kafka", "prepared", "kbroker")
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None, rounds: int) -> argparse.ArgumentParser:
+    """The options that say what is read and written."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a value")
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--codec", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd"))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    return parser
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--cores", type=int, default=2, help="of local[N]")
     parser.add_argument("--bootstrap", help="a broker that runs already; its topic is left there")
     parser.add_argument("--data", type=Path, help="that broker's log directory, for kbroker-log")
@@ -227,8 +233,9 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
     from pyspark.sql import functions as f
 
     from kbroker.replay import register
+    from kbroker.replay.spark_python import workers_python
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = workers_python()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(f"local[{arguments.cores}]").appName("spark-read")
     for key, value in {
