@@ -90,6 +90,8 @@ def bare(cell: Cell, exchange: Exchange, folder: pathlib.Path) -> Iterator[Broke
         argv += ["--read", str(exchange.read_bytes)]
     files = (folder / "data",) if cell.kind == "produce" else exchange.files
     argv += [part for path in files for part in ("--data", str(path))]
+    if cell.kind == "produce":
+        argv += ["--spread", str(cell.partitions)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         try:

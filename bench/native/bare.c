@@ -1,9 +1,10 @@
 /* The least that a server can do for a request: the system calls, and nothing that makes it a broker.
  *
- *     bare --answer FILE [--data FILE ...] [--read BYTES] [--spin-us N] [--congestion NAME]
+ *     bare --answer FILE [--data FILE ...] [--read BYTES] [--spread N] [--spin-us N] [--congestion NAME]
  *
  * Takes whole frames and gives each the same answer, the one in FILE, with the frame's correlation id.  With --data the
- * frame is first appended to that file (one `pwrite`, blocks reserved 16 MB ahead).  With --read, too, the last BYTES of
+ * frame is first appended to that file (one `pwrite`, blocks reserved 16 MB ahead), or with --spread to the next of N
+ * files, FILE, FILE.1 and so on (from its first MB on with blocks reserved).  With --read, too, the last BYTES of
  * the answer come from a data file instead, each connection reading one of them from front to back: by `pread` and one
  * `send` up to 48 KB, by `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of
  * one turn leave together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port
@@ -27,6 +28,7 @@
 #define FRAME_ROOM (2u << 20)
 #define READ_ROOM (64u << 10)
 #define AHEAD (16l << 20)
+#define GROWN (1l << 20)
 #define SENDFILE_FROM (48u << 10)
 #define MOST 1024
 #define MOST_FILES 64
@@ -40,20 +42,30 @@ typedef struct {
 } peer;
 
 typedef struct {
+    int fd;
+    off_t end, reserved;
+} grown;
+
+typedef struct {
     frame answer;
     uint8_t *whole; /* a small answer with what was read behind its head */
     size_t read_bytes, head_bytes;
     int files[MOST_FILES], count, epoll, accepted;
-    off_t sizes[MOST_FILES], end, reserved;
+    off_t sizes[MOST_FILES];
+    grown *written;
+    int spread, turn;
 } server;
 
 static void append(server *s, const uint8_t *bytes, size_t size) {
-    if (s->end + (off_t)size > s->reserved) {
-        if (fallocate(s->files[0], FALLOC_FL_KEEP_SIZE, s->reserved, AHEAD)) die("fallocate: %s", strerror(errno));
-        s->reserved += AHEAD;
+    grown *to = &s->written[s->turn];
+    if (++s->turn == s->spread) s->turn = 0;
+    if (to->end + (off_t)size > to->reserved && (s->spread == 1 || to->end >= GROWN)) {
+        if (to->reserved < to->end) to->reserved = to->end;
+        if (fallocate(to->fd, FALLOC_FL_KEEP_SIZE, to->reserved, AHEAD)) die("fallocate: %s", strerror(errno));
+        to->reserved += AHEAD;
     }
-    if (pwrite(s->files[0], bytes, size, s->end) != (ssize_t)size) die("pwrite: %s", strerror(errno));
-    s->end += (off_t)size;
+    if (pwrite(to->fd, bytes, size, to->end) != (ssize_t)size) die("pwrite: %s", strerror(errno));
+    to->end += (off_t)size;
 }
 
 static void want_write(server *s, peer *p, int wanted) {
@@ -113,7 +125,7 @@ static int receive(server *s, peer *p) {
     p->filled += (size_t)n;
     if (p->filled < 12 || p->filled < get32(p->room) + 4u) return 0;
     p->id = get32(p->room + 8);
-    if (!s->read_bytes && s->count) append(s, p->room, p->filled);
+    if (s->written) append(s, p->room, p->filled);
     if (s->read_bytes) {
         p->from = p->next;
         p->next += (off_t)s->read_bytes;
@@ -152,13 +164,27 @@ static int listen_on_loopback(const char *congestion) {
 
 static void open_data(server *s, const char *path) {
     struct stat found;
-    int fd = open(path, s->read_bytes ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &found)) die("can't open %s: %s", path, strerror(errno));
     if (s->count == MOST_FILES) die("more than %d files", MOST_FILES);
-    if (s->read_bytes && found.st_size < (off_t)s->read_bytes) die("%s is shorter than one answer", path);
-    if (!s->read_bytes) s->end = s->reserved = found.st_size;
+    if (found.st_size < (off_t)s->read_bytes) die("%s is shorter than one answer", path);
     s->sizes[s->count] = found.st_size;
     s->files[s->count++] = fd;
+}
+
+static void open_written(server *s, const char *path) {
+    char name[4096];
+    s->written = calloc((size_t)s->spread, sizeof(grown));
+    if (!s->written) die("out of memory");
+    for (int i = 0; i < s->spread; i++) {
+        if (i) snprintf(name, sizeof name, "%s.%d", path, i);
+        else snprintf(name, sizeof name, "%s", path);
+        struct stat found;
+        grown *to = &s->written[i];
+        to->fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (to->fd < 0 || fstat(to->fd, &found)) die("can't open %s: %s", name, strerror(errno));
+        to->end = to->reserved = found.st_size;
+    }
 }
 
 static void take_answer(server *s, const char *path) {
@@ -198,21 +224,23 @@ int main(int argc, char **argv) {
     const char *answer = NULL, *congestion = "", *data[MOST_FILES];
     long spin_us = 0;
     int files = 0;
-    server s = {0};
+    server s = {.spread = 1};
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         if (!strcmp(name, "--answer")) answer = value;
         else if (!strcmp(name, "--data") && files < MOST_FILES) data[files++] = value;
         else if (!strcmp(name, "--read")) s.read_bytes = (size_t)atol(value);
+        else if (!strcmp(name, "--spread")) s.spread = atoi(value);
         else if (!strcmp(name, "--spin-us")) spin_us = atol(value);
         else if (!strcmp(name, "--congestion")) congestion = value;
         else die("unknown option %s, or too many files", name);
     }
-    if (!answer || (s.read_bytes && !files))
-        die("usage: bare --answer FILE [--data FILE ...] [--read BYTES] [--spin-us N] [--congestion NAME]");
-    need_files(MOST);
+    if (!answer || (s.read_bytes && !files) || (!s.read_bytes && files > 1) || s.spread < 1)
+        die("usage: bare --answer FILE [--data FILE ...] [--read BYTES] [--spread N] [--spin-us N] [--congestion NAME]");
+    need_files(MOST + s.spread);
     take_answer(&s, answer);
-    for (int i = 0; i < files; i++) open_data(&s, data[i]);
+    if (files && !s.read_bytes) open_written(&s, data[0]);
+    for (int i = 0; s.read_bytes && i < files; i++) open_data(&s, data[i]);
     serve(&s, listen_on_loopback(congestion), (uint64_t)spin_us * 1000);
     return 0;
 }

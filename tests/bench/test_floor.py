@@ -34,17 +34,28 @@ def request(correlation_id: int, size: int) -> bytes:
 def test_each_frame_gets_the_answer_with_its_own_number_and_is_written(tmp_path: pathlib.Path) -> None:
     """The floor would be that of a server which does less than it says."""
     answer = struct.pack(">ii", 4 + 30, 0) + bytes(range(30))
-    cell = Cell("one", "", "produce")
+    cell = Cell("one", "", "produce", partitions=1)
     with floor.bare(cell, floor.Exchange(request(0, 100), answer), tmp_path) as server:
         for number, size in enumerate((100, 70_000, MB, 0)):
             assert ask(server.port, [request(number, size)]) == [answer[:4] + struct.pack(">i", number) + answer[8:]]
         assert (tmp_path / "data").stat().st_size == sum(12 + size for size in (100, 70_000, MB, 0))
 
 
+def test_frames_for_many_partitions_go_to_as_many_files_in_turn(tmp_path: pathlib.Path) -> None:
+    """What a broker pays for files that no processor's cache holds would be counted as the broker's own."""
+    cell = Cell("spread", "", "produce", partitions=3)
+    sizes = (100, MB + 7, 300, 400, 500)
+    with floor.bare(cell, floor.Exchange(request(0, 100), struct.pack(">ii", 4, 0)), tmp_path) as server:
+        for number, size in enumerate(sizes):
+            assert ask(server.port, [request(number, size)]) == [struct.pack(">ii", 4, number)]
+        written = [(tmp_path / name).stat().st_size for name in ("data", "data.1", "data.2")]
+    assert written == [12 + 100 + 12 + 400, 12 + MB + 7 + 12 + 500, 12 + 300]
+
+
 def test_no_more_is_written_to_warm_than_a_quarter_of_what_a_cell_may_write(tmp_path: pathlib.Path) -> None:
     """The quicker broker would write more before it is measured, and pay for memory that the other never takes."""
     size, count = 60_000, 400
-    cell = Cell("batches", "", "produce", connections=4)
+    cell = Cell("batches", "", "produce", connections=4, partitions=1)
     with floor.bare(cell, floor.Exchange(request(0, size), struct.pack(">ii", 4, 0)), tmp_path) as server:
         load = Load(seconds=3, warm_seconds=3)
         result = raw.run_closed(server, [request(0, size)], cell, load, warm=3, max_requests=count)
