@@ -88,10 +88,9 @@ def bare(cell: Cell, exchange: Exchange, folder: pathlib.Path) -> Iterator[Broke
     argv = [str(bare_server()), "--answer", str(answer), "--spin-us", str(SPIN_US), "--congestion", CONGESTION]
     if exchange.read_bytes:
         argv += ["--read", str(exchange.read_bytes)]
-    files = (folder / "data",) if cell.kind == "produce" else exchange.files
-    argv += [part for path in files for part in ("--data", str(path))]
+    argv += [part for path in exchange.files for part in ("--data", str(path))]
     if cell.kind == "produce":
-        argv += ["--spread", str(cell.partitions)]
+        argv += ["--data", str(folder / "data"), "--spread", str(cell.partitions)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         try:

@@ -1,12 +1,12 @@
 """The first query of a new Spark session, as somebody meets it who runs a job: one process and one JVM for each.
 
-    python bench/spark_first.py                                    a kbroker of its own, a million records, five rounds
-    python bench/spark_first.py --workers-python .venv/bin/python  without the early imports of kbroker-spark-python
+    python -m bench.spark_first                                    a kbroker of its own, a million records, five rounds
+    python -m bench.spark_first --workers-python .venv/bin/python  without the early imports of kbroker-spark-python
 
 Each round starts a session for Spark's own Kafka connector, one for `kbroker` and one for `kbroker-log`, in turn; each
 scans the topic once (`noop` sink), counted from asking for the DataFrame to the last row, and writes as many rows into
 a new topic, another session again.  A JVM that is warm, which `bench/spark_read.py` measures, is several times quicker.
-Sessions' own starts are printed beside: from the process's start to a session with the sources registered.
+Sessions' own starts are printed beside: from the first import of PySpark to a session with the sources registered.
 """
 
 from __future__ import annotations
@@ -22,13 +22,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from bench.spark_read import count, create, delete, fill, frame_of, open_session, parser_of, scan_all, write_rows
+from tests.broker_process import BrokerProcess
 
-from bench.spark_read import count, create, delete, fill, parser_of  # noqa: E402
-from tests.broker_process import BrokerProcess  # noqa: E402
-from tests.replay.connector import connector_jars  # noqa: E402
-
+CORES = 2
 JOBS = (("kafka", "scan"), ("kbroker", "scan"), ("kbroker-log", "scan"), ("kafka", "write"), ("kbroker", "write"))
 
 
@@ -43,33 +40,12 @@ def job(arguments: argparse.Namespace) -> None:
     """One session's one query; prints seconds to start and seconds of the query."""
     format_name, what, bootstrap, topic, data = arguments.job
     began = time.perf_counter()
-    from pyspark.sql import SparkSession
-
-    from kbroker.replay import register
-
-    builder = SparkSession.builder.master("local[2]").appName("spark-first")
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    if format_name == "kafka":
-        settings["spark.jars"] = ",".join(connector_jars())
-    for key, value in (settings | {"spark.driver.host": "127.0.0.1"}).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    register(spark)
+    spark = open_session(CORES, jars=format_name == "kafka")
     ready = time.perf_counter()
-    broker = {"kafka.bootstrap.servers": bootstrap}
     if what == "write":
-        rows = spark.range(0, arguments.records, 1, 2).selectExpr(
-            "cast(concat('key-', id % 1000) as binary) key",
-            f"cast(rpad(concat(id, ' '), {arguments.size}, 'abcdefghij') as binary) value",
-        )
-        rows.write.format(format_name).options(**broker, topic=topic).mode("append").save()
+        write_rows(spark, format_name, arguments, CORES, {"kafka.bootstrap.servers": bootstrap, "topic": topic})
     else:
-        reader = spark.read.format(format_name)
-        if format_name == "kbroker-log":
-            rows = reader.option("topics", topic).load(data)
-        else:
-            rows = reader.options(**broker, subscribe=topic, startingOffsets="earliest").load()
-        rows.write.format("noop").mode("overwrite").save()
+        scan_all(frame_of(spark, format_name, bootstrap, topic, Path(data)))
     print(json.dumps([ready - began, time.perf_counter() - ready]))
     spark.stop()
 
@@ -79,10 +55,9 @@ def run_job(arguments: argparse.Namespace, format_name: str, what: str, *place: 
     environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     if arguments.workers_python:
         environ["PYSPARK_PYTHON"] = arguments.workers_python
-    words = [sys.executable, __file__, "--records", str(arguments.records), "--size", str(arguments.size)]
-    done = subprocess.run(
-        [*words, "--job", format_name, what, *place], env=environ, capture_output=True, text=True, check=False
-    )
+    words = f"-m bench.spark_first --records {arguments.records} --size {arguments.size} --job".split()
+    words = [sys.executable, *words, format_name, what, *place]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{format_name} {what}: {done.stderr[-2000:]}")
     started, took = json.loads(done.stdout.splitlines()[-1])

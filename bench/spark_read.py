@@ -228,39 +228,66 @@ def register_prepared(spark: Any, arguments: argparse.Namespace) -> None:
     spark.dataSource.register(Prepared)
 
 
-def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dict[str, Any]:
+def open_session(cores: int, jars: bool) -> Any:
+    """A session with this project's sources, and with `jars` Spark's own connector."""
     from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
 
     from kbroker.replay import register
-    from kbroker.replay.spark_python import workers_python
 
-    os.environ["PYSPARK_PYTHON"] = workers_python()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(f"local[{arguments.cores}]").appName("spark-read")
-    for key, value in {
-        "spark.jars": ",".join(connector_jars()),
+    settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.log.level": "ERROR",
-    }.items():
+    }
+    if jars:
+        settings["spark.jars"] = ",".join(connector_jars())
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("spark-read")
+    for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
+    return spark
+
+
+def frame_of(spark: Any, reader: str, bootstrap: str, topic: str, data: Path | None) -> Any:
+    if reader == "prepared":
+        return spark.read.format(reader).load()
+    if reader == "kbroker-log":
+        return spark.read.format(reader).option("topics", topic).load(str(data))
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    return spark.read.format(reader).options(**options).load()
+
+
+def scan_all(rows: Any) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def write_rows(spark: Any, writer: str, arguments: argparse.Namespace, cores: int, options: dict[str, str]) -> None:
+    """As many rows as the topic has, made by Spark."""
+    made = spark.range(0, arguments.records, 1, cores).selectExpr(
+        "cast(concat('key-', id % 1000) as binary) key",
+        f"cast(rpad(concat(id, ' '), {arguments.size}, 'abcdefghij') as binary) value",
+    )
+    made.write.format(writer).options(**options).mode("append").save()
+
+
+def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dict[str, Any]:
+    from pyspark.sql import functions as f
+
+    from kbroker.replay.spark_python import workers_python
+
+    os.environ["PYSPARK_PYTHON"] = workers_python()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    spark = open_session(arguments.cores, jars=True)
     register_prepared(spark, arguments)
     topic = fill(bootstrap, arguments)
 
     def frame(reader: str) -> Any:
-        if reader == "prepared":
-            return spark.read.format(reader).load()
-        if reader == "kbroker-log":
-            return spark.read.format(reader).option("topics", topic).load(str(data))
-        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-        return spark.read.format(reader).options(**options).load()
+        return frame_of(spark, reader, bootstrap, topic, data)
 
     def scan(reader: str) -> int:
-        frame(reader).write.format("noop").mode("overwrite").save()
+        scan_all(frame(reader))
         return arguments.records
 
     def add_up(reader: str) -> int:
@@ -270,12 +297,8 @@ def run(arguments: argparse.Namespace, bootstrap: str, data: Path | None) -> dic
         return arguments.records
 
     def write(writer: str) -> int:
-        made = spark.range(0, arguments.records, 1, arguments.cores).selectExpr(
-            "cast(concat('key-', id % 1000) as binary) key",
-            f"cast(rpad(concat(id, ' '), {arguments.size}, 'abcdefghij') as binary) value",
-        )
         options = {} if writer == "prepared" else {"kafka.bootstrap.servers": bootstrap, "topic": written}
-        made.write.format(writer).options(**options).mode("append").save()
+        write_rows(spark, writer, arguments, arguments.cores, options)
         return arguments.records
 
     readers = READERS if data is not None else READERS[:-1]

@@ -3,11 +3,11 @@
  *     bare --answer FILE [--data FILE ...] [--read BYTES] [--spread N] [--spin-us N] [--congestion NAME]
  *
  * Takes whole frames and gives each the same answer, the one in FILE, with the frame's correlation id.  With --data the
- * frame is first appended to that file (one `pwrite`, blocks reserved 16 MB ahead), or with --spread to the next of N
- * files, FILE, FILE.1 and so on (from its first MB on with blocks reserved).  With --read, too, the last BYTES of
- * the answer come from a data file instead, each connection reading one of them from front to back: by `pread` and one
- * `send` up to 48 KB, by `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of
- * one turn leave together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port
+ * frame is first appended to that file, or with --spread to the next of N files, FILE, FILE.1 and so on (one `pwrite`; from
+ * 4 MB on, as in kbroker, blocks are reserved 16 MB ahead).  With --read, too, the last BYTES of the answer come from a
+ * data file instead, each connection reading one of them from front to back: by `pread` and one `send` up to 48 KB, by
+ * `sendfile` beyond.  Nothing is decoded, checked, indexed or remembered.  One thread; answers of one turn leave
+ * together; while requests come closely it looks for the next for N us before it sleeps.  Prints the port
  * that it listens on, on loopback, and ends when its standard input does. */
 #define _GNU_SOURCE
 #include "wire.h"
@@ -28,7 +28,7 @@
 #define FRAME_ROOM (2u << 20)
 #define READ_ROOM (64u << 10)
 #define AHEAD (16l << 20)
-#define GROWN (1l << 20)
+#define GROWN (4l << 20)
 #define SENDFILE_FROM (48u << 10)
 #define MOST 1024
 #define MOST_FILES 64
@@ -59,8 +59,7 @@ typedef struct {
 static void append(server *s, const uint8_t *bytes, size_t size) {
     grown *to = &s->written[s->turn];
     if (++s->turn == s->spread) s->turn = 0;
-    if (to->end + (off_t)size > to->reserved && (s->spread == 1 || to->end >= GROWN)) {
-        if (to->reserved < to->end) to->reserved = to->end;
+    if (to->end + (off_t)size > to->reserved) {
         if (fallocate(to->fd, FALLOC_FL_KEEP_SIZE, to->reserved, AHEAD)) die("fallocate: %s", strerror(errno));
         to->reserved += AHEAD;
     }
@@ -183,7 +182,8 @@ static void open_written(server *s, const char *path) {
         grown *to = &s->written[i];
         to->fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (to->fd < 0 || fstat(to->fd, &found)) die("can't open %s: %s", name, strerror(errno));
-        to->end = to->reserved = found.st_size;
+        to->end = found.st_size;
+        to->reserved = to->end > GROWN ? to->end : GROWN;
     }
 }
 
@@ -239,8 +239,8 @@ int main(int argc, char **argv) {
         die("usage: bare --answer FILE [--data FILE ...] [--read BYTES] [--spread N] [--spin-us N] [--congestion NAME]");
     need_files(MOST + s.spread);
     take_answer(&s, answer);
-    if (files && !s.read_bytes) open_written(&s, data[0]);
-    for (int i = 0; s.read_bytes && i < files; i++) open_data(&s, data[i]);
+    if (!s.read_bytes && files) open_written(&s, data[0]);
+    else for (int i = 0; i < files; i++) open_data(&s, data[i]);
     serve(&s, listen_on_loopback(congestion), (uint64_t)spin_us * 1000);
     return 0;
 }

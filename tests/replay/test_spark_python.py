@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-ASKS = "import os, sys; print(sys.argv, sys.executable, sys.path[:1], sys.flags.optimize); sys.exit(len(sys.argv) + 3)"
+ASKS = "import sys; print(sys.argv, sys.executable, sys.path[:1], sys.flags.optimize); sys.exit(len(sys.argv) + 3)"
 
 
 def test_the_command_is_installed_for_this_interpreter() -> None:
