@@ -3,11 +3,12 @@
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
+#   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
 #   make bench      each compiled module and storage operation, compared with the last commit
-#   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 5"    make profile CELL=one-50
+#   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
-#   make dist-test  sdist and wheel, installed and tested outside the tree
+#   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
 
 PYTHON ?= python3
@@ -20,7 +21,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # A plain path entry: the import hook of setuptools' default would cost every start some milliseconds.  KBROKER_EXT names
 # no extension, because those are built in place already.
 EDITABLE := KBROKER_EXT=none $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
-JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+# Tests wait for brokers and clients as much as they compute.  A file's tests stay together, as they share brokers.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # $(call requirements,"build-system"]["requires") installs a list of pyproject.toml.
 requirements = @$(BIN)/python -c 'import subprocess, sys, tomllib; \
@@ -28,12 +32,14 @@ requirements = @$(BIN)/python -c 'import subprocess, sys, tomllib; \
   sys.exit(subprocess.call([*"$(PIP)".split(), *wanted]))'
 extra = $(call requirements,"project"]["optional-dependencies"]["$(1)")
 
-EXTENSION_SOURCES := setup.py $(wildcard kbroker/_fast/*.pyx kbroker/_fast/*.pxd kbroker/_fast/*.h)
+EXTENSION_SOURCES := setup.py $(shell find kbroker -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 PYTHON_SOURCES := $(shell find kbroker -name '*.py')
 BENCH ?=
-UNIT := not slow and not spark and not compat and not kafka and not fuzz
+# Those that show on installed packages what no import shows: a start, each codec by a real client, commands, files.
+OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
+  tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run test test-slow test-kafka test-spark test-tools lint bench bench-kafka profile debug dist-test docs clean distclean check-system
+.PHONY: help install run spark test test-slow test-kafka test-spark test-tools lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -65,7 +71,7 @@ $(MADE)/requirements: $(MADE)/venv pyproject.toml
 	@touch $@
 
 $(MADE)/build: $(MADE)/requirements $(EXTENSION_SOURCES)
-	$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
+	$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
 $(MADE)/install: $(MADE)/requirements pyproject.toml | $(MADE)/build
@@ -101,21 +107,25 @@ install: $(MADE)/build $(MADE)/install $(MADE)/bytecode
 run: install
 	@KBROKER_HOME="$${KBROKER_HOME:-$(CURDIR)}" exec $(BIN)/kbroker start $(ARGS)
 
+spark: install
+	$(call extra,spark)
+
 docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md
 	$(BIN)/python -m kbroker.metrics.documentation > docs/metrics.md
 
 # ---------------------------------------------------------------------------------------------- tests
 
+# PYTEST="-n 0" runs them one by one, as --pdb needs it.
 test: install $(MADE)/test
-	$(BIN)/python -m pytest -m "not slow and not spark" $(PYTEST)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow and not spark and not dist" $(PYTEST)
 
 test-slow: install $(MADE)/spark
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -m "not dist" $(PYTEST)
 
-# Spark's tests: Java 17, and some 450 MB of packages at the first run.
+# Spark's tests: Java 17, and some 450 MB of packages at the first run.  The others of the pipeline are `make test`'s.
 test-spark: install $(MADE)/spark
-	$(BIN)/python -m pytest -m "not slow" tests/replay $(PYTEST)
+	$(BIN)/python -m pytest -m "spark and not slow" tests/replay $(PYTEST)
 
 test-kafka: install $(MADE)/test
 	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
@@ -140,25 +150,33 @@ profile: install $(MADE)/bench
 	$(BIN)/python profiling/run.py $(CELL)
 
 # A copy of the tree, so that the checked build never replaces the fast one.
-debug: install $(MADE)/test
+debug-build: install $(MADE)/test
 	@mkdir -p build/debug
-	@find build/debug -path build/debug/build -prune -o -name '*.py' -exec rm {} +
-	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='*.so' --exclude=__pycache__ . \
+	@find build/debug -path build/debug/build -prune -o -type f ! -name '*.so' -exec rm {} +
+	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='./.*_cache' --exclude='*.so' \
+	  --exclude=__pycache__ . \
 	  | tar -xf - -C build/debug
-	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
-	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest -m "not slow and not spark" $(PYTEST)
+	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace
 
-# The wheel is built from the sdist, and the tests come from the sdist, so neither may lack a file.
+debug: debug-build
+	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) \
+	  -m "not slow and not spark and not dist" $(PYTEST)
+
+# The wheel is built from the sdist, and the tests come from the sdist, so neither may lack a file.  The environment holds
+# what pip brings with the wheel alone, until the tests of the sdist borrow pytest and clients from the tree's.
 dist-test: install $(MADE)/test
 	rm -rf build/dist
 	$(BIN)/python setup.py -q sdist --dist-dir build/dist
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir build/dist build/dist/*.tar.gz
 	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
-	  $(PYTHON) -m venv "$$outside/venv"; \
-	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check install --quiet "$$(echo build/dist/*.whl)[test]"; \
+	  $(BIN)/python -m venv "$$outside/venv"; \
+	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check install --quiet build/dist/*.whl; \
+	  DIST_ARCHIVES="$(CURDIR)/build/dist" DIST_PYTHON="$$outside/venv/bin/python" $(BIN)/python -m pytest tests/package; \
+	  site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	  $(BIN)/python -c "$$site" > "$$("$$outside/venv/bin/python" -c "$$site")/borrowed.pth"; \
 	  tar -xzf build/dist/*.tar.gz -C "$$outside" --strip-components=1; \
 	  rm -rf "$$outside/kbroker"; \
-	  cd "$$outside" && venv/bin/kbroker --version && venv/bin/python -m pytest -m "$(UNIT)" $(PYTEST)
+	  cd "$$outside" && venv/bin/python -m pytest $(SIDE_BY_SIDE) $(OUTSIDE) $(PYTEST)
 
 test-tools:
 	@set -e; needed=""; \
@@ -184,7 +202,7 @@ test-tools:
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
-	rm -f kbroker/_fast/*.so kbroker/_fast/*.c kbroker/_fast/*.html $(MADE)/build $(MADE)/bytecode
+	find kbroker/_fast -name '*.so' -o -name '*.c' -o -name '*.html' | xargs rm -f $(MADE)/build $(MADE)/bytecode
 	find kbroker tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

@@ -1,8 +1,9 @@
-"""Builds one extension per `kbroker/_fast/*.pyx`.
+"""Builds one extension per `.pyx` under `kbroker/_fast`.
 
 KBROKER_BUILD selects the build: `release` (default), `debug` (bounds checks, assertions, no optimisation that hides a
 fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols
-for perf).  KBROKER_EXT=name[,name] builds those extensions alone.
+for perf).  KBROKER_EXT=name[,name] builds those extensions alone.  All processors that this process may use translate
+and compile, however the build was started.
 """
 
 from __future__ import annotations
@@ -49,16 +50,18 @@ def directives(mode: str) -> dict[str, object]:
 def extensions(mode: str) -> list[Extension]:
     compile_args, link_args, macros = MODES[mode]
     only = set(filter(None, os.environ.get("KBROKER_EXT", "").split(",")))
+    sources = [path.relative_to(HERE) for path in sorted((HERE / FAST).rglob("*.pyx"))]
+    headers = [path.relative_to(HERE) for path in sorted((HERE / FAST).rglob("*.h"))]
     found = []
-    for source in sorted((HERE / FAST).glob("*.pyx")):
+    for source in sources:
         if only and source.stem not in only:
             continue
         found.append(
             Extension(
-                f"kbroker._fast.{source.stem}",
-                [str(FAST / source.name)],
-                include_dirs=[str(FAST)],
-                depends=[str(FAST / header.name) for header in sorted((HERE / FAST).glob("*.h"))],
+                ".".join(source.with_suffix("").parts),
+                [str(source)],
+                include_dirs=sorted({str(header.parent) for header in headers}),
+                depends=[str(header) for header in headers],
                 extra_compile_args=["-std=c11", *compile_args, *WARNINGS],
                 extra_link_args=link_args,
                 define_macros=macros,
@@ -67,19 +70,33 @@ def extensions(mode: str) -> list[Extension]:
     return found
 
 
+def remove_stale() -> None:
+    """Remove extensions that an earlier build made of sources that are gone: a wheel would hold them."""
+    for tree in (HERE, *HERE.glob("build/lib*")):
+        for built in (tree / FAST).rglob("*.so"):
+            source = HERE / built.relative_to(tree).with_name(built.name.partition(".")[0] + ".pyx")
+            if not source.exists():
+                built.unlink()
+
+
 def main() -> None:
     mode = os.environ.get("KBROKER_BUILD", "release")
     if mode not in MODES:
         raise SystemExit(f"KBROKER_BUILD={mode!r}: must be one of {', '.join(MODES)}")
+    remove_stale()
+    jobs = len(os.sched_getaffinity(0))
     setup(
+        options={"build_ext": {"parallel": jobs}},
         ext_modules=cythonize(
             extensions(mode),
             compiler_directives=directives(mode),
             build_dir=f"build/cython-{mode}",
             annotate=mode == "profile",
             include_path=["."],
-        )
+            nthreads=jobs if jobs > 1 else 0,
+        ),
     )
 
 
-main()
+if __name__ == "__main__":
+    main()

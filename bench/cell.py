@@ -27,6 +27,7 @@ class Cell:
     """One workload.  Which fields count depends on `kind`, a key of `bench.runners.RUNNERS`.
 
     `apart` cells run on a pair of brokers of their own, because what they leave behind would spoil the others.
+    `system_congestion` cells run on brokers, and with clients, that leave TCP congestion control to the system.
     `sweep` names the axis of a plot that this cell is a point of: `partitions` or `connections`.
     """
 
@@ -49,6 +50,7 @@ class Cell:
     records_per_s: int = 0
     gigabytes: float = 0.0
     apart: bool = False
+    system_congestion: bool = False
     sweep: tuple[str, ...] = ()
 
 

@@ -32,6 +32,17 @@ def _raw() -> list[Cell]:
         Cell("fetch-16k-16", "fetch 16 KB, 16 connections", "fetch", 16, fetch_bytes=16_384),
         Cell("fetch-1m-1", "fetch 1 MB, 1 connection", "fetch", 1, fetch_bytes=ONE_MB),
         Cell("fetch-1m-16", "fetch 1 MB, 16 connections", "fetch", 16, fetch_bytes=ONE_MB),
+        *(
+            Cell(
+                f"fetch-1m-{n}-system",
+                f"fetch 1 MB, {n} connections, the system's congestion control",
+                "fetch",
+                n,
+                fetch_bytes=ONE_MB,
+                system_congestion=True,
+            )
+            for n in (1, 4, 16)
+        ),
         Cell("fetch-16k-16-cold", "fetch 16 KB, 16 connections, cold", "fetch", 16, fetch_bytes=16_384, cold=True),
         Cell(
             "fetch-1m-1-cold", "fetch 1 MB, 1 connection, cold", "fetch", 1, fetch_bytes=ONE_MB, partitions=1, cold=True

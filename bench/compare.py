@@ -6,8 +6,10 @@ of either file differ among themselves are not called better or worse.
 
 from __future__ import annotations
 
+import gzip
 import json
 import pathlib
+import zlib
 from typing import Any
 
 from bench import verdict
@@ -16,11 +18,15 @@ from bench.verdict import Comparison, Measure
 
 
 def load(path: pathlib.Path) -> dict[str, Any]:
-    """A results.json, or that of a result folder.  ValueError for anything else."""
-    file = path / "results.json" if path.is_dir() else path
+    """A results.json, or that of a result folder, compressed (.gz) or not.  ValueError for anything else."""
+    file = path
+    if path.is_dir():
+        packed = path / "results.json.gz"
+        file = packed if packed.exists() else path / "results.json"
     try:
-        document: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        data = file.read_bytes()
+        document: dict[str, Any] = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         raise ValueError(f"{file} can't be read: {error}") from None
     if not isinstance(document, dict) or not {"medians", "cells", "rounds"} <= document.keys():
         raise ValueError(f"{file} holds no results of this benchmark")

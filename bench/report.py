@@ -41,7 +41,8 @@ def how(document: dict[str, Any]) -> list[str]:
     """The settings, so that a second person can judge whether it was fair."""
     arguments, machine = document["arguments"], document["machine"]
     lines = [
-        f"- TCP congestion control on both sides: {arguments['congestion'] or 'the system default'}.",
+        f"- TCP congestion control on both sides: {arguments['congestion'] or 'the system default'}; in "
+        "cells named -system, the system default.",
         "- Memory was used once before, and again before cells of large batches; a first round of each cell warmed "
         "both sides and was thrown away; who went first alternated.",
         f"- The kernel makes writers wait from {machine.get('dirty_limit_gb', '?')} GB dirty on; a cell that wrote "

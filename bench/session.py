@@ -93,7 +93,9 @@ class Session:
         with self.sampler, Progress(self.plan()) as self._progress:
             try:
                 with HotMemory(float(self.arguments.touch_gb)) as self._memory:
-                    self._try_together([cell for cell in self.cells if cell.kind in RUNNERS and not cell.apart])
+                    for system in (False, True):
+                        together = [cell for cell in self.cells if cell.kind in RUNNERS and not cell.apart]
+                        self._try_together([cell for cell in together if cell.system_congestion == system])
                     for cell in self.cells:
                         if cell.kind in RUNNERS and cell.apart:
                             self._try_together([cell])
@@ -102,22 +104,27 @@ class Session:
             except KeyboardInterrupt:
                 self.stopped = "stopped by hand; what was measured until then is here"
 
-    def _start(self, name: str, settings: dict[str, str] | None = None) -> Broker:
+    def _congestion(self, cell: Cell) -> str:
+        """The congestion control of a cell's brokers and clients; empty leaves the system's."""
+        return "" if cell.system_congestion else str(self.arguments.congestion)
+
+    def _start(self, name: str, cell: Cell, settings: dict[str, str] | None = None) -> Broker:
         if name == "against":
             host, _, port = self.arguments.against.rpartition(":")
             self.versions.setdefault("against", self.arguments.against)
             return Broker("against", host, int(port), self.arguments.pid)
-        broker = brokers.start(name, self.arguments.congestion, self.arguments.data, settings)
+        broker = brokers.start(name, self._congestion(cell), self.arguments.data, settings)
         self.versions[name] = broker.version
         self.commands.setdefault(name, broker.command_line())
         return broker
 
     @contextmanager
-    def _running(self) -> Iterator[list[Broker]]:
+    def _running(self, cell: Cell) -> Iterator[list[Broker]]:
+        """One broker of each side, set up for `cell` and those that run together with it."""
         running: list[Broker] = []
         try:
             for name in self.sides():
-                running.append(self._start(name))
+                running.append(self._start(name, cell))
                 self.sampler.follow(running[-1])
             yield running
         finally:
@@ -137,7 +144,7 @@ class Session:
         """A round to warm, thrown away, then the others; who goes first alternates."""
         if not wanted:
             return
-        with self._running() as running:
+        with self._running(wanted[0]) as running:
             for number in range(self.arguments.rounds + 1):
                 for place, cell in enumerate(wanted):
                     self.marks.append((round(self.sampler.seconds(), 1), cell.name))
@@ -151,7 +158,7 @@ class Session:
     def _measure(self, cell: Cell, broker: Broker, number: int) -> None:
         seconds = self.arguments.seconds if number else self.arguments.warm_seconds
         around = partial(memory_for, cell, self._memory) if number else nullcontext
-        load = Load(seconds, congestion=self.arguments.congestion, scale=self.arguments.scale, around=around)
+        load = Load(seconds, congestion=self._congestion(cell), scale=self.arguments.scale, around=around)
         with self._step(cell, broker.name):
             result = run(cell, broker, load)
             if result.get("errors"):
@@ -166,10 +173,8 @@ class Session:
                 with self._step(cell, name):
                     if name == "against":
                         raise NotServedError("only for brokers that the harness starts itself")
-                    load = Load(
-                        self.arguments.seconds, congestion=self.arguments.congestion, scale=self.arguments.scale
-                    )
-                    result = OPERATIONS[cell.kind](cell, lambda settings, name=name: self._start(name, settings), load)  # type: ignore[misc]
+                    load = Load(self.arguments.seconds, congestion=self._congestion(cell), scale=self.arguments.scale)
+                    result = OPERATIONS[cell.kind](cell, partial(self._start, name, cell), load)
                     self._keep(cell, name, result, number)
 
     @contextmanager

@@ -1,10 +1,11 @@
 """kbroker and Apache Kafka side by side, or any other broker: the same load, the same settings, interleaved rounds.
 
-    python bench/side_by_side.py                                  both, all cells, 3 rounds
-    python bench/side_by_side.py --cells 'one-*,batch-16' --rounds 5
+    python bench/side_by_side.py                                  both, all cells, 5 rounds
+    python bench/side_by_side.py --cells 'one-*,batch-16' --rounds 2
     python bench/side_by_side.py --only kbroker
     python bench/side_by_side.py --against 127.0.0.1:9092 --pid 4711       kbroker and a broker that runs already
     python bench/side_by_side.py --compare bench/results/A bench/results/B
+    python bench/side_by_side.py --report docs/benchmarks/2026-11-23-whole
     python bench/side_by_side.py --list
 
 Memory is used once, and what a run fills was in use until just before; a first round warms both sides and is thrown
@@ -33,7 +34,7 @@ from bench import cells, compare, limits, page, report, session  # noqa: E402
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", default="", help="comma list of names, each may end in *; all when not given")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="measured time of a cell in a round")
     parser.add_argument("--warm-seconds", type=float, default=5.0, help="time of a cell in the round thrown away")
     parser.add_argument("--scale", type=float, default=1.0, help="size of what cells fill, read, restart")
@@ -67,6 +68,11 @@ def write(document: dict[str, Any], folder: pathlib.Path) -> str:
     """The three files of a result; returns the Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(document, indent=1) + "\n")
+    return write_report(document, folder)
+
+
+def write_report(document: dict[str, Any], folder: pathlib.Path) -> str:
+    """What a result looks like, as Markdown and as a page; returns the Markdown."""
     text = report.table(document)
     (folder / "report.md").write_text(text)
     (folder / "report.html").write_text(page.render(document))
@@ -110,7 +116,7 @@ def main() -> None:
             print(compare.table(before, after))
         elif arguments.report:
             given = arguments.report
-            write(compare.load(given), given if given.is_dir() else given.parent)
+            write_report(compare.load(given), given if given.is_dir() else given.parent)
         else:
             measure(arguments)
     except ValueError as error:

@@ -24,7 +24,8 @@ from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Route
 from kbroker.network.limits import ConnectionLimits
-from kbroker.network.listener import Listener, SocketOptions
+from kbroker.network.listener import Listener
+from kbroker.network.socket_options import SocketOptions
 
 CLIENTS = 50
 TURNS = 20
@@ -39,7 +40,7 @@ class Plain:
     def decode(self, buffer: Any, pos: int, end: int) -> memoryview:
         return memoryview(buffer)[pos:end]
 
-    def encode_response(self, body: Any, correlation_id: int, flexible: bool) -> Any:
+    def begin_response(self, body: Any, correlation_id: int, flexible: bool, items: int) -> Any:
         head = struct.pack(">ii", 4 + len(body), correlation_id)
         return [head, body] if isinstance(body, FileRegion) else head + body
 
@@ -88,7 +89,7 @@ def _listener(
         services=None,
         pool=BufferPool(131072, 64 << 20),
         stats=RequestStats(),
-        routes=[Route(0, 0, 1, region if file else echo, False, program, program, 9, 9, lasting)],
+        routes=[Route(0, 0, 1, region if file else echo, program, program, 9, 9, lasting)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import uvloop
@@ -22,7 +23,7 @@ from kbroker._fast.ordinary_fetch import OrdinaryFetch
 from kbroker._fast.ordinary_produce import OrdinaryProduce
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import ORDINARY, FetchResponse, PartitionData, handle_fetch
-from kbroker.handlers.produce import ProduceResponse, handle_produce
+from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
@@ -99,11 +100,17 @@ def test_append_ten_batches(benchmark: Any, log: UnifiedLog, together: bool) -> 
 
 @pytest.fixture(name="services")
 def _services(log: UnifiedLog) -> Any:
-    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
-    partition = Partition("topic", 0, bytes(16), log, 1, image)
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    partition = Partition("topic", 0, bytes(16), log, 1, image, Mock())
     topics = {"topic": {0: partition}}
     manager = SimpleNamespace(topics=topics, names={}, partition=lambda name, index: topics[name][index])
-    manager.append = lambda at, view, origin, analyzed: at.log.append_as_leader(view, 0, analyzed=analyzed)
+
+    def append_and_commit(at: Partition, view: Any, origin: Any, analyzed: Any) -> Any:
+        result = at.log.append_as_leader(view, 0, analyzed=analyzed)
+        at.appended()
+        return result
+
+    manager.append = append_and_commit
     return SimpleNamespace(replica_manager=manager, clock=SystemClock())
 
 
@@ -111,7 +118,7 @@ def _services(log: UnifiedLog) -> Any:
 def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: bytearray) -> None:
     frame = bytearray(produce_request(9, 1, bytes(data)))
     start = bytes(frame)
-    direct = OrdinaryProduce(frozenset(), SystemClock)
+    direct = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce)
 
     def run() -> None:
         frame[:] = start
@@ -126,16 +133,16 @@ def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: by
 def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads: int) -> None:
     """With `threads`, a thread helps the loop where another processor has nothing to do."""
     names = [f"topic-{number}" for number in range(10)]
-    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     logs = [open_log(tmp_path / name, env=environment(SYSTEM_FILES)) for name in names]
     for name, log in zip(names, logs, strict=True):
         append(log, batch())
-        services.replica_manager.topics[name] = {0: Partition(name, 0, bytes(16), log, 1, image)}
+        services.replica_manager.topics[name] = {0: Partition(name, 0, bytes(16), log, 1, image, Mock())}
     data = bytes(batch([b"x" * 100] * RECORDS))
     starts = [produce_request(9, 1, data, name) for name in names]
     frames = [bytearray(start) for start in starts]
     asked = [(9, 1, frame) for frame in frames]
-    direct, crew = OrdinaryProduce(frozenset(), SystemClock), Crew(threads)
+    direct, crew = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce), Crew(threads)
 
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):
@@ -146,6 +153,44 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES // 10)
     crew.close()
+    for log in logs:
+        log.close(clean=False)
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+@pytest.mark.benchmark(group="produce: eight batches of 15 KB, in eight requests or in one")
+def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, partitions: int) -> None:
+    """Requests of so many partitions each, as producers of many partitions send them."""
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    logs = [open_log(tmp_path / str(number), env=environment(SYSTEM_FILES)) for number in range(8)]
+    for log in logs:
+        append(log, batch())
+    services.replica_manager.topics["topic"] = {
+        number: Partition("topic", number, bytes(16), log, 1, image, Mock()) for number, log in enumerate(logs)
+    }
+    records = bytes(batch([b"x" * 100] * RECORDS))
+    rows = [ProduceRequest.PartitionProduceData(index=number, records=records) for number in range(8)]
+    encode = ProduceRequest.program(9).encode
+    starts = [
+        encode(
+            ProduceRequest(
+                acks=1,
+                topic_data=[ProduceRequest.TopicProduceData(name="topic", partition_data=rows[at : at + partitions])],
+            )
+        )
+        for at in range(0, 8, partitions)
+    ]
+    frames = [bytearray(start) for start in starts]
+    direct = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce)
+
+    def run() -> None:
+        for frame, start in zip(frames, starts, strict=True):
+            frame[:] = start
+            if type(direct.ask(services, 9, 1, frame)) is not bytes:  # the next blocks have to be reserved
+                for log in logs:
+                    append(log, bytearray(records))
+
+    benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES // 10)
     for log in logs:
         log.close(clean=False)
 
@@ -179,7 +224,7 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
     decode = FetchRequest.program(12).decode
     encode = FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
     ctx.respond = lambda answer: answers.append(encode(answer, 1, True))
     ctx.respond_frame = answers.append
     frame = bytearray(fetch_request(12, end))
@@ -187,9 +232,9 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     def run() -> None:
         log.high_watermark = log.local.log_end_offset = end
         if direct:
-            assert ORDINARY.ask_to_wait(ctx, 12, 1, frame)
+            ORDINARY.ask(services, 12, 1, frame).begin(ctx)
         else:
-            assert handle_fetch(ctx, decode(frame, 0, len(frame))) is None
+            handle_fetch(ctx, decode(frame, 0, len(frame))).begin(ctx)
         log.high_watermark = log.local.log_end_offset = end + 1
         manager.purgatory.mark(partition)
         looks.pop()()
@@ -203,8 +248,8 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
 @pytest.mark.benchmark(group="fetch: 1,000 partitions by name, one of them with a record")
 def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: bool) -> None:
     """`log` stands for each partition's; the consumer has read all but the last batch of the first."""
-    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
-    partitions = {index: Partition("topic", index, bytes(16), log, 1, image) for index in range(1000)}
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    partitions = {index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(1000)}
     services.replica_manager.topics["topic"] = partitions
     services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
     end = log.log_end_offset
@@ -217,7 +262,7 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
     asked = FetchRequest(max_bytes=50 << 20, topics=[FetchRequest.FetchTopic(topic="topic", partitions=rows)])
     frame = bytearray(FetchRequest.program(12).encode(asked))
     decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
 
     def run() -> Any:
         if direct:
@@ -232,9 +277,9 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
 @pytest.mark.benchmark(group="fetch: of a session, one of its partitions with a batch")
 def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, partitions: int, direct: bool) -> None:
     """`log` stands for each partition's; the consumer reads the first from batch to batch, and has read the others."""
-    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     services.replica_manager.topics["topic"] = {
-        index: Partition("topic", index, bytes(16), log, 1, image) for index in range(partitions)
+        index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(partitions)
     }
     sessions = services.fetch_sessions = FetchSessionCache(1)
     services.fetch_max_bytes = 50 << 20
@@ -251,7 +296,7 @@ def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, part
     )
     frame = bytearray(FetchRequest.program(12).encode(asked))
     decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, abandoned=None)
+    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
 
     def run() -> Any:
         session.epoch = 1
@@ -267,8 +312,11 @@ def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, part
 def test_wide_fetch(benchmark: Any, services: Any, log: UnifiedLog, left_out: bool) -> None:
     """The consumer has read all; `log` stands for each partition's."""
     end = log.log_end_offset
-    image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
-    topics, names = {"topic": {index: Partition("topic", index, bytes(16), log, 1, image) for index in range(1000)}}, {}
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    topics, names = (
+        {"topic": {index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(1000)}},
+        {},
+    )
     targets = [FetchTarget("topic", bytes(16), index, end, 1 << 20, -1, -1) for index in range(1000)]
     for target in targets:
         target.has_news(0, 0, log.high_watermark, log.log_start_offset)

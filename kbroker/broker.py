@@ -3,9 +3,9 @@
 Start: lock the log directories, open the metadata, load the logs, lead the partitions, load the groups' coordinator,
 listen.  A part that is not ready yet answers with a retriable error; the listeners open last of all that clients see.
 
-Stop (SIGTERM, SIGINT): stop accepting, answer what waits, let requests under way finish, close connections, flush the
-logs, write the clean-shutdown marker.  A signal that comes half a second later, while it still stops, ends the process
-at once, without the marker.
+Stop (SIGTERM, SIGINT, SIGHUP): stop accepting, answer what waits, let requests under way finish, close connections,
+flush the logs, write the clean-shutdown marker.  A signal that comes half a second later, while it still stops, ends
+the process at once, without the marker (`stop_signals`).
 
 Exit codes: 0 stopped in order, 1 could not start or failed, as when the last log directory, or the one with the
 metadata, gives I/O errors.
@@ -14,10 +14,8 @@ metadata, gives I/O errors.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterable
@@ -29,10 +27,12 @@ from typing import TYPE_CHECKING, Any
 from kbroker import __version__, log_output
 from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
+from kbroker._fast.slices import Slices
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import log_config
 from kbroker.coordinator.group_coordinator import GroupCoordinator
 from kbroker.errors import KafkaError
+from kbroker.garbage import GarbageCollection
 from kbroker.handlers import dispatch
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
@@ -43,11 +43,12 @@ from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
+from kbroker.metadata.store import StoreCalls
 from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
-from kbroker.metrics.readiness import Readiness, ReadyState
+from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.sources import (
     CommitTotals,
     ConnectionTotals,
@@ -58,30 +59,36 @@ from kbroker.metrics.sources import (
     StorageTotals,
 )
 from kbroker.network.cold_reads import COLD_READ_THREADS
-from kbroker.network.limits import ConnectionLimits, beside_the_loop, overrides_by_address, raise_descriptor_limit
-from kbroker.network.listener import BindError, Listener, SocketOptions
+from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits, raise_descriptor_limit
+from kbroker.network.listener import BindError, Listener
+from kbroker.network.socket_options import SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
-from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, leaders_at_start, reason_to_halt
+from kbroker.replication.leader_changes import leaders_at_start
+from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
+from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
+from kbroker.scheduling import process_started
+from kbroker.stop_signals import StopSignals
+from kbroker.storage.directory_problems import directory_problems
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.log_pages import LogPages
 from kbroker.storage.log_placement import all_cordoned
 from kbroker.storage.maintenance_figures import maintenance_figures, recovery_figures
+from kbroker.storage.recovery_progress import LoadingInterruptedError
 from kbroker.storage.strays import KnownTopic
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
+    from kbroker.metadata.image import TopicImage
 
 logger = logging.getLogger("kbroker.broker")
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_SECONDS = 1.0
-REPEAT_SECONDS = 0.5
 HALT_SECONDS = 10.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
@@ -112,26 +119,31 @@ class Broker:
         self.listeners: list[Listener] = []
         self.metrics: MetricsServer | None = None
         self._descriptors = raise_descriptor_limit()
-        self.log_manager = LogManager(config, self.clock, activity=self._activity)
+        manager = self.log_manager = LogManager(config, self.clock, activity=self._activity)
         self.store: LocalStore | None = None
         self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
+        self.store_calls = ThreadPoolExecutor(1, thread_name_prefix="metadata-store")
+        self.slices = Slices(loop)
+        self.garbage = GarbageCollection(lambda: self.slices.busy)
         self._logs_loaded = False
+        self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
 
     async def start(self) -> None:
         """Bring everything up; a part's own error when it cannot be."""
         config = self.config
         dirs = self.log_manager.open_dirs()
-        store = self.store = LocalStore.open(
-            Path(dirs.first) / METADATA_FILE, dirs.cluster_id, must_exist=dirs.hold_partitions
-        )
+        check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
+        store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, dirs.cluster_id)
         store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
         node_id = config.node_id
-        settings = self.settings = BrokerSettings(config, store, node_id)
+        calls = StoreCalls(self.store_calls)
+        settings = self.settings = BrokerSettings(config, store, node_id, calls)
         self.log_manager.follow(settings.config)
         image = ClusterImage.of(
             store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
         )
         await self._start_metrics(node_id, store.cluster_id)
+        self.log_manager.begin_epoch(*store.begin_broker_epoch())
         await self._load_logs(image)
         if (reason := reason_to_halt(self.log_manager)) is not None:
             raise LogDirError(reason)
@@ -139,9 +151,9 @@ class Broker:
         cache = MetadataCache(image)
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         replicas.apply_image(image)
-        self.log_manager.attach(self.loop, replicas.on_durable)
+        self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)
         cache.subscribe(replicas.apply)
-        topics = TopicManager(config, cache, store)
+        topics = TopicManager(config, cache, store, self.slices, calls)
         self.services = services = Services(
             config=settings.config,
             clock=self.clock,
@@ -149,13 +161,14 @@ class Broker:
             metadata_cache=cache,
             metadata_store=store,
             topics=topics,
-            producer_ids=ProducerIdManager(store),
+            producer_ids=ProducerIdManager(store, calls),
             log_manager=self.log_manager,
             replica_manager=replicas,
             loop=self.loop,
             fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
             fetch_max_bytes=config.get("fetch.max.bytes"),
             broker_settings=settings,
+            slices=self.slices,
         )
         topics.all_cordoned = partial(all_cordoned, self.log_manager)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
@@ -169,19 +182,23 @@ class Broker:
         await self._listen(services)
         self.moves.resume_found()
         self._schedule()
+        self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         self.readiness.move(ReadyState.READY)
 
     def _start_coordinator(self, services: Services) -> None:
         state_log = PartitionStateLog(
             GROUP_METADATA_TOPIC,
             services.replica_manager,
-            lambda: services.topics.ensure_internal(GROUP_METADATA_TOPIC),
+            lambda: self._max_batch_bytes(services.metadata_cache.topic(GROUP_METADATA_TOPIC)),
         )
         services.state_log = state_log
         services.group_coordinator = GroupCoordinator(
             self.config, self.clock, self.loop, state_log, services.metadata_cache
         )
         services.group_coordinator.start()
+
+    def _max_batch_bytes(self, topic: TopicImage | None) -> int:
+        return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
 
     async def _listen(self, services: Services) -> None:
         config = self.config
@@ -190,7 +207,7 @@ class Broker:
         routes = dispatch.routes(handlers)
         files = self.log_manager.open_files
         left = self._descriptors - files.least_budget
-        limits = self.limits = ConnectionLimits(*_connection_limits(self.settings.config), left, files.leave_room)
+        limits = self.limits = ConnectionLimits(*connection_limits(self.settings.config), left, files.leave_room)
         options = SocketOptions(
             backlog=config.get("socket.listen.backlog.size"),
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),
@@ -198,6 +215,7 @@ class Broker:
             tcp_congestion=config.get("socket.tcp.congestion") or "",
             busy_poll_us=config.get("socket.busy.poll.us"),
             threads=beside_the_loop(config.get("num.network.threads")),
+            notsent_lowat=config.get("socket.tcp.notsent.lowat"),
         )
         pool = self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
         for each in config.listeners:
@@ -218,6 +236,7 @@ class Broker:
                 purgatory=services.replica_manager.purgatory,
                 cold_reads=self.cold_reads,
                 read_failed=self.log_manager.failures.report_read,
+                slices=services.slices,
             )
             await listener.start()
             self.listeners.append(listener)
@@ -259,16 +278,20 @@ class Broker:
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
             self.readiness.detail = self.log_manager.progress.text
+            if self.stopping.is_set():
+                self.log_manager.interrupt_loading()
         await loading
         self._logs_loaded = True
 
     def _schedule(self) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
         self.tasks.add("tell suppressed complaints", COMPLAINTS_INTERVAL_MS, self._tell_complaints)
+        self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, self.services.metadata_store.keep_spare)
         for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
+        self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)
 
     async def stop(self) -> None:
         """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""
@@ -294,30 +317,28 @@ class Broker:
         self.cold_reads.shutdown(wait=False, cancel_futures=True)
         # In a thread, so that a second signal is heeded while the disk takes its time; nothing else touches logs now.
         await self.loop.run_in_executor(None, self.log_manager.shutdown)
+        self._close_store()
+
+    def _close_store(self) -> None:
+        # A call that is under way comes to its end.
+        self.store_calls.shutdown(cancel_futures=True)
         if self.store is not None:
             self.store.close()
 
     def release(self) -> None:
-        """After a failed start: give the directories and files back.
-
-        Once the logs are loaded they are closed in order, so that a port in use does not cost a recovery next time.
-        """
+        """After a start that failed or was ended: close logs in order, so that no recovery follows; give files back."""
         for listener in self.listeners:
             listener.stop_accepting()
-        if self._logs_loaded:
-            self.log_manager.shutdown()
-        else:
-            self.log_manager.release()
-        if self.store is not None:
-            self.store.close()
+        self.log_manager.shutdown()
+        self._close_store()
 
     def _halt(self, reason: str) -> None:
         """What is left is stopped in order, as far as that works and does not take long."""
         logger.critical("the broker cannot go on and halts: %s", reason)
+        self.readiness.move(ReadyState.STOPPING)
+        self.readiness.detail = reason
         self.failed = True
-        last_resort = threading.Timer(HALT_SECONDS, os._exit, (1,))
-        last_resort.daemon = True
-        last_resort.start()
+        _exit_later(1)
         self.stopping.set()
 
     # What the parts ask
@@ -331,7 +352,7 @@ class Broker:
         self.log_manager.follow(config)
         self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
-        self.limits.change(*_connection_limits(config))
+        self.limits.change(*connection_limits(config))
         for listener in self.listeners:
             listener.endpoint.change_threads(beside_the_loop(config.get("num.network.threads")))
         self.services.replica_manager.apply_image(self.services.metadata_cache.image)
@@ -353,7 +374,7 @@ class Broker:
 
     def _directory_spaces(self) -> Iterable[DirectorySpace]:
         return [
-            DirectorySpace(gate.path, gate.free_bytes, gate.closed, gate.refused_count)
+            DirectorySpace(gate.path, gate.free_bytes, gate.is_refusing, gate.refused_count)
             for gate in self.log_manager.gates
         ]
 
@@ -406,32 +427,41 @@ def _api_name(api_key: int) -> str:
         return str(api_key)
 
 
-def _connection_limits(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
-    get = config.get
-    overrides = overrides_by_address(get("max.connections.per.ip.overrides"))
-    return get("max.connections"), get("max.connections.per.ip"), overrides
-
-
-async def _serve(config: BrokerConfig, started: float) -> int:
-    loop = asyncio.get_running_loop()
+async def _serve(config: BrokerConfig, started: float, signals: StopSignals) -> int:
     stopping = asyncio.Event()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, _on_signal, loop, stopping)
+    signals.attach(asyncio.get_running_loop(), stopping.set)
+    if stopping.is_set():
+        return 0
+    status, judging = await _serve_until(stopping, config, started)
+    signals.finish()
+    if status or judging or asyncio.all_tasks() - {asyncio.current_task()}:
+        # A thread still runs a codec over a batch that no client waits for any more, or waits for a disk that failed.
+        logging.shutdown()
+        os._exit(status)
+    _exit_later(status)
+    return status
+
+
+async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: float) -> tuple[int, bool]:
+    """(the exit code, whether a thread still judges a batch)."""
+    loop = asyncio.get_running_loop()
     try:
         broker = Broker(config, loop, stopping)
     except ValueError as error:
         logger.error("cannot start: %s", error)
-        return 1
+        return 1, False
     try:
         await broker.start()
+    except LoadingInterruptedError:
+        broker.release()
+        logger.info("stopped while logs were being loaded; the next start goes on")
+        return 0, False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)
         broker.release()
-        return 1
-    # What start-up made lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+        return 1, False
+    broker.garbage.start()
     logger.info("%s", _ready_line(broker, started))
     await stopping.wait()
     logger.info("stopping")
@@ -441,30 +471,15 @@ async def _serve(config: BrokerConfig, started: float) -> int:
         if not broker.failed:
             raise
         logger.exception("the broker could not be stopped in order")
-    status = 1 if broker.failed else 0
     logger.info("stopped")
-    if broker.failed or asyncio.all_tasks() - {asyncio.current_task()}:
-        # A thread still runs a codec over a batch that nobody waits for any more, or waits for a disk that failed.
-        logging.shutdown()
-        os._exit(status)
-    return status
+    return (1 if broker.failed else 0), bool(broker.services.replica_manager.judging)
 
 
-def _on_signal(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """The first signal begins the stop; one that comes later ends the process, also while a disk holds the stop up.
-
-    Not within a moment: a signal to a group of processes comes twice where a parent, such as make, passes its own on.
-    """
-    for number in STOP_SIGNALS:
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
-    loop.call_later(REPEAT_SECONDS, _heed_signals)
-    stopping.set()
-
-
-def _heed_signals() -> None:
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+def _exit_later(status: int) -> None:
+    """The last resort where something, such as a thread that waits for a disk, holds up the end of the process."""
+    timer = threading.Timer(HALT_SECONDS, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
 
 
 def _ready_line(broker: Broker, started: float) -> str:
@@ -477,21 +492,12 @@ def _ready_line(broker: Broker, started: float) -> str:
     )
 
 
-def _process_started() -> float:
-    """When this process began, in seconds since the epoch: the ready line counts from there, imports included."""
-    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    uptime = float(Path("/proc/uptime").read_text().split()[0])
-    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")
-
-
 def run(config: BrokerConfig) -> int:
     """Serve until a signal ends it; the exit code."""
+    signals = StopSignals()
     import uvloop
 
     log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"))
     for warning in config.warnings:
         logging.getLogger("kbroker.config").warning("%s", warning)
-    try:
-        return uvloop.run(_serve(config, _process_started()))
-    except KeyboardInterrupt:
-        return 1
+    return uvloop.run(_serve(config, process_started(), signals))

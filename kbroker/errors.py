@@ -190,15 +190,24 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 )
 
 
+MAX_MESSAGE_CHARACTERS = 0x7FFF // 4
+"""A string on the wire has at most 32,767 bytes, and a character at most four."""
+
+
 class KafkaError(Exception):
     """A failure with a Kafka error code.
 
     `code` is fixed per class; `KafkaError.of(code, message)` makes one for a code that has no class of its own.
+    `leaves_stored`: a produce that fails so has its records in the log, where they may still be committed.
+    A message goes into answers and may quote what a client sent: it is cut to what a string there can hold.
     """
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+    leaves_stored = False
 
     def __init__(self, message: str | None = None) -> None:
+        if message is not None and len(message) > MAX_MESSAGE_CHARACTERS:
+            message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}\u2026"
         super().__init__(message if message is not None else self.code.name)
         self.message = message
 
@@ -230,6 +239,7 @@ class NotLeaderOrFollowerError(KafkaError):
 
 class RequestTimedOutError(KafkaError):
     code = ErrorCode.REQUEST_TIMED_OUT
+    leaves_stored = True
 
 
 class MessageTooLargeError(KafkaError):
@@ -262,6 +272,11 @@ class RecordListTooLargeError(KafkaError):
 
 class NotEnoughReplicasError(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotEnoughReplicasAfterAppendError(KafkaError):
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    leaves_stored = True
 
 
 class InvalidRequiredAcksError(KafkaError):

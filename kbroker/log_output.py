@@ -126,11 +126,11 @@ class _Event:
 
 
 class RateLimitedLog:
-    """At most one line per key in `interval_seconds`.
+    """At most one line per key in `interval_seconds`, and at most `max_lines` lines of all keys.
 
     What was left out is told as `suppressed n similar`: with the next line of that key, or by `flush`, which the
     broker calls now and then.  At most `max_keys` keys are remembered; the one not seen for longest is forgotten,
-    after its count was told.
+    after its count was told.  So keys may contain what clients send.
     """
 
     def __init__(
@@ -139,11 +139,16 @@ class RateLimitedLog:
         interval_seconds: float = 10.0,
         *,
         max_keys: int = 1024,
+        max_lines: int = 64,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._logger = logger
         self._interval = interval_seconds
         self._max_keys = max_keys
+        self._max_lines = max_lines
+        self._lines = 0
+        self._lines_until = 0.0
+        self._others = 0
         self._monotonic = monotonic
         self._events: OrderedDict[object, _Event] = OrderedDict()
 
@@ -167,6 +172,8 @@ class RateLimitedLog:
             event.suppressed += 1
             self._events.move_to_end(key)
             return
+        if not self._may_write(now):
+            return
         text = message % args if args else message
         suppressed = event.suppressed if event is not None else 0
         self._events[key] = _Event(level, text, now + self._interval)
@@ -179,9 +186,24 @@ class RateLimitedLog:
             _, oldest = self._events.popitem(last=False)
             self._tell(oldest)
 
+    def _may_write(self, now: float) -> bool:
+        """Count a line; False when the interval has had `max_lines`, which is then counted instead."""
+        if now >= self._lines_until:
+            self._lines, self._lines_until = 0, now + self._interval
+        if self._lines == self._max_lines:
+            self._others += 1
+            return False
+        self._lines += 1
+        return True
+
     def flush(self, *, everything: bool = False) -> None:
         """Tell the counts of keys whose interval is over (`everything`: of all) and forget those keys."""
         now = self._monotonic()
+        if self._others and (everything or now >= self._lines_until):
+            self._logger.warning(
+                "suppressed %d messages: over %d different ones in %g s", self._others, self._max_lines, self._interval
+            )
+            self._others = 0
         for key in [key for key, event in self._events.items() if everything or now >= event.next_at]:
             self._tell(self._events.pop(key))
 

@@ -80,6 +80,12 @@ class PeriodicTasks:
             self._timers[name].cancel()
             self._wait(name, interval_ms)
 
+    def hasten(self, name: str) -> None:
+        """A task whose interval is a function: ask it now for the time that is left, not after the next run."""
+        if name not in self._running:
+            self._timers[name].cancel()
+            self._wait(name, self._interval_ms(name))
+
     def _interval_ms(self, name: str) -> int:
         interval = self._intervals[name]
         return interval() if callable(interval) else interval

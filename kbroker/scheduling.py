@@ -1,4 +1,4 @@
-"""What threads ask of the kernel's scheduler.
+"""What threads ask of the kernel's scheduler, and what it knows of the process.
 
 A thread that runs may keep its processor until its slice is over, some 3 ms by default, though another one has become
 ready: beside a compaction at full speed the loop's wake-ups can wait that long.  From Linux 6.12 on a thread may ask
@@ -15,6 +15,8 @@ import ctypes
 import os
 import platform
 import struct
+import time
+from pathlib import Path
 
 LOOP_SLICE_NS = 100_000
 CLEANER_SLICE_NS = 300_000
@@ -35,3 +37,10 @@ def ask_for_short_slices(slice_ns: int = LOOP_SLICE_NS) -> bool:
     attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, slice_ns, 0, 0)
     outcome: int = ctypes.CDLL(None).syscall(number, 0, attributes, 0)
     return outcome == 0
+
+
+def process_started() -> float:
+    """When this process began, in seconds since the epoch: the ready line counts from there, imports included."""
+    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")

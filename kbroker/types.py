@@ -16,6 +16,9 @@ NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
+MAX_STRING_BYTES = 0x7FFF
+"""The longest string that a request, an answer or a coordinator's record can hold, in UTF-8."""
+
 
 class TopicPartition(NamedTuple):
     """A partition by topic name and index; its text form `topic-index` names the directory on disk."""

@@ -59,7 +59,7 @@ def annotate(source: pathlib.Path, output: pathlib.Path) -> list[Line]:
         include_path=[str(ROOT)],
         output_file=str(target),
     )
-    module = f"kbroker._fast.{source.stem}"
+    module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
     result = compile_single(str(source), options, full_module_name=module)  # type: ignore[no-untyped-call]
     if result.num_errors:
         raise SystemExit(f"{source.name} does not compile")
@@ -83,11 +83,12 @@ def main() -> None:
     arguments = parser.parse_args()
     output = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
-    sources = [FAST / f"{name}.pyx" for name in arguments.names] or sorted(FAST.glob("*.pyx"))
+    known = {path.stem: path for path in sorted(FAST.rglob("*.pyx"))}
+    if unknown := [name for name in arguments.names if name not in known]:
+        raise SystemExit(f"there is no {', '.join(unknown)}")
+    sources = [known[name] for name in arguments.names or known]
     print(f"{'file':<24}{'lines':>7}{'touch Python':>14}{'score':>8}")
     for source in sources:
-        if not source.exists():
-            raise SystemExit(f"there is no {source}")
         lines = annotate(source, output)
         touching = [line for line in lines if line.score > 0]
         print(f"{source.name:<24}{len(lines):>7}{len(touching):>14}{sum(line.score for line in lines):>8}")

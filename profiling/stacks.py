@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +10,9 @@ from collections.abc import Iterable
 Stacks = Counter[tuple[str, ...]]
 
 _FRAME = re.compile(r"^\s+[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \((.*)\)$")
-_CYTHON = re.compile(r"__pyx_[a-z]+_7kbroker_5_fast_(\d+)(.+)")
+_CYTHON = re.compile(r"__pyx_[a-z]+_7kbroker_5_fast_(\d.+)")
+_SIZED = re.compile(r"(\d+)(.+)")
+_FAST = pathlib.Path(__file__).resolve().parent.parent / "kbroker" / "_fast"
 _PART = re.compile(r"_(\d+)(?=\D)")
 _LIBRARIES = {"libpython": "libpython", "libc.so": "libc", "libcrypto": "libcrypto"}
 
@@ -23,8 +26,10 @@ def readable(symbol: str, module: str) -> str:
     name = "?" if symbol == "[unknown]" else symbol
     match = _CYTHON.fullmatch(symbol)
     if match:
-        length = int(match[1])
-        return f"cython:{match[2][:length]}.{_PART.sub('.', match[2][length:]).lstrip('._')}"
+        module, name = _split(match[1])
+        while (_FAST / module).is_dir():
+            module, name = _split(name.lstrip("_"))
+        return f"cython:{module}.{_PART.sub('.', name).lstrip('._')}"
     if "/_fast/" in module:
         return f"cython:{file.partition('.')[0]}.{name}"
     if "/uvloop/" in module:
@@ -33,6 +38,15 @@ def readable(symbol: str, module: str) -> str:
         if file.startswith(stem):
             return f"{library}:{name}"
     return f"[{file or 'unknown'}]" if symbol == "[unknown]" else symbol
+
+
+def _split(mangled: str) -> tuple[str, str]:
+    """The first name of a mangled one, which has its length in front, and what follows."""
+    match = _SIZED.match(mangled)
+    if match is None:
+        return "", mangled
+    length = int(match[1])
+    return match[2][:length], match[2][length:]
 
 
 def from_perf_script(lines: Iterable[str]) -> Stacks:

@@ -41,20 +41,21 @@ print(*(each for each in p["dependencies"] + p["optional-dependencies"]["test"] 
 fi
 
 # A tree of links, with the extensions for arm64 in the place of this machine's.
-rm -rf $place/tree && mkdir -p $place/tree/kbroker/_fast
-for each in kbroker/* tests; do
-    [ "$each" = kbroker/_fast ] || cp -as "$PWD/$each" "$place/tree/$each"
-done
-find "$PWD/kbroker/_fast" -maxdepth 1 -type f ! -name '*.so' -exec ln -s {} $place/tree/kbroker/_fast/ \;
+rm -rf $place/tree && mkdir -p $place/tree
+cp -as "$PWD/kbroker" "$PWD/tests" $place/tree/
+find $place/tree/kbroker -name '*.so' -exec rm {} +
 for each in pyproject.toml README.md docs bench; do ln -s "$PWD/$each" $place/tree/; done
 mkdir -p $place/objects
-export place short version
+headers=$(find kbroker -name '*.h' -printf '-I%h\n' | sort -u)
+export place short version headers
 compile='
-    name=$(basename "$0" .c); made=$place/objects/$name.cpython-$short-aarch64-linux-gnu.so
+    source=${0#build/cython-release/}; made=$place/objects/${source%.c}.cpython-$short-aarch64-linux-gnu.so
+    [ -e "${source%.c}.pyx" ] || exit 0
+    mkdir -p "$(dirname "$made")"
     [ "$made" -nt "$0" ] || aarch64-linux-gnu-gcc -shared -fPIC -O2 -std=c11 -w -DNDEBUG -I$place/root/usr/include \
-        -I$place/root/usr/include/python$version -Ikbroker/_fast "$0" -o "$made"'
+        -I$place/root/usr/include/python$version $headers "$0" -o "$made"'
 find build/cython-release/kbroker/_fast -name '*.c' -print0 | xargs -0 -P "$(nproc)" -n 1 sh -ec "$compile"
-cp $place/objects/*.so $place/tree/kbroker/_fast/
+cp -r $place/objects/kbroker $place/tree/
 
 # What tests start as `sys.executable` is qemu again: it cannot start a program for another processor by itself.
 place=$PWD/$place

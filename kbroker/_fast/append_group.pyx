@@ -193,6 +193,8 @@ cdef class AppendGroup:
         except BaseException:
             (<object> self.segment).cut_failed_write(self.file, self.group.position)
             raise
+        if self.log.committer_ is not None:
+            self.log.committer_.appended(self.log.local_.log_end_offset)
         return True
 
     cdef int undo(self) except -1:

@@ -5,6 +5,7 @@ from kbroker._fast.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITIO
 
 cdef enum:
     HEADER_BYTES = 61
+    EPOCH_POSITION = 12
     MAGIC_POSITION = 16
     LENGTH_LEFT_OUT = 12
 

@@ -7,9 +7,9 @@ whatever the lengths say.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MIN, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 
-from kbroker._fast.index cimport load64
+from kbroker._fast.index cimport load32, load64
 
 cdef object no_batch(int64_t position, int64_t size):
     return ValueError(f"no batch at position {position}: length {size}")
@@ -30,10 +30,11 @@ def find_batch(data, int64_t target_offset, int64_t position, int64_t end, int64
     """Walks batch headers in `data`, which starts at `position` of a segment, to the first that reaches an offset.
 
     Returns (position, size, base_offset, last_offset) of that batch, or (position, 0, -1, -1): where to go on reading.
-    `end` is the segment's size; the walk never leaves it.
+    `end` is the segment's size; the walk never leaves it.  ValueError where no header can be, or a batch does not end
+    within the segment: it was cut short, or its length is damaged.
 
     With `least_offset`, the segment's base offset, the walk begins where an index entry leads to: at a batch that
-    begins at or before the target, and whose followers ascend.  ValueError where that is not so, or no header can be.
+    begins at or before the target, and whose followers ascend.  ValueError where that is not so, too.
     """
     cdef Py_buffer view
     cdef const uint8_t* base
@@ -51,19 +52,21 @@ def find_batch(data, int64_t target_offset, int64_t position, int64_t end, int64
                 raise no_batch(position + at, seen.size)
             if sight == CUT_OFF:
                 break
+            if seen.size > end - (position + at):
+                raise ValueError(
+                    f"the batch at position {position + at} is said to have {seen.size} bytes, "
+                    f"{end - position - at} are left"
+                )
             if is_led:
                 first = load64(base + at)
                 if (
                     base[at + MAGIC_POSITION] > 2 or first < least_offset or seen.last < first
                     or (at == 0 and first > target_offset)
-                    or seen.size > end - (position + at)
                 ):
                     raise ValueError(f"no batch that an index leads to at position {position + at}")
                 least_offset = seen.last + 1
             if seen.last >= target_offset:
                 return position + at, seen.size, load64(base + at), seen.last
-            if seen.size > end - (position + at):
-                break
             at += seen.size
         return position + at, 0, -1, -1
     finally:
@@ -73,8 +76,9 @@ def find_batch(data, int64_t target_offset, int64_t position, int64_t end, int64
 def walk_batches(data, int64_t position, int64_t end):
     """Walks the whole batches in `data`, which starts at `position` of a segment of `end` bytes.
 
-    Returns (next position, last offset, largest max timestamp, last offset of that batch); the last three -1 when no
-    header was whole.  A header counts once it is there and its batch ends by `end`.  ValueError where no header can be.
+    Returns (next position, last offset, largest max timestamp, last offset of that batch, leader epoch of the last);
+    all but the first -1 when no header was whole, the epoch also for an old message.  A header counts once it is there
+    and its batch ends by `end`.  ValueError where no header can be.
     """
     cdef Py_buffer view
     cdef const uint8_t* base
@@ -84,6 +88,7 @@ def walk_batches(data, int64_t position, int64_t end):
     cdef int64_t last = -1
     cdef int64_t max_timestamp = -1
     cdef int64_t offset_of_max = -1
+    cdef int32_t epoch = -1
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         base = <const uint8_t*>view.buf
@@ -96,11 +101,12 @@ def walk_batches(data, int64_t position, int64_t end):
             if seen.size > end - (position + at):
                 break
             last = seen.last
+            epoch = <int32_t> load32(base + at + EPOCH_POSITION) if base[at + MAGIC_POSITION] >= 2 else -1
             if seen.timestamp > max_timestamp:
                 max_timestamp = seen.timestamp
                 offset_of_max = last
             at += seen.size
-        return position + at, last, max_timestamp, offset_of_max
+        return position + at, last, max_timestamp, offset_of_max, epoch
     finally:
         PyBuffer_Release(&view)
 

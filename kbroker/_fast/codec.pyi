@@ -3,7 +3,9 @@ from typing import Any
 from typing_extensions import Buffer
 
 from kbroker._fast.decoder import DecodeError as DecodeError
+from kbroker._fast.decoding import Decoding
 from kbroker._fast.encoder import EncodeError as EncodeError
+from kbroker._fast.encoding import Encoding
 from kbroker._fast.file_region import FileRegion
 from kbroker._fast.structs import Plan
 from kbroker._fast.structs import Struct as Struct
@@ -23,3 +25,7 @@ class Program:
     def encode_response(
         self, struct: Struct, correlation_id: int, flexible_header: bool
     ) -> bytes | list[bytes | FileRegion]: ...
+    def decoding(self, buffer: Buffer, pos: int = 0, end: int | None = None) -> Decoding: ...
+    def begin_response(
+        self, struct: Struct, correlation_id: int, flexible_header: bool, items: int
+    ) -> bytes | list[bytes | FileRegion] | Encoding: ...

@@ -7,7 +7,8 @@ A `Program` is one message in one version, ready to run; `kbroker.protocol.messa
 from libc.stdint cimport int32_t
 
 from kbroker._fast.decoder cimport decode
-from kbroker._fast.encoder cimport encode_body, encode_frame, encode_parts
+from kbroker._fast.decoding cimport Decoding
+from kbroker._fast.encoding cimport encode_body, encode_frame, encode_parts
 from kbroker._fast.structs cimport (
     KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
     KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID, Plan,
@@ -17,6 +18,9 @@ from kbroker._fast.structs cimport (
 from kbroker._fast.decoder import DecodeError  # no-cython-lint
 from kbroker._fast.encoder import EncodeError  # no-cython-lint
 from kbroker._fast.structs import Struct, make_struct  # no-cython-lint
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
 
 KINDS = {
     "bool": KIND_BOOL,
@@ -66,7 +70,15 @@ cdef class Program:
 
     def encode_response(self, object struct, int32_t correlation_id, bint flexible_header):
         """A whole frame: length, response header, body.  A list of parts when a records field holds a FileRegion."""
-        return encode_frame(self.plan, struct, correlation_id, flexible_header)
+        return encode_frame(self.plan, struct, correlation_id, flexible_header, PY_SSIZE_T_MAX)
+
+    def decoding(self, object buffer, Py_ssize_t pos=0, object end=None):
+        """`decode`, in pieces."""
+        return Decoding(self.plan, buffer, pos, end)
+
+    def begin_response(self, object struct, int32_t correlation_id, bint flexible_header, Py_ssize_t items):
+        """`encode_response`; of more than so many items an `Encoding`, which gives the frame when it is done."""
+        return encode_frame(self.plan, struct, correlation_id, flexible_header, items)
 
     def __repr__(self):
         return f"<{self.struct_class.__name__} v{self.version}>"

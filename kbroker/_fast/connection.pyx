@@ -11,22 +11,19 @@ Answers of one wake-up leave together; in a crowded turn of the loop, those of a
 Knows bytes, frames and the `Route` table alone; policy on connections is the listener's, the endpoint's `owner`.
 """
 
+from types import CoroutineType
+
 from kbroker._fast.route import NO_RESPONSE
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker._fast.answer_memo cimport AnswerMemo
-from kbroker._fast.cursor cimport (
-    Cursor,
-    cursor_init,
-    cursor_int16,
-    cursor_int32,
-    cursor_take,
-    kb_load32,
-)
+from kbroker._fast.cursor cimport Cursor, cursor_init, cursor_int16, cursor_int32, cursor_take, kb_load32
 from kbroker._fast.monotonic cimport now_ns
-from kbroker._fast.direct cimport Asked
+from kbroker._fast.direct cimport Asked, Partly
+from kbroker._fast.encoding cimport Encoding
+from kbroker._fast.pending cimport Pending
 from kbroker._fast.request_header cimport skip_tagged_fields
 from kbroker._fast.request_context cimport RequestContext
 from kbroker._fast.responder cimport FLUSH_BYTES, Responder
@@ -37,6 +34,9 @@ cdef enum:
     HEADER_BYTES = 8
     # Answers that wait for the end of the wake-up; with more than this the socket is asked first.
     FLUSH_NOW_BYTES = 262144
+    # Requests with more than this behind their header are decoded in pieces, answers with more items encoded so.
+    LARGE_BYTES = 65536
+    FIRST_ITEMS = 2048
 
 
 cdef object _NO_RESPONSE = NO_RESPONSE
@@ -88,7 +88,7 @@ cdef class Connection(Responder):
         if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
             self.ended = True
-            self._abandon()
+            self._abandon(False)
             if self.pending is None:
                 self._process()
             return not self.closed
@@ -120,8 +120,9 @@ cdef class Connection(Responder):
                 data = self.buffer.data + self.start
                 size = <int> kb_load32(<const uint8_t*> data)
                 if size < 0 or size > self.endpoint.max_frame_bytes or size < HEADER_BYTES:
-                    self._fail("bad frame", self.endpoint.owner.describe_bad_frame(
-                        PyBytes_FromStringAndSize(data, min(available, 16)), size))
+                    kind, detail = self.endpoint.owner.describe_bad_frame(
+                        PyBytes_FromStringAndSize(data, min(available, 16)), size)
+                    self._fail("bad frame", detail, kind)
                     break
                 if available < 4 + size:
                     break
@@ -168,7 +169,8 @@ cdef class Connection(Responder):
             if id_data != NULL:
                 ctx.client_id = self._client_id(id_data, id_bytes)
         if cursor.fault:
-            return self._fail("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header")
+            return self._fail("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
+                              ctx.api_key)
         if 0 <= ctx.api_key < API_KEYS:
             route = <Route> self.endpoint.routes[ctx.api_key]
         ctx.route = route
@@ -178,7 +180,8 @@ cdef class Connection(Responder):
         if ctx.api_version >= route.header_flexible_from:
             skip_tagged_fields(&cursor)
             if cursor.fault:
-                return self._fail("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off")
+                return self._fail("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off",
+                                  ctx.api_key)
         return self._run(ctx, cursor.position - <const uint8_t*> self.buffer.data, end)
 
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -195,7 +198,8 @@ cdef class Connection(Responder):
 
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         cdef Route route = ctx.route
-        cdef object response
+        cdef object response, handle
+        cdef Partly partly = None
         if route.lasting and self._recall(ctx, position, end):
             return 0
         if route.direct is not None:
@@ -203,29 +207,52 @@ cdef class Connection(Responder):
                 return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
                                            <uint8_t*> self.buffer.data + position, end - position)
-            if response is not None:
+            if isinstance(response, Pending):
+                return self._wait(ctx, <Pending> response)
+            if type(response) is Partly:
+                partly = <Partly> response
+            elif response is _NO_RESPONSE:
+                return self._answered(ctx, 0)
+            elif response is not None:
                 return self._queue(ctx, response)
-            if route.direct.wait(ctx, ctx.api_version, ctx.correlation_id,
-                                 <uint8_t*> self.buffer.data + position, end - position):
-                return self._wait()
+        handle = route.handle if partly is None else partly.go_on
+        if end - position > LARGE_BYTES:
+            response = route.decoding(ctx.api_version)(self.buffer, position, end)
+            return self._wait_for(ctx, self.endpoint.owner.serve_large(ctx, response, handle))
         try:
             response = route.decoder(ctx.api_version)(self.buffer, position, end)
         except ValueError as error:
-            self._fail("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}")
-            return 0
-        response = route.handle(ctx, response)
+            return self.malformed(ctx, error)
+        response = handle(ctx, response)
+        if isinstance(response, Pending):
+            return self._wait(ctx, <Pending> response)
+        if type(response) is CoroutineType:
+            return self._wait_for(ctx, response)
         if response is None:
-            return self._wait()
-        if route.is_async:
-            self.endpoint.owner.spawn(ctx, response)
             return 0
         if self.pending is ctx:
             self._answer(ctx, response)
         return 0
 
-    cdef int _wait(self) except -1:
-        """The request is answered later, where somebody is there to be told."""
-        return self._abandon() if self.ended else 0
+    cdef int _wait(self, RequestContext ctx, Pending answer) except -1:
+        """The request is answered later, where the client still listens."""
+        answer.begin(ctx)
+        return self._abandon(False) if self.ended else 0
+
+    cdef int _wait_for(self, RequestContext ctx, object coroutine) except -1:
+        return self._abandon(False) if self._begin(ctx, coroutine) and self.ended else 0
+
+    def malformed(self, RequestContext ctx, error) -> int:
+        """The request under way cannot be decoded."""
+        if self.pending is ctx:
+            self._fail("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}",
+                       (ctx.api_key, ctx.api_version))
+        return 0
+
+    def decoded(self) -> None:
+        """The request under way no longer needs its bytes, but for those that it refers to."""
+        if not self.closed and not self.processing and not self.put_off:
+            self._settle(True)
 
     cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         """Whether the request is answered together with those of others (`Turn`): the last one of those that came.
@@ -247,6 +274,10 @@ cdef class Connection(Responder):
         cdef RequestContext ctx = self.pending
         self.put_off = False
         self.blocked = True
+        if isinstance(frame, Pending):
+            # `blocked` until the end of the turn, when the connection goes on; the answer may be there by then.
+            (<Pending> frame).begin(ctx)
+            return self._settle(True)
         if frame is not None:
             self._queue(ctx, frame)
             return self._settle(True)
@@ -285,7 +316,8 @@ cdef class Connection(Responder):
     def _unsupported(self, RequestContext ctx) -> int:
         frame = self.endpoint.owner.unsupported(ctx)
         if frame is None:
-            return self._fail("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served")
+            return self._fail("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served",
+                              (ctx.api_key, ctx.api_version))
         self.pending = None
         self.sender.queue(frame)
         return 0
@@ -296,7 +328,9 @@ cdef class Connection(Responder):
         if response is _NO_RESPONSE:
             return self._answered(ctx, 0)
         frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
-                                               ctx.api_version >= route.answer_flexible_from)
+                                               ctx.api_version >= route.answer_flexible_from, FIRST_ITEMS)
+        if type(frame) is Encoding:
+            return self._wait_for(ctx, self.endpoint.owner.send_large(ctx, frame, [response]))
         if ctx.lasting and ctx.key is not None and type(frame) is bytes:
             self.endpoint.answers.keep(ctx.key, <bytes> frame)
         return self._queue(ctx, frame)
@@ -318,18 +352,21 @@ cdef class Connection(Responder):
 
     # Closing, and what others may ask
 
-    cdef int _fail(self, str reason, str detail) except -1:
-        self.endpoint.owner.bad_request(self, reason, detail)
+    cdef int _fail(self, str reason, str detail, object kind) except -1:
+        """Close the connection for what it sent; `kind` tells it from others with that reason, in the log."""
+        self.endpoint.owner.bad_request(self, reason, detail, kind)
         self.close(reason)
         return 0
 
-    cdef int _abandon(self) except -1:
-        """Give up a request that waits for something to tell the client, who is gone."""
+    cdef int _abandon(self, bint closed) except -1:
+        """Give up a request that waits, as the client is gone; not `closed`: only where its answer may be dropped."""
         cdef RequestContext ctx = self.pending
-        if ctx is not None and ctx.abandoned is not None:
-            self.pending = None
-            abandoned, ctx.abandoned = ctx.abandoned, None
-            abandoned()
+        cdef Pending answer
+        if ctx is not None and ctx.waiting is not None:
+            answer = ctx.waiting
+            if closed or answer.is_abandonable():
+                self.pending = None
+                answer.lose()
         return 0
 
     def close(self, str reason="closed") -> None:
@@ -357,7 +394,7 @@ cdef class Connection(Responder):
         self.endpoint.owner.connection_closed(self, reason)
         if self.transport is not None:
             self.transport.abort()
-        self._abandon()
+        self._abandon(True)
         self.pending = None
 
     @property
@@ -374,12 +411,3 @@ cdef class Connection(Responder):
     def holds_budget(self) -> bool:
         """Whether an unfinished large frame of it takes memory that others may wait for."""
         return self.buffer is not None and self.buffer.counted and self.pending is None and not self.blocked
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes of answers that the client has not taken yet."""
-        return self.sender.queued_bytes if self.sender is not None else 0
-
-    @property
-    def listener_name(self) -> str:
-        return self.endpoint.listener_name

@@ -5,10 +5,15 @@ anything is allocated for it, and a message may hold `MAX_ITEMS` items in all: a
 some 150 in memory, and a request of 100 MB made of these would stall the broker and fill its memory.  Plans do not
 recurse, so nesting is bounded by the schema.
 Only `DecodeError` leaves here, with the path of the field at fault.
+
+A large message is decoded in pieces (`decoding.pyx`), so that the event loop serves others meanwhile: after so many
+items, or as many bytes of strings, the recursion unwinds, with all that was made attached to the struct at the root,
+and `go_on_struct` descends again to the place that the frames name.  Not within tagged fields: no request has large
+ones.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -21,11 +26,12 @@ from kbroker._fast.cursor cimport (
 from kbroker._fast.structs cimport (
     DEFAULT_LIST, DEFAULT_VALUE, KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_INT8,
     KIND_INT16, KIND_INT32, KIND_INT64, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID,
-    MAX_DEPTH, Frame, Op, Plan, PyType_GenericAlloc, field_path, slot_of,
+    Frame, Op, Plan, PyType_GenericAlloc, field_path, slot_of,
 )
 
 
 cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
     PyObject* PyLong_FromLong(long value) except NULL
     PyObject* PyUnicode_DecodeUTF8(const char* start, Py_ssize_t size, const char* errors)
     PyObject* new_bytes "PyBytes_FromStringAndSize" (const char* start, Py_ssize_t size) except NULL
@@ -36,6 +42,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_STRING = 0x7FFF  # what Kafka accepts, in compact form too
+    LENT_BYTES = 1 << 20  # larger bytes of a message that is decoded in pieces are memoryviews of its source
+    WEIGHT_BYTES = 256  # so many bytes that are copied take about as long as an item
     MAX_ITEMS = 1 << 20  # of all arrays of a message; the largest clusters have some 200,000 partitions
 
 
@@ -43,31 +51,33 @@ class DecodeError(ValueError):
     """The bytes are no valid encoding; the message names the field."""
 
 
-cdef struct Decoder:
-    Cursor cursor
-    const uint8_t* start
-    PyObject* source
-    PyObject* root    # the class being decoded
-    Py_ssize_t items_left
-    int depth
-    Frame frames[MAX_DEPTH]
+cdef void begin(
+    Decoder* self, Plan plan, object source, const Py_buffer* view, Py_ssize_t position, Py_ssize_t limit
+) noexcept:
+    self.start = <const uint8_t*>view.buf
+    self.source = <PyObject*>source
+    self.root = <PyObject*>plan.struct_class
+    self.items_left = MAX_ITEMS
+    self.work_left = PY_SSIZE_T_MAX
+    self.whole = self.suspended = self.lends = False
+    self.suspended_depth = -1
+    self.depth = 0
+    cursor_init(&self.cursor, self.start + position, limit - position)
+
+
+cdef Py_ssize_t limit_of(const Py_buffer* view, Py_ssize_t position, object end) except -1:
+    cdef Py_ssize_t limit = view.len if end is None else <Py_ssize_t>end
+    if position < 0 or limit < position or limit > view.len:
+        raise ValueError(f"positions {position} to {limit} lie outside a buffer of {view.len} bytes")
+    return limit
 
 
 cdef object decode(Plan plan, object source, Py_ssize_t position, object end, Py_ssize_t* next_position):
     cdef Py_buffer view
     cdef Decoder decoder
-    cdef Py_ssize_t limit
     PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
     try:
-        limit = view.len if end is None else <Py_ssize_t>end
-        if position < 0 or limit < position or limit > view.len:
-            raise ValueError(f"positions {position} to {limit} lie outside a buffer of {view.len} bytes")
-        decoder.start = <const uint8_t*>view.buf
-        decoder.source = <PyObject*>source
-        decoder.root = <PyObject*>plan.struct_class
-        decoder.items_left = MAX_ITEMS
-        decoder.depth = 0
-        cursor_init(&decoder.cursor, decoder.start + position, limit - position)
+        begin(&decoder, plan, source, &view, position, limit_of(&view, position, end))
         struct = decode_struct(&decoder, plan)
         next_position[0] = decoder.cursor.position - decoder.start
         return struct
@@ -88,18 +98,43 @@ cdef int fail_read(Decoder* self, const Op* op) except -1:
 
 cdef object decode_struct(Decoder* self, Plan plan):
     cdef object struct = PyType_GenericAlloc(plan.struct_class, 0)
-    cdef Py_ssize_t i
+    fill_struct(self, plan, struct, 0)
+    return struct
+
+
+cdef int fill_struct(Decoder* self, Plan plan, object struct, Py_ssize_t i) except -1:
+    """The fields from the one at `i` on; fewer where the piece ends."""
     cdef const Op* op
-    for i in range(plan.op_count):
+    while i < plan.op_count:
         op = &plan.ops[i]
         slot_of(struct, op.offset)[0] = decode_field(self, op)
+        if op.kind >= KIND_STRUCT and self.suspended:
+            self.frames[self.depth].field = i
+            return 0
+        i += 1
     if plan.flexible:
         decode_tagged(self, plan, struct)
         for i in range(plan.tagged_count):
             fill_default(struct, &plan.tagged[i])
     for i in range(plan.absent_count):
         fill_default(struct, &plan.absent[i])
-    return struct
+    return 0
+
+
+cdef int go_on_struct(Decoder* self, Plan plan, object struct) except -1:
+    """Go on with a struct that the end of a piece has left."""
+    cdef Py_ssize_t i = self.frames[self.depth].field
+    cdef const Op* op = &plan.ops[i]
+    cdef PyObject* value = slot_of(struct, op.offset)[0]
+    if op.kind == KIND_STRUCT:
+        self.depth += 1
+        go_on_struct(self, <Plan>op.plan, <object>value)
+        self.depth -= 1
+    else:
+        go_on_array(self, op, <list>value)
+    if self.suspended:
+        return 0
+    return fill_struct(self, plan, struct, i + 1)
 
 
 cdef inline int fill_default(object struct, const Op* op) except -1:
@@ -124,6 +159,11 @@ cdef int decode_tagged(Decoder* self, Plan plan, object struct) except -1:
     cdef const uint8_t* outer_end = self.cursor.end
     cdef PyObject** place
     cdef PyObject* value
+    cdef bint whole = self.whole
+    self.items_left -= count
+    if self.items_left < 0:
+        return fail(self, NULL, f"more than {MAX_ITEMS} items in one message")
+    self.whole = True
     while count > 0 and self.cursor.fault == CURSOR_OK:
         count -= 1
         tag = cursor_uvarint(&self.cursor)
@@ -148,6 +188,7 @@ cdef int decode_tagged(Decoder* self, Plan plan, object struct) except -1:
         if self.cursor.position != self.cursor.end:
             return fail(self, op, f"{cursor_left(&self.cursor)} bytes left over in a tagged field")
         self.cursor.end = outer_end
+    self.whole = whole
     if self.cursor.fault != CURSOR_OK:
         return fail_read(self, NULL)
     return 0
@@ -229,13 +270,15 @@ cdef PyObject* decode_sized(Decoder* self, const Op* op, int kind, bint nullable
     start = cursor_take(&self.cursor, length)
     if start == NULL:
         fail(self, op, f"{length} bytes wanted, more than are left")
+    if kind == KIND_STRING or kind == KIND_BYTES:
+        self.work_left -= length // WEIGHT_BYTES
     if kind == KIND_STRING:
         value = PyUnicode_DecodeUTF8(<const char*>start, length, NULL)
         if value == NULL:
             PyErr_Clear()
             fail(self, op, "not valid UTF-8")
         return value
-    if kind == KIND_BYTES:
+    if kind == KIND_BYTES and not (self.lends and length > LENT_BYTES):
         return new_bytes(<const char*>start, length)
     return decode_records(self, start, length)
 
@@ -275,10 +318,7 @@ cdef PyObject* decode_nested(Decoder* self, const Op* op) except NULL:
 
 cdef PyObject* decode_array(Decoder* self, const Op* op) except NULL:
     cdef Py_ssize_t count = decode_length(self, op, KIND_ARRAY, op.nullable)
-    cdef Py_ssize_t i
     cdef list items
-    cdef PyObject* item
-    cdef Plan plan
     if count < 0:
         Py_INCREF(None)
         return <PyObject*>None
@@ -288,27 +328,66 @@ cdef PyObject* decode_array(Decoder* self, const Op* op) except NULL:
     if self.items_left < 0:
         fail(self, op, f"more than {MAX_ITEMS} items in one message")
     items = PyList_New(count)
+    fill_array(self, op, items, 0)
+    Py_INCREF(items)
+    return <PyObject*>items
+
+
+cdef int fill_array(Decoder* self, const Op* op, list items, Py_ssize_t i) except -1:
+    """The items from the one at `i` on; fewer where the piece ends."""
+    cdef Py_ssize_t count = PyList_GET_SIZE(items)
+    cdef Plan plan
+    cdef PyObject* item
+    cdef Frame* frame = &self.frames[self.depth]
+    frame.op = op
     if op.item == KIND_STRUCT:
         plan = <Plan>op.plan
-        self.frames[self.depth].op = op
         self.depth += 1
-        for i in range(count):
-            self.frames[self.depth - 1].index = i
+        while i < count:
+            frame.index = i
             struct = decode_struct(self, plan)
             Py_INCREF(struct)
             PyList_SET_ITEM(items, i, struct)
+            i += 1
+            self.work_left -= 1
+            if self.work_left < 0 and is_piece_over(self, self.depth - 1):
+                break
         self.depth -= 1
-    elif op.item < KIND_STRING:
-        for i in range(count):
+        return 0
+    while i < count:
+        frame.index = i
+        if op.item < KIND_STRING:
             item = decode_scalar(&self.cursor, op.item)
             set_item(items, i, item)
-        if self.cursor.fault != CURSOR_OK:
-            fail_read(self, op)
-    else:
-        for i in range(count):
+        else:
             set_item(items, i, decode_sized(self, op, op.item, False))
-    Py_INCREF(items)
-    return <PyObject*>items
+        i += 1
+        self.work_left -= 1
+        if self.work_left < 0 and is_piece_over(self, self.depth):
+            break
+    if self.cursor.fault != CURSOR_OK:
+        fail_read(self, op)
+    return 0
+
+
+cdef inline bint is_piece_over(Decoder* self, int depth) noexcept:
+    """Whether to stop behind the item that was just decoded, or within it, where that has been left already."""
+    if not self.suspended and not self.whole:
+        self.suspended = True
+        self.suspended_depth = depth
+    return self.suspended
+
+
+cdef int go_on_array(Decoder* self, const Op* op, list items) except -1:
+    """Go on behind the item that the end of a piece has left complete, or with the one that it has not."""
+    cdef Py_ssize_t i = self.frames[self.depth].index
+    if self.depth < self.suspended_depth:
+        self.depth += 1
+        go_on_struct(self, <Plan>op.plan, <object>PyList_GET_ITEM(items, i))
+        self.depth -= 1
+        if self.suspended:
+            return 0
+    return fill_array(self, op, items, i + 1)
 
 
 cdef extern from *:

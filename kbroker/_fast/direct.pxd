@@ -26,13 +26,17 @@ cdef struct Asked:
     Py_ssize_t size
 
 
+cdef class Partly:
+    cdef object finish
+    cdef readonly list appended
+
+
 cdef class DirectAnswers:
     cdef str name
     cdef Py_ssize_t name_bytes
     cdef char[NAME_BYTES] name_utf8
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
-    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1
     cdef bint may_wait(self, const Asked* asked) noexcept
     cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew)
     cdef object topic_name(self, const Topic* topic, object manager)

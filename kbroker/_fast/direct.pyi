@@ -5,12 +5,16 @@ from typing_extensions import Buffer
 
 from kbroker._fast.crew import Crew
 from kbroker._fast.file_region import FileRegion
+from kbroker._fast.pending import Pending
+
+class Partly:
+    appended: list[tuple[int, int] | None]
+    def go_on(self, ctx: Any, request: Any) -> Any: ...
 
 class DirectAnswers:
     def ask(
-        self, services: Any, version: int, correlation_id: int, request: Buffer, ctx: Any = None
-    ) -> bytes | list[bytes | FileRegion] | bool | None: ...
-    def ask_to_wait(self, ctx: Any, version: int, correlation_id: int, request: Buffer) -> bool: ...
+        self, services: Any, version: int, correlation_id: int, request: Buffer
+    ) -> bytes | list[bytes | FileRegion] | Pending | Partly | None: ...
     def ask_all(
         self, services: Any, requests: Sequence[tuple[int, int, Buffer]], crew: Crew | None = None
-    ) -> list[bytes | list[bytes | FileRegion] | Exception | None]: ...
+    ) -> list[bytes | list[bytes | FileRegion] | Pending | Exception | None]: ...

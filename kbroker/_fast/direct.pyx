@@ -10,38 +10,38 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
 
+cdef class Partly:
+    """A request of which some batches were appended: `finish(ctx, request, appended)` does the rest, and answers.
+
+    `appended`: of each row (first offset, last offset), or None.
+    """
+
+    def __init__(self, finish, list appended not None):
+        self.finish = finish
+        self.appended = appended
+
+    def go_on(self, ctx, request):
+        """What a handler gives: an answer, a `Pending`, or None."""
+        return self.finish(ctx, request, self.appended)
+
+
 cdef class DirectAnswers:
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
-        """The answer's frame, as `encode_response` gives it; None, and nothing is changed, where the handler decides.
+        """The answer's frame, as `encode_response` gives it, a `Pending`, or a `Partly`; None, and nothing is changed,
+        where the handler decides.
 
         `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.
         """
         return None
 
-    def ask(self, services, int version, int correlation_id, request, ctx=None):
-        """`answer`, for callers in Python; `request` is a writable buffer.  With a `ctx`, True where it waits then."""
+    def ask(self, services, int version, int correlation_id, request):
+        """`answer`, for callers in Python; `request` is a writable buffer."""
         cdef Py_buffer view
-        cdef object frame
         PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
         try:
-            frame = self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
-            if frame is None and ctx is not None:
-                if self.wait(ctx, version, correlation_id, <uint8_t*> view.buf, view.len):
-                    return True
-            return frame
+            return self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
-
-    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        """Whether the request that `answer` has just left alone waits: `ctx.respond_frame` or `ctx.handle` end that.
-
-        The bytes are kept, if at all, as a copy.
-        """
-        return False
-
-    def ask_to_wait(self, ctx, int version, int correlation_id, request) -> bool:
-        """Whether the request waits, as far as `answer` leaves it alone."""
-        return self.ask(ctx.services, version, correlation_id, request, ctx) is True
 
     cdef bint may_wait(self, const Asked* asked) noexcept:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""

@@ -4,27 +4,32 @@ A records field that holds a `FileRegion` cuts the output: the result is then a 
 length that covers the region counts its size.  `encode_parts` cuts at every records field: large batches then leave
 without being copied.  As in Kafka, a field that the version lacks must hold its default unless it may be ignored.
 Only `EncodeError` leaves here (and MemoryError), with the path of the field at fault.
+
+A large answer is encoded in pieces (`encoding.pyx`), as `decoder.pyx` decodes a large request: behind an item of an
+array the recursion unwinds, and `go_on_struct` descends again by the frames.  What was written until then becomes a
+part of the frame.  Not within tagged fields, whose size stands before them.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kbroker._fast.file_region cimport FileRegion
 from kbroker._fast.growable cimport (
-    Growable, growable_free, growable_prefix_size, growable_reserve, kb_store32, put_8, put_16, put_32, put_64,
+    Growable, growable_free, growable_prefix_size, growable_reserve, put_8, put_16, put_32, put_64,
     put_bytes, put_uvarint,
 )
 from kbroker._fast.structs cimport (
     KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
-    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UUID, MAX_DEPTH, Frame, Op, Plan, default_of, field_path,
+    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UUID, Frame, Op, Plan, default_of, field_path,
     same_as_default, slot_of,
 )
 
 
 cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
     long PyLong_AsLong(PyObject* value)
     bint PyLong_Check(PyObject* value)
     bint PyList_Check(PyObject* value)
@@ -40,22 +45,13 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_STRING = 0x7FFF
-    MAX_FRAME = 0x7FFFFFFF
+    WEIGHT_BYTES = 256  # so many bytes that are copied take about as long as an item
     KEPT = 1 << 18  # bytes of buffer kept from one call to the next
 
 
 class EncodeError(ValueError):
     """The struct has no encoding in this version; the message names the field."""
 
-
-cdef struct Encoder:
-    Growable out
-    int64_t region_bytes
-    PyObject* cuts    # a list of (position in out, FileRegion or buffer), or NULL; owned by the caller
-    bint cuts_buffers  # records that are buffers are left out, too
-    PyObject* root
-    int depth
-    Frame frames[MAX_DEPTH]
 
 # One buffer goes from call to call (all run under the GIL); a call within a call finds none and makes its own.
 cdef Growable kept
@@ -70,6 +66,9 @@ cdef void begin(Encoder* self, Plan plan) noexcept:
     self.depth = 0
     self.cuts = NULL
     self.cuts_buffers = False
+    self.work_left = PY_SSIZE_T_MAX
+    self.whole = self.suspended = False
+    self.suspended_depth = -1
 
 
 cdef void finish(Encoder* self) noexcept:
@@ -80,78 +79,6 @@ cdef void finish(Encoder* self) noexcept:
         kept = self.out
 
 
-cdef bytes encode_body(Plan plan, object struct, bytes prefix):
-    cdef Encoder encoder
-    begin(&encoder, plan)
-    try:
-        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix) + 16)
-        put_bytes(&encoder.out, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
-        encode_struct(&encoder, plan, struct)
-        return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)
-    finally:
-        finish(&encoder)
-
-
-cdef object encode_frame(Plan plan, object struct, int32_t correlation_id, bint flexible_header):
-    cdef Encoder encoder
-    cdef list cuts = []
-    begin(&encoder, plan)
-    encoder.cuts = <PyObject*>cuts
-    try:
-        growable_reserve(&encoder.out, 16)
-        put_32(&encoder.out, 0)
-        put_32(&encoder.out, <uint32_t>correlation_id)
-        if flexible_header:
-            put_8(&encoder.out, 0)
-        encode_struct(&encoder, plan, struct)
-        set_length(&encoder)
-        if not cuts:
-            return PyBytes_FromStringAndSize(<char*>encoder.out.data, encoder.out.size)
-        return parts_of(&encoder.out, cuts)
-    finally:
-        finish(&encoder)
-
-
-cdef list encode_parts(Plan plan, object struct, bytes prefix):
-    cdef Encoder encoder
-    cdef list cuts = []
-    begin(&encoder, plan)
-    encoder.cuts = <PyObject*>cuts
-    encoder.cuts_buffers = True
-    try:
-        growable_reserve(&encoder.out, PyBytes_GET_SIZE(prefix) + 16)
-        put_32(&encoder.out, 0)
-        put_bytes(&encoder.out, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
-        encode_struct(&encoder, plan, struct)
-        set_length(&encoder)
-        return parts_of(&encoder.out, cuts)
-    finally:
-        finish(&encoder)
-
-
-cdef int set_length(Encoder* self) except -1:
-    cdef int64_t total = self.out.size - 4 + self.region_bytes
-    if total > MAX_FRAME:
-        fail(self, NULL, f"a frame of {total} bytes, more than {MAX_FRAME}")
-    kb_store32(self.out.data, <uint32_t>total)
-    return 0
-
-
-cdef list parts_of(const Growable* out, list cuts):
-    cdef list parts = []
-    cdef Py_ssize_t start = 0
-    cdef Py_ssize_t position
-    for cut, region in cuts:
-        position = cut
-        if position > start:
-            parts.append(PyBytes_FromStringAndSize(<char*>out.data + start, position - start))
-        parts.append(region)
-        start = position
-    if out.size > start:
-        parts.append(PyBytes_FromStringAndSize(<char*>out.data + start, out.size - start))
-    return parts
-
-
 cdef int fail(Encoder* self, const Op* op, str reason) except -1:
     path = field_path(<type>self.root, self.frames, self.depth, op)
     raise EncodeError(f"{path}: {reason}")
@@ -160,27 +87,73 @@ cdef int fail(Encoder* self, const Op* op, str reason) except -1:
 cdef int encode_struct(Encoder* self, Plan plan, object struct) except -1:
     cdef Py_ssize_t i
     cdef const Op* op
-    cdef PyObject* value
     if type(struct) is not plan.struct_class:
         return fail(self, NULL, f"a {plan.struct_class.__name__} is needed, not {type(struct).__name__}")
     for i in range(plan.absent_count):
         op = &plan.absent[i]
         if not op.ignorable and not same_as_default(op, slot_of(struct, op.offset)[0]):
             return fail(self, op, "not its default, in a version that lacks the field")
-    for i in range(plan.op_count):
+    return encode_fields(self, plan, struct, 0)
+
+
+cdef inline int encode_fields(Encoder* self, Plan plan, object struct, Py_ssize_t i) except -1:
+    """The fields from the one at `i` on; fewer where the piece ends."""
+    cdef const Op* op
+    cdef PyObject* value
+    while i < plan.op_count:
         op = &plan.ops[i]
         value = slot_of(struct, op.offset)[0]
         if value == NULL:
             encode_field(self, op, default_of(op))
         elif op.kind < KIND_STRING:
             encode_scalar(self, op, op.kind, value)
-        elif op.kind == KIND_ARRAY:
-            encode_array(self, op, value)
         else:
-            encode_field(self, op, <object>value)
+            if op.kind == KIND_ARRAY:
+                encode_array(self, op, value)
+            else:
+                encode_field(self, op, <object>value)
+            if self.suspended:
+                self.frames[self.depth].field = i
+                return 0
+        i += 1
     if plan.flexible:
         encode_tagged(self, plan, struct)
     return 0
+
+
+cdef int go_on_struct(Encoder* self, Plan plan, object struct) except -1:
+    """Go on with a struct that the end of a piece has left."""
+    cdef Py_ssize_t i = self.frames[self.depth].field
+    cdef const Op* op = &plan.ops[i]
+    cdef PyObject* value = slot_of(struct, op.offset)[0]
+    if op.kind == KIND_STRUCT:
+        self.depth += 1
+        go_on_struct(self, <Plan>op.plan, <object>value)
+        self.depth -= 1
+    else:
+        go_on_array(self, op, value)
+    if self.suspended:
+        return 0
+    return encode_fields(self, plan, struct, i + 1)
+
+
+cdef int go_on_array(Encoder* self, const Op* op, PyObject* value) except -1:
+    """Go on behind the item that the end of a piece has left complete, or with the one that it has not."""
+    cdef Frame* frame = &self.frames[self.depth]
+    if not is_sequence(value):
+        return fail(self, op, "the list changed while it was read")
+    if self.depth < self.suspended_depth:
+        if frame.index >= PySequence_Fast_GET_SIZE(value):
+            return fail(self, op, "the list changed while it was read")
+        item = <object>PySequence_Fast_GET_ITEM(value, frame.index)
+        if type(item) is not (<Plan>op.plan).struct_class:
+            return fail(self, op, "the list changed while it was read")
+        self.depth += 1
+        go_on_struct(self, <Plan>op.plan, item)
+        self.depth -= 1
+        if self.suspended:
+            return 0
+    return encode_items(self, op, value, frame.index + 1, frame.count)
 
 
 cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
@@ -188,6 +161,7 @@ cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
     cdef Py_ssize_t i, start
     cdef const Op* op
     cdef PyObject* value
+    cdef bint whole = self.whole
     for i in range(plan.tagged_count):
         op = &plan.tagged[i]
         count += not same_as_default(op, slot_of(struct, op.offset)[0])
@@ -195,6 +169,7 @@ cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
     put_uvarint(&self.out, count)
     if count == 0:
         return 0
+    self.whole = True
     for i in range(plan.tagged_count):
         op = &plan.tagged[i]
         value = slot_of(struct, op.offset)[0]
@@ -205,6 +180,7 @@ cdef int encode_tagged(Encoder* self, Plan plan, object struct) except -1:
         start = self.out.size
         encode_field(self, op, <object>value)
         growable_prefix_size(&self.out, start)
+    self.whole = whole
     return 0
 
 
@@ -311,6 +287,7 @@ cdef int encode_sized(Encoder* self, const Op* op, int kind, bint nullable, obje
         encode_length(self, op, kind, size)
         growable_reserve(&self.out, size)
         put_bytes(&self.out, start, size)
+        self.work_left -= size // WEIGHT_BYTES
         return 0
     if kind == KIND_RECORDS and type(value) is FileRegion:
         return encode_region(self, op, <FileRegion>value)
@@ -324,6 +301,7 @@ cdef int encode_sized(Encoder* self, const Op* op, int kind, bint nullable, obje
         encode_length(self, op, kind, view.len)
         growable_reserve(&self.out, view.len)
         put_bytes(&self.out, view.buf, view.len)
+        self.work_left -= view.len // WEIGHT_BYTES
     finally:
         PyBuffer_Release(&view)
     return 0
@@ -360,33 +338,63 @@ cdef int encode_nested(Encoder* self, const Op* op, object value) except -1:
 
 
 cdef int encode_array(Encoder* self, const Op* op, PyObject* value) except -1:
-    cdef Py_ssize_t count, i
-    cdef Plan plan
+    cdef Py_ssize_t count
     if value == <PyObject*>None:
         if not op.nullable:
             return fail(self, op, "null where a value is required")
         return encode_length(self, op, KIND_ARRAY, -1)
-    if not PyList_Check(value) and not PyTuple_Check(value):
+    if not is_sequence(value):
         return fail(self, op, f"a list is needed, not {type(<object>value).__name__}")
     count = PySequence_Fast_GET_SIZE(value)
     encode_length(self, op, KIND_ARRAY, count)
+    return encode_items(self, op, value, 0, count)
+
+
+cdef inline bint is_sequence(PyObject* value) noexcept:
+    return value != NULL and (PyList_Check(value) or PyTuple_Check(value))
+
+
+cdef inline int encode_items(Encoder* self, const Op* op, PyObject* value, Py_ssize_t i, Py_ssize_t count) except -1:
+    """The items from the one at `i` on; fewer where the piece ends."""
+    cdef Frame* frame = &self.frames[self.depth]
+    cdef Plan plan
+    # The size is asked for anew each time: a finaliser, or others between two pieces, may change the list.
     if op.item == KIND_STRUCT:
         plan = <Plan>op.plan
-        self.frames[self.depth].op = op
+        frame.op = op
+        frame.count = count
         self.depth += 1
-        # The size is asked for anew each time: a finaliser may run meanwhile and change the list.
-        for i in range(count):
+        while i < count:
             if i >= PySequence_Fast_GET_SIZE(value):
                 return fail(self, op, "the list changed while it was read")
-            self.frames[self.depth - 1].index = i
+            frame.index = i
             encode_struct(self, plan, <object>PySequence_Fast_GET_ITEM(value, i))
+            i += 1
+            self.work_left -= 1
+            if self.work_left < 0 and is_piece_over(self, self.depth - 1):
+                break
         self.depth -= 1
         return 0
-    for i in range(count):
+    while i < count:
         if i >= PySequence_Fast_GET_SIZE(value):
             return fail(self, op, "the list changed while it was read")
         if op.item < KIND_STRING:
             encode_scalar(self, op, op.item, PySequence_Fast_GET_ITEM(value, i))
         else:
             encode_sized(self, op, op.item, False, <object>PySequence_Fast_GET_ITEM(value, i))
+        i += 1
+        self.work_left -= 1
+        if self.work_left < 0 and is_piece_over(self, self.depth):
+            frame.op = op
+            frame.count = count
+            frame.index = i - 1
+            break
     return 0
+
+
+cdef bint is_piece_over(Encoder* self, int depth) noexcept:
+    """Whether to stop behind the item that was just encoded, or within it, where that has been left already."""
+    if not self.suspended and not self.whole:
+        self.suspended = True
+        self.suspended_depth = depth
+    return self.suspended

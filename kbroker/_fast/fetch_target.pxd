@@ -11,6 +11,7 @@ cdef class FetchTarget:
     cdef readonly int32_t max_bytes
     cdef readonly int32_t current_leader_epoch
     cdef readonly int32_t last_fetched_epoch
+    cdef readonly int64_t log_start_offset
     cdef readonly int64_t told_high_watermark
     cdef readonly int64_t told_log_start_offset
 

@@ -11,6 +11,7 @@ class FetchTarget:
     max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    log_start_offset: int
     told_high_watermark: int
     told_log_start_offset: int
     def __init__(
@@ -22,6 +23,7 @@ class FetchTarget:
         max_bytes: int,
         current_leader_epoch: int,
         last_fetched_epoch: int,
+        log_start_offset: int = -1,
     ) -> None: ...
     def update(self, newer: FetchTarget) -> None: ...
     def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool: ...

@@ -14,10 +14,11 @@ cdef class FetchTarget:
     """What a fetch asks of one partition, and in a session what was last told of it.
 
     `topic` is the name the client used, or the name behind its topic id (None while no topic has that id).
+    `log_start_offset`: where the log of a follower starts, -1 for a consumer.
     """
 
     def __init__(self, topic, bytes topic_id not None, int32_t index, int64_t fetch_offset, int32_t max_bytes,
-                 int32_t current_leader_epoch, int32_t last_fetched_epoch):
+                 int32_t current_leader_epoch, int32_t last_fetched_epoch, int64_t log_start_offset=-1):
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -25,6 +26,7 @@ cdef class FetchTarget:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
 
@@ -34,6 +36,7 @@ cdef class FetchTarget:
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
 
     cdef void exchange(self, FetchTarget other) noexcept:
         """Ask for what `other` asked for, and the other way round; twice, and nothing has changed."""
@@ -83,7 +86,7 @@ cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, 
     if partition is None:
         return None
     log = partition.log_
-    return partition if target.fetch_offset == log.high_watermark == log.local_.log_end_offset else None
+    return partition if target.fetch_offset == log.high_watermark else None
 
 
 cpdef tuple worth_reading(targets, dict topics, dict names, bint by_id, bint only_news):

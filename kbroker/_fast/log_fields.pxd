@@ -41,6 +41,7 @@ cdef class SegmentFields:
     cdef public AppendTail tail
     cdef FileFields open_file_
     cdef public FollowUps follow_ups
+    cdef public bint is_damaged
     cdef public bint indexes_full
     cdef public bint recently_used
 
@@ -76,7 +77,29 @@ cdef class PartitionFields:
     cdef public tuple isr
     cdef LogFields log_
     cdef public dict waiting
+    cdef public bint commits_alone
+    cdef public object purgatory
     cdef uint64_t named_in
+
+
+cdef inline int after_append(PartitionFields partition) except -1:
+    """Moves the high watermark behind an append where this replica alone decides; else `Partition` does."""
+    cdef LogFields log = partition.log_
+    if (not partition.commits_alone or log.committer_ is not None
+            or len(log.producer_state_.unreplicated) > 0):
+        (<object> partition).appended()
+        return 0
+    log.high_watermark = log.local_.log_end_offset
+    if len(partition.waiting) > 0:
+        partition.purgatory.mark(partition)
+    return 0
+
+
+cdef inline bint is_acknowledged(PartitionFields partition, int64_t last_offset, bint by_all) except -1:
+    """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to a producer with acks=all."""
+    if by_all:
+        return partition.log_.high_watermark > last_offset
+    return partition.log_.committer_ is None or not partition.log_.committer_.holds(last_offset)
 
 
 cdef inline PartitionFields led_partition(object led, int32_t index, int32_t leader_epoch):

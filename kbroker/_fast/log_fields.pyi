@@ -34,6 +34,7 @@ class SegmentFields:
     tail: Any
     open_file: Any
     follow_ups: Any
+    is_damaged: bool
     indexes_full: bool
     recently_used: bool
 
@@ -64,3 +65,5 @@ class PartitionFields:
     isr: tuple[int, ...]
     log: Any
     waiting: dict[Any, None]
+    commits_alone: bool
+    purgatory: Any

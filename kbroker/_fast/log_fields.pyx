@@ -150,7 +150,7 @@ cdef class PurgatoryFields:
 
 
 cdef class PartitionFields:
-    """Of `Partition`."""
+    """Of `Partition`.  `commits_alone`: what this replica has durably is committed."""
 
     @property
     def log(self):

@@ -38,7 +38,7 @@ cdef enum:
 
 
 cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64_t now_ms):
-    """Appends the one batch in `records` (writable) and moves the high watermark: its base offset, or -1."""
+    """Appends the one batch in `records` (writable): its base offset, or -1.  Who asks says what is committed then."""
     cdef Py_buffer view
     if records is None:
         return OUT_OF_THE_ORDINARY
@@ -70,6 +70,8 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
         (<object> segment).cut_failed_write(file, position)
         return OUT_OF_THE_ORDINARY
     count_in(log, segment, info, first, size)
+    if log.committer_ is not None:
+        log.committer_.appended(local.log_end_offset)
     return first
 
 
@@ -106,12 +108,10 @@ cdef BatchInfo admit(
     """
     cdef AppendRules rules = log.append_rules
     cdef SegmentFields segment = log.local_.segments_.active_
-    cdef ProducerFields state = log.producer_state_
     cdef BatchInfo info
     if (
-        rules is None or log.committer_ is not None or log.gate_.closed
+        rules is None or log.gate_.closed
         or leader_epoch != log.leader_epoch_cache_.latest_epoch
-        or len(state.unreplicated) > 0
         or not has_room(segment, rules, position, size)
     ):
         return None
@@ -164,7 +164,7 @@ cdef int ordinary_codec(const uint8_t* data, Py_ssize_t size, AppendRules rules)
 
 @cython.nonecheck(True)
 cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1:
-    """What follows from a batch that was written at the end of the active segment, and moves the high watermark."""
+    """What follows for the log from a batch that was written at the end of the active segment."""
     cdef AppendTail tail = segment.tail
     cdef int64_t position = tail.size
     cdef int64_t last = first + info.header.last_offset_delta
@@ -174,8 +174,6 @@ cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t 
     log.local_.log_end_offset = last + 1
     if info.header.producer_id >= 0:
         log.producer_state_.producers.remember(info, first, last)
-    if last >= log.high_watermark:
-        log.high_watermark = last + 1
     return 0
 
 

@@ -3,11 +3,12 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from kbroker._fast.direct cimport DirectAnswers
 from kbroker._fast.log_fields cimport LogFields, SegmentFields
 from kbroker._fast.one_partition cimport OnePartition, Stretch
+from kbroker._fast.pending cimport DelayedFetch
 
 cdef enum:
     UNKNOWN = -1        # a size
 
-cdef class WaitingFetch
+cdef class WaitingFetch(DelayedFetch)
 
 
 cdef class OrdinaryFetch(DirectAnswers):
@@ -20,6 +21,8 @@ cdef class OrdinaryFetch(DirectAnswers):
 
     cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
                       bint force)
+    cdef WaitingFetch _wait(self, object services, int version, int correlation_id, const uint8_t* data,
+                            Py_ssize_t size)
     cdef WaitingFetch waiting(self, object services)
     cdef void found_too_little(self, int wait_ms, list names, tuple places) noexcept
     cdef object _serve_one(self, object services, object name, int version, int correlation_id, OnePartition* asked,
@@ -28,9 +31,8 @@ cdef class OrdinaryFetch(DirectAnswers):
     cdef SegmentFields find(self, LogFields log, int64_t offset, int64_t limit, bint committed, Stretch* found)
 
 
-cdef class WaitingFetch:
+cdef class WaitingFetch(DelayedFetch):
     cdef OrdinaryFetch reader
-    cdef object ctx
     cdef int version
     cdef int correlation_id
     cdef list names                 # of its topics

@@ -64,32 +64,33 @@ cdef class OrdinaryFetch(DirectAnswers):
         self.file_system = file_system
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
-        """The answer to a fetch without a session; of one partition here."""
+        """The answer to a fetch without a session, of one partition here; what waits where there is too little yet."""
         cdef object frame
         try:
             frame = self.serve(services, version, correlation_id, data, size, False)
         except OSError:
             return None     # the handler meets it again, tells the client, and whoever watches the disk
-        return None if frame is False else frame
+        return self._wait(services, version, correlation_id, data, size) if frame is False else frame
 
-    cdef bint wait(self, object ctx, int version, int correlation_id, uint8_t* data, Py_ssize_t size) except -1:
-        """Let a fetch for which there is too little wait in the purgatory for more, or for its time to be up."""
+    cdef WaitingFetch _wait(self, object services, int version, int correlation_id, const uint8_t* data,
+                            Py_ssize_t size):
+        """A fetch for which there is too little, to wait for more or for its time to be up; None where it may not."""
         cdef WaitingFetch fetch
         cdef tuple places = self.places
-        cdef object services = ctx.services
         self.places = None
         if places is None or self.wait_ms <= 0:
-            return False
+            return None
         fetch = self.waiting(services)
+        fetch.purgatory = services.replica_manager.purgatory
+        fetch.partitions = places
+        fetch.wait_ms = self.wait_ms
         fetch.reader = self
-        fetch.ctx = ctx
         fetch.version = version
         fetch.correlation_id = correlation_id
         fetch.names = self.names
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
         fetch.until_ns = now_ns() + <uint64_t> self.wait_ms * 1000000
-        services.replica_manager.purgatory.wait(ctx, fetch.attempt, places, self.wait_ms)
-        return True
+        return fetch
 
     cdef object serve(self, object services, int version, int correlation_id, const uint8_t* data, Py_ssize_t size,
                       bint force):
@@ -183,13 +184,13 @@ cdef class OrdinaryFetch(DirectAnswers):
         found.size = UNKNOWN
         found.high_watermark = log.high_watermark
         found.log_start_offset = log.log_start_offset
-        if limit < 0 or log.high_watermark != local.log_end_offset or offset < log.log_start_offset:
+        if limit < 0 or offset < log.log_start_offset:
             return None
         if offset > local.log_end_offset or log.producer_state_.first_unstable_offset is not None:
             return None
         if type(local.environment_.files) is not self.file_system:
             return None
-        if offset == local.log_end_offset:
+        if offset >= log.high_watermark:
             found.size = 0
             return None
         segment = local.segments_.active_
@@ -201,14 +202,16 @@ cdef class OrdinaryFetch(DirectAnswers):
                 return None
         elif committed and (<object> segment).has_txn_index:
             return None
+        if segment.is_damaged:
+            return None     # the log knows which stretches can be read
         if segment.open_file_ is None:
             (<object> segment).file()
         segment.recently_used = True
+        found.end = visible_end(log, segment)
+        if found.end < 0:
+            return None
         if segment.tail is not None:
             batch = segment.tail.batch_of(offset)
-            found.end = segment.tail.size
-        else:
-            found.end = (<object> segment).size
         if batch != NULL:
             found.position = batch.position
             found.first = batch.size
@@ -223,11 +226,26 @@ cdef class OrdinaryFetch(DirectAnswers):
         return segment
 
 
-cdef class WaitingFetch:
-    """A fetch that waits, kept as the bytes that it came in; `ctx` is where its answer goes."""
+@cython.nonecheck(True)
+cdef int64_t visible_end(LogFields log, SegmentFields segment) except -2:
+    """The position in the segment's file up to which everything is below the high watermark; -1 where the log says."""
+    cdef LocalLogFields local = log.local_
+    cdef const TailBatch* batch
+    if log.high_watermark < local.log_end_offset:
+        if segment is local.segments_.active_:
+            if segment.tail is None:
+                return -1
+            batch = segment.tail.batch_of(log.high_watermark)
+            return batch.position if batch != NULL and batch.base_offset == log.high_watermark else -1
+        if log.high_watermark < local.segments_.active_.base_offset:
+            return -1
+    return segment.tail.size if segment.tail is not None else <int64_t> (<object> segment).size
 
-    def attempt(self, bint force) -> bool:
-        """Answer when there is enough, or in any case when `force`; whether nobody has to look at it any more."""
+
+cdef class WaitingFetch(DelayedFetch):
+    """A fetch that waits, kept as the bytes that it came in."""
+
+    def attempt(self, force) -> bool:
         cdef object frame = None
         try:
             frame = self.serve(force)
@@ -236,7 +254,7 @@ cdef class WaitingFetch:
         if frame is None:
             self.hand_over(force)
         elif frame is not False:
-            self.ctx.respond_frame(frame)
+            self._end(frame, True)
         return frame is not False
 
     cdef object serve(self, bint force):
@@ -250,6 +268,7 @@ cdef class WaitingFetch:
     cdef int hand_over(self, bint force) except -1:
         """Something is out of the ordinary now: the handler goes on, for as long as there is time."""
         cdef uint64_t now = now_ns()
+        self.release()
         cdef object request = self.ctx.decode(self.request)
         request.max_wait_ms = 0 if force or now >= self.until_ns else (self.until_ns - now) // 1000000 + 1
         self.resume(request)

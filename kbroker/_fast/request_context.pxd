@@ -11,7 +11,7 @@ cdef class RequestContext:
     cdef readonly str client_id
     cdef readonly Responder connection
     cdef readonly object services
-    cdef public object abandoned
+    cdef public object waiting
     cdef public bint lasting
     cdef tuple key
     cdef Route route

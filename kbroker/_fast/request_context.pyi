@@ -1,21 +1,25 @@
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from kbroker._fast.connection import Connection
 from kbroker._fast.file_region import FileRegion
+from kbroker._fast.pending import Connection
+
+class ServedConnection(Connection, Protocol):
+    def decoded(self) -> None: ...
+    def malformed(self, ctx: Any, error: ValueError) -> int: ...
 
 class RequestContext:
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
-    connection: Connection
+    connection: ServedConnection
     services: Any
     open: bool
-    abandoned: Callable[[], object] | None
+    waiting: Any
     lasting: bool
     def respond(self, response: Any) -> None: ...
     def respond_frame(self, frame: bytes | list[bytes | FileRegion]) -> None: ...
     def fail(self, error: Exception) -> None: ...
     def decode(self, request: bytes) -> Any: ...
     def handle(self, request: Any) -> None: ...
+    def take(self, response: Any) -> None: ...

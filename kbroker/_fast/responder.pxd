@@ -19,5 +19,6 @@ cdef class Responder(Receiver):
     cdef bint awaits(self, object ctx) noexcept
     cdef int conclude(self, object ctx, object response, bint encoded) except -1
     cdef int failed(self, object ctx, object error) except -1
+    cdef bint _begin(self, object ctx, object coroutine) except -1
     cdef int _flush(self) except -1
     cdef int _unwatch(self) except -1

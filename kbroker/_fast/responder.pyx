@@ -30,6 +30,20 @@ cdef class Responder(Receiver):
         """A handler failed: nobody knows what it has done, so the connection ends."""
         raise NotImplementedError
 
+    cdef bint _begin(self, object ctx, object coroutine) except -1:
+        """Run a handler up to its first wait, and have the owner run the rest; most never wait.
+
+        Whether the answer comes later.
+        """
+        cdef object response
+        try:
+            response = coroutine.send(None)
+        except StopIteration as stop:
+            ctx.take(stop.value)
+            return self.awaits(ctx)
+        self.endpoint.owner.spawn(ctx, coroutine, response)
+        return True
+
     cdef int _flush(self) except -1:
         """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
         cdef int outcome
@@ -81,3 +95,12 @@ cdef class Responder(Receiver):
             self.endpoint.loop.remove_writer(self.writer_fd)
             os.close(self.writer_fd)
             self.writer_fd = -1
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of answers that the client has not taken yet."""
+        return self.sender.queued_bytes if self.sender is not None else 0
+
+    @property
+    def listener_name(self) -> str:
+        return self.endpoint.listener_name

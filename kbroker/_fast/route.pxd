@@ -15,7 +15,6 @@ cdef class Route:
     cdef readonly int api_key
     cdef readonly int min_version
     cdef readonly int max_version
-    cdef readonly bint is_async
     cdef readonly bint lasting
     cdef object handle
     cdef DirectAnswers direct
@@ -27,6 +26,7 @@ cdef class Route:
     cdef readonly int answer_flexible_from
 
     cdef object decoder(self, int version)
+    cdef object decoding(self, int version)
     cdef object encoder(self, int version)
 
 

@@ -19,7 +19,6 @@ class Route:
     api_key: int
     min_version: int
     max_version: int
-    is_async: bool
     lasting: bool
     header_flexible_from: int
     answer_flexible_from: int
@@ -29,7 +28,6 @@ class Route:
         min_version: int,
         max_version: int,
         handle: Callable[..., Any],
-        is_async: bool,
         compile_request: Callable[[int], Any],
         compile_response: Callable[[int], Any],
         header_flexible_from: int,

@@ -23,12 +23,13 @@ NO_RESPONSE = NoResponse()
 cdef class Route:
     """How one API is served: versions, handler, and the codec programs, compiled at their first use.
 
-    `compile_request(version)` gives an object with `decode(buffer, pos, end)`, `compile_response(version)` one with
-    `encode_response(struct, correlation_id, flexible)`.  Of a `lasting` route the answers that its handler marks as
+    `compile_request(version)` gives an object with `decode(buffer, pos, end)` and `decoding`, the same in pieces,
+    `compile_response(version)` one with `begin_response(struct, correlation_id, flexible, items)`.
+    Of a `lasting` route the answers that its handler marks as
     such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
     """
 
-    def __init__(self, int api_key, int min_version, int max_version, handle, bint is_async,
+    def __init__(self, int api_key, int min_version, int max_version, handle,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
                  bint lasting=False, DirectAnswers direct=None):
         if not 0 <= api_key < API_KEYS:
@@ -37,7 +38,6 @@ cdef class Route:
         self.min_version = min_version
         self.max_version = max_version
         self.handle = handle
-        self.is_async = is_async
         self.lasting = lasting
         self.direct = direct
         self.compile_request = compile_request
@@ -52,9 +52,12 @@ cdef class Route:
             self.decoders[version] = self.compile_request(version).decode
         return self.decoders[version]
 
+    cdef object decoding(self, int version):
+        return self.compile_request(version).decoding
+
     cdef object encoder(self, int version):
         if self.encoders[version] is None:
-            self.encoders[version] = self.compile_response(version).encode_response
+            self.encoders[version] = self.compile_response(version).begin_response
         return self.encoders[version]
 
 
@@ -62,11 +65,12 @@ cdef class Endpoint:
     """What the connections of one listener share.
 
     `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
-    reason)`, `bad_request(connection, reason, detail)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for versions
-    out of range (the frame to answer with, or None), `spawn(ctx, coroutine)`, `read_cold(connection, stretches)` for
-    what must come from the disk before it can be sent (answered by `connection.helped()` when the first (region,
-    position, size) is there; the others follow it), and while `draining`, when no further request is begun,
-    `went_quiet()`.
+    reason)`, `bad_request(connection, reason, detail, kind)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for
+    versions out of range (the frame to answer with, or None), `spawn(ctx, coroutine, waits_for)` for a handler that was
+    begun and waits, `serve_large(ctx, decoding, handle)` and `send_large(ctx, encoding, [answer])`, coroutines for what
+    is done in pieces, `read_cold(connection, stretches)` for what must come from the disk before it can be sent
+    (answered by `connection.helped()` when the first (region, position, size) is there; the others follow it), and
+    while `draining`, when no further request is begun, `went_quiet()`.
     """
 
     def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,

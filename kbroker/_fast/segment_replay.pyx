@@ -83,7 +83,7 @@ cdef int64_t seen_before(Seen* seen, int64_t producer_id) noexcept nogil:
 def last_of_each(SegmentScan scan not None, Py_ssize_t start, Py_ssize_t stop, int64_t from_offset):
     """The batches of [start, stop) that producer state has to see, in their order; BatchInfo.
 
-    Of batches from `from_offset` on those of transactions, and the last five of each producer.
+    Of batches from the one that contains `from_offset` on those of transactions, and the last five of each producer.
     """
     cdef Seen[SLOTS] seen
     cdef Py_ssize_t at
@@ -94,7 +94,7 @@ def last_of_each(SegmentScan scan not None, Py_ssize_t start, Py_ssize_t stop, i
     memset(seen, 0, sizeof(seen))
     for at in range(stop - 1, start - 1, -1):
         found = &scan.found[at]
-        if found.header.base_offset < from_offset:
+        if found.header.base_offset + found.header.last_offset_delta < from_offset:
             break
         if found.header.producer_id < 0:
             continue

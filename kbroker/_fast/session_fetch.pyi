@@ -6,5 +6,5 @@ from kbroker._fast.many_fetch import ManyFetch
 
 class SessionFetch(ManyFetch):
     def __init__(
-        self, partition_data: Any, file_system: type, resume: Callable[[Any, Any, Any, list[FetchTarget]], None]
+        self, partition_data: Any, file_system: type, resume: Callable[[Any, Any, Any, list[FetchTarget]], Any]
     ) -> None: ...

@@ -34,7 +34,7 @@ cdef extern from *:
 cdef class SessionFetch(ManyFetch):
     """What `ManyFetch` does, and incremental fetches.
 
-    `resume(ctx, request, session, targets)` has the handler go on with one that has waited.
+    `resume(ctx, request, session, targets)` gives the handler's answer to one that has waited.
     """
 
     cdef object resume
@@ -87,7 +87,7 @@ cdef class WaitingInSession(WaitingFetch):
         return self.step.serve(self.reader, self.ctx.services, self.version, self.correlation_id, force)
 
     cdef int resume(self, object request) except -1:
-        (<SessionFetch> self.reader).resume(self.ctx, request, self.step.session, self.step.targets)
+        self.ctx.take((<SessionFetch> self.reader).resume(self.ctx, request, self.step.session, self.step.targets))
         return 0
 
 

@@ -48,6 +48,9 @@ cdef struct Op:
 cdef struct Frame:
     const Op* op
     Py_ssize_t index
+    # Where decoding or encoding in pieces goes on: the field of the struct at this depth, the length of its array.
+    Py_ssize_t field
+    Py_ssize_t count
 
 
 cdef class Layout:

@@ -24,6 +24,11 @@ cdef class TransportEnds:
     def local_port(self) -> int:
         return self._local()[1]
 
+    @property
+    def socket(self):
+        """The transport's own socket, to set options on."""
+        return self.transport.get_extra_info("socket")
+
     cdef tuple _peer(self):
         if self.peer is None and self.transport is not None:
             self.peer = self.transport.get_extra_info("peername")

@@ -16,6 +16,7 @@ import click
 
 from kbroker.cli.output import parse_pairs
 from kbroker.errors import ErrorCode
+from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_SECONDS = 5.0
+UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,18 +59,59 @@ class Cluster:
 
     def check_reachable(self) -> None:
         """Says at once that nobody listens, where the client would try until its time is up."""
+        plain = self.settings.get("security.protocol", "plaintext").lower() in ("plaintext", "sasl_plaintext")
         reasons = []
-        for address in self.bootstrap.split(","):
-            host, _, port = address.strip().rpartition(":")
-            if not host or not port.isdigit():
-                raise click.UsageError(f"--bootstrap-server {address}: must be host:port")
+        for host, port in self.addresses():
             try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-            except (OSError, OverflowError) as error:
-                reasons.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
-            else:
+                with socket.create_connection((host, port), timeout=CONNECT_SECONDS) as connection:
+                    other = _spoken_there(connection) if plain else None
+            except OSError as error:
+                other = error.strerror or str(error)
+            if other is None:
                 return
+            reasons.append(f"{host}:{port}: {other}")
         raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
+
+    def addresses(self) -> list[tuple[str, int]]:
+        """Hosts and ports of `bootstrap`.  UsageError says which is none."""
+        from kbroker.replay.client.address import parse_bootstrap
+
+        try:
+            return parse_bootstrap(self.bootstrap, "--bootstrap-server")
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
+    def address(self) -> tuple[str, int]:
+        """The one address of a command that asks one broker."""
+        addresses = self.addresses()
+        if len(addresses) != 1:
+            raise click.UsageError(f"--bootstrap-server {self.bootstrap}: must be one host:port")
+        return addresses[0]
+
+    def near_topic(self, name: str) -> str:
+        """`; did you mean X?` for a topic that there is not."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return did_you_mean(name, self.admin().list_topics(timeout=CONNECT_SECONDS).topics)
+        except (KafkaException, click.ClickException):
+            return ""
+
+
+def _spoken_there(connection: socket.socket) -> str | None:
+    """What a server speaks that is no Kafka; None when it may be one, as one that is slow to answer may."""
+    from kbroker.replay.client.address import FIRST_BYTES, GREETING, other_protocol
+
+    try:
+        connection.sendall(GREETING)
+        return other_protocol(connection.recv(FIRST_BYTES, socket.MSG_WAITALL))
+    except OSError:
+        return None
+
+
+timeout_option = click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"
+)
 
 
 def bootstrap_option(*others: str) -> Callable[[F], F]:
@@ -94,7 +137,7 @@ def cluster_options(function: F) -> F:
 
     decorated: Any = with_cluster
     for option in (
-        click.option("--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"),
+        timeout_option,
         click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client."),
         bootstrap_option(),
     ):
@@ -147,13 +190,18 @@ def result_of(future: Future[Any], timeout: float) -> Any:
         raise client_error(error) from None
 
 
-def results_of(futures: dict[Any, Future[Any]], timeout: float) -> tuple[dict[Any, Any], list[str]]:
-    """Results by key, and a line for each that failed."""
+def results_of(
+    futures: dict[Any, Future[Any]], timeout: float, cluster: Cluster | None = None
+) -> tuple[dict[Any, Any], list[str]]:
+    """Results by key, and a line for each that failed; `cluster`: keys are topics, and similar ones are suggested."""
     results: dict[Any, Any] = {}
     errors: list[str] = []
     for key, future in futures.items():
         try:
             results[key] = result_of(future, timeout)
         except click.ClickException as error:
-            errors.append(f"{key}: {error.format_message()}")
+            text = error.format_message()
+            if cluster is not None and text.startswith(UNKNOWN_TOPIC):
+                text += cluster.near_topic(key)
+            errors.append(f"{key}: {text}")
     return results, errors

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from kbroker.cli.connection import Cluster, client_error, cluster_options, describe_error
+from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
 
 POLL_SECONDS = 0.5
@@ -94,6 +94,7 @@ class Reader:
     def __init__(self, cluster: Cluster, settings: dict[str, str], render: Render, *, commits: bool) -> None:
         from confluent_kafka import Consumer
 
+        self._cluster = cluster
         self._timeout = cluster.timeout
         self._render = render
         self._commits = commits
@@ -137,7 +138,7 @@ class Reader:
         except Exception as error:
             raise client_error(error) from None
         if metadata.error is not None:
-            raise click.ClickException(f"{topic}: {describe_error(metadata.error)}")
+            raise self._unknown(topic, metadata.error)
         return sorted(metadata.partitions)
 
     def _watermarks(self, partition: Any) -> tuple[int, int]:
@@ -177,9 +178,15 @@ class Reader:
             elif error.name() == "_PARTITION_EOF":
                 self._at_end.add(partition)
             elif not error.retriable() or error.name() in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"):
-                raise click.ClickException(describe_error(error))
+                raise self._unknown(str(message.topic()), error)
         out.flush()
         return written
+
+    def _unknown(self, topic: str, error: Any) -> click.ClickException:
+        """The refusal of a topic, with the name that may have been meant."""
+        text = describe_error(error)
+        near = self._cluster.near_topic(topic) if text.startswith(UNKNOWN_TOPIC) else ""
+        return click.ClickException(f"{topic}: {text}{near}" if topic not in text else f"{text}{near}")
 
     def _commit(self) -> None:
         """Commits what was written; a group that has moved on reads it again elsewhere, which is no error here."""

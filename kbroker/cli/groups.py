@@ -17,6 +17,7 @@ from kbroker.cli.connection import (
     results_of,
 )
 from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -236,7 +237,9 @@ def _named_partitions(admin: AdminClient, cluster: Cluster, topics: tuple[str, .
     for item in topics:
         name, colon, numbers = item.partition(":")
         if name not in known:
-            raise click.ClickException(f"{name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic")
+            raise click.ClickException(
+                f"{name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic{did_you_mean(name, known)}"
+            )
         there = set(known[name].partitions)
         wanted = there
         if colon:

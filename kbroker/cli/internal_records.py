@@ -7,6 +7,7 @@ A group's member metadata and assignment are decoded further, being messages of 
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -93,16 +94,19 @@ def _decode_value(schema: MessageSchema, value: bytes) -> dict[str, Any]:
 
 
 def _decode_consumer_message(name: str, data: bytes) -> Any:
-    """A consumer's own message; as hexadecimal when it is not the consumer protocol that it says it is."""
+    """A consumer's own message; as hexadecimal when it is no message of the consumer protocol.
+
+    Later versions only add fields at the end.  A newer one is read as the newest version known here, and one without
+    the fields of the version that it claims (kafka-go) as version 0.
+    """
     cls = message(name)
     if len(data) < _INT16.size:
         return data.hex()
-    # A newer consumer's message reads as the newest version known here: later fields come after.
-    version = min(_INT16.unpack_from(data)[0], cls.max_version)
-    try:
-        return plain(cls.program(version).decode(data, _INT16.size))
-    except ValueError:
-        return data.hex()
+    claimed = max(0, min(_INT16.unpack_from(data)[0], cls.max_version))
+    for version in dict.fromkeys((claimed, 0)):
+        with suppress(ValueError):
+            return plain(cls.program(version).decode(data, _INT16.size))
+    return data.hex()
 
 
 def plain(value: Any) -> Any:

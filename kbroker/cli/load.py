@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbroker.cli.connection import bootstrap_option
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
         from kbroker.replay.load.errors import LoadError, explain
         from kbroker.replay.session import spark_session
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+        raise without_spark(error) from None
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
@@ -160,7 +160,7 @@ def show_command(directory: str, as_json: bool) -> int:
         from kbroker.replay.load.files import local_path
         from kbroker.replay.load.manifest import Manifest
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+        raise without_spark(error) from None
     try:
         manifest = Manifest.existing(local_path(directory))
     except LoadError as error:

@@ -15,8 +15,10 @@ from typing import Any, Protocol
 import click
 
 from kbroker.cli.connection import Cluster
+from kbroker.nearest import did_you_mean
 
 DEFAULT_METRICS = "http://127.0.0.1:9644"
+NOT_FOUND = 404
 Value = dict[str, Any]
 
 
@@ -30,6 +32,10 @@ class LogSource(Protocol):
         """Everything about a topic's partitions, or one of them."""
 
 
+class NotThereError(click.ClickException):
+    """The listener has no such page."""
+
+
 class MetricsListener:
     """A running kbroker, asked over HTTP."""
 
@@ -41,28 +47,39 @@ class MetricsListener:
         return self._get("")
 
     def describe(self, topic: str, partition: int | None) -> list[Value]:
-        if partition is not None:
-            return [self._get(f"/{topic}/{partition}")]
-        partitions: list[Value] = self._get(f"/{topic}")["partitions"]
+        try:
+            if partition is not None:
+                return [self._get(f"/{topic}/{partition}")]
+            partitions: list[Value] = self._get(f"/{topic}")["partitions"]
+        except NotThereError as error:
+            topics = {row["topic"] for row in self.overview()["partitions"]}
+            near = "" if topic in topics else did_you_mean(topic, topics)
+            raise click.ClickException(error.message + near) from None
         return partitions
 
     def _get(self, path: str) -> Value:
+        from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.parse import quote, urlsplit
         from urllib.request import Request, urlopen
 
         parts = urlsplit(self.address)
-        if parts.scheme != "http" or not parts.hostname:
-            raise click.UsageError(f"--metrics {self.address}: must be http://host:port")
+        try:
+            known = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # The port is no number, or more than 65535.
+            known = False
+        if not known:
+            raise click.UsageError(f"--metrics {self.address}: must be http://host:port, with a port of 1 to 65535")
         request = Request(f"{self.address}/logs{quote(path)}", headers={"Accept": "application/json"})
         try:
             with urlopen(request, timeout=self._timeout) as answer:
                 body = answer.read()
         except HTTPError as error:
-            raise click.ClickException(self._refusal(error.code, error.read())) from None
+            kind = NotThereError if error.code == NOT_FOUND else click.ClickException
+            raise kind(self._refusal(error.code, error.read())) from None
         except URLError as error:
             raise click.ClickException(self._unreachable(error.reason)) from None
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise click.ClickException(self._unreachable(error)) from None
         return self._parsed(body)
 
@@ -96,11 +113,10 @@ class KafkaProtocol:
     """Any Kafka, asked with DescribeLogDirs.  Without TLS and SASL."""
 
     def __init__(self, address: str, timeout: float) -> None:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise click.UsageError(f"--bootstrap-server {address}: must be one host:port")
-        Cluster(address, {}, timeout).check_reachable()
-        self._host, self._port, self._timeout = host.strip("[]"), int(port), timeout
+        cluster = Cluster(address, {}, timeout)
+        self._host, self._port = cluster.address()
+        self._timeout = timeout
+        cluster.check_reachable()
 
     def overview(self) -> Value:
         from kbroker.errors import ErrorCode
@@ -201,7 +217,9 @@ class Directories:
                 found.extend(directory.describe(topic, partition))
         if not found:
             which = topic if partition is None else f"{topic}-{partition}"
-            raise click.ClickException(f"there is no {which} in {', '.join(self._paths)}")
+            topics = {row["topic"] for row in self.overview()["partitions"]}
+            near = "" if topic in topics else did_you_mean(topic, topics)
+            raise click.ClickException(f"there is no {which} in {', '.join(self._paths)}{near}")
         return sorted(found, key=lambda row: int(row["partition"]))
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
 from kbroker.cli.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogSource, MetricsListener, Value
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.output import json_option, print_json, print_table, size_text, time_text
+from kbroker.cli.repair import repair_log
+from kbroker.nearest import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def source_options(*, protocol: bool = False, directory: bool = True) -> Callable[[F], F]:
@@ -86,7 +85,8 @@ def list_logs(source: LogSource, topics: tuple[str, ...], sort: str, as_json: bo
     rows = [row for row in value["partitions"] if not topics or row["topic"] in topics]
     missing = sorted(set(topics) - {row["topic"] for row in rows})
     if missing:
-        raise click.ClickException(f"there is no partition here of {', '.join(missing)}")
+        near = did_you_mean(missing[0], {row["topic"] for row in value["partitions"]}) if len(missing) == 1 else ""
+        raise click.ClickException(f"there is no partition here of {', '.join(missing)}{near}")
     if sort == "size":
         rows.sort(key=lambda row: -row["size_bytes"])
     elif sort == "dirty":
@@ -169,7 +169,7 @@ def _print_log(value: Value) -> None:
             (
                 segment["base_offset"],
                 size_text(segment["size_bytes"]),
-                _time(segment["largest_timestamp"]),
+                time_text(segment["largest_timestamp"]),
                 segment["state"],
                 "yes" if segment["aborted_transactions"] else "no",
             )
@@ -185,7 +185,7 @@ def _print_log(value: Value) -> None:
                     each["producer_id"],
                     each["producer_epoch"],
                     each["last_sequence"],
-                    _time(each["last_timestamp"]),
+                    time_text(each["last_timestamp"]),
                     each["transaction_start_offset"],
                 )
                 for each in producers["shown"]
@@ -199,16 +199,16 @@ def _compaction_facts(compaction: Value | None) -> list[tuple[str, str]]:
     dirty, end = compaction["first_dirty_offset"], compaction["first_uncleanable_offset"]
     facts = [("dirty offsets", f"from {_known(dirty)}, may be compacted up to {_known(end)}")]
     if compaction["oldest_dirty_timestamp"] is not None:
-        facts.append(("dirty since", _time(compaction["oldest_dirty_timestamp"]) or ""))
+        facts.append(("dirty since", time_text(compaction["oldest_dirty_timestamp"]) or ""))
     failure, last = compaction["failure"], compaction["last_clean"]
     if failure is not None:
         facts.append(
-            ("fails", f"{failure['attempts']} times since {_time(failure['since'])}, next attempt in "
+            ("fails", f"{failure['attempts']} times since {time_text(failure['since'])}, next attempt in "
                       f"{failure['retry_in_ms'] / 1000:.0f} s: {failure['reason']}")
         )  # fmt: skip
     if last is not None:
         facts.append(
-            ("last compaction", f"{_time(last['at'])}, {last['seconds']} s, kept {last['records_kept']} of "
+            ("last compaction", f"{time_text(last['at'])}, {last['seconds']} s, kept {last['records_kept']} of "
                                 f"{last['records_read']} records, wrote {size_text(last['bytes_written'])}")
         )  # fmt: skip
     return facts
@@ -229,29 +229,13 @@ def explain_log(source: LogSource, topic: str, partition: int, as_json: bool) ->
     click.echo(
         f"{topic}-{partition}: {size_text(value['size_bytes'])} in {value['segment_count']} segments, {value['state']}"
     )
-    for name in ("compaction", "retention"):
+    for name in [each for each in ("damage", "compaction", "retention") if explanation.get(each)]:
         click.echo(f"\n{name.capitalize()}")
         for sentence in explanation[name]:
             click.echo(f"  {sentence}")
 
 
-def size_text(size: int) -> str:
-    """Bytes in their largest fitting unit, one decimal."""
-    amount, unit = float(size), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{size} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
-
-
-def _time(milliseconds: int | None) -> str | None:
-    if milliseconds is None or milliseconds < 0:
-        return None
-    try:
-        return (
-            datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00") + "Z"
-        )
-    except (ValueError, OverflowError, OSError):
-        return str(milliseconds)
+command.add_command(repair_log)
 
 
 def _known(value: object) -> object:

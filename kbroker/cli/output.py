@@ -6,9 +6,12 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -35,6 +38,33 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, tit
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def size_text(size: int) -> str:
+    """Bytes in their largest fitting unit, one decimal."""
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{size} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def time_text(milliseconds: int | None) -> str | None:
+    """A record's time, in UTC; None where there is none."""
+    if milliseconds is None or milliseconds < 0:
+        return None
+    try:
+        when = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+    return when.isoformat(" ", "milliseconds").removesuffix("+00:00") + "Z"
+
+
+def without_spark(error: ImportError) -> click.ClickException:
+    """What a command that needs the Spark pipeline says where that is not installed."""
+    return click.ClickException(
+        f"{error.name} is missing: it comes with the extra `spark` (`make spark` in a clone of kbroker, elsewhere "
+        "pip install 'PATH-OF-CLONE-OR-WHEEL[spark]')"
+    )
 
 
 def print_errors(errors: Iterable[str]) -> int:

@@ -16,6 +16,7 @@ import click
 
 from kbroker.cli.connection import Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option, parse_pairs, print_json
+from kbroker.cli.undelivered import reason
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -91,11 +92,13 @@ class Sender:
     def __init__(self, cluster: Cluster, topic: str, partition: int | None, settings: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
+        self._cluster = cluster
         self._topic = topic
         self._partition = -1 if partition is None else partition
         self._timeout = cluster.timeout
         self._delivered = 0
         self._error: str | None = None
+        self._timed_out = False
         limit = str(max(int(cluster.timeout * 1000), 100))
         try:
             self._producer = Producer(
@@ -140,13 +143,15 @@ class Sender:
             self._delivered += 1
         elif self._error is None:
             self._error = describe_error(error)
+            self._timed_out = error.name() == "_MSG_TIMED_OUT"
 
     def _check(self) -> None:
         if self._error is not None:
             # What is still queued would meet the same fate, or be taken after the user was told of the failure.
             self._producer.purge()
+            why = reason(self._cluster, self._topic) if self._timed_out else ""
             raise click.ClickException(
-                f"{self._topic}: {self._error} ({self._delivered} records were delivered before)"
+                f"{self._topic}: {self._error}{why and ': '}{why} ({self._delivered} records were delivered before)"
             )
 
 

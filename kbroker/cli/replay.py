@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.connection import bootstrap_option
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, running, shape_of, shaping, warn
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def report_command(runs: tuple[str, ...], compare: bool, output: str | None, met
         from kbroker.replay.report.page import write_comparison, write_report
         from kbroker.replay.traces.errors import TraceError
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+        raise without_spark(error) from None
     try:
         if compare:
             page = write_comparison(runs[0], runs[1], str(output), metrics)

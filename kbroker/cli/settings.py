@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import Cluster, bootstrap_option
+from kbroker.cli.connection import Cluster, bootstrap_option, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.config import broker_config_rows
+from kbroker.config.origin import origin_in
+from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from kbroker.replay.client.connection import Connection
 
 BROKER = 4
 SET, DELETE = 0, 1
-SOURCES = {2: "this broker", 3: "all brokers", 4: "server.properties", 5: "default"}
-timeout_option = click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"
-)
+SOURCES = {2: "this broker", 3: "all brokers", 4: "set at start", 5: "default"}
 
 
 @click.group("settings")
@@ -40,17 +40,23 @@ def command() -> None:
 def show_settings(
     names: tuple[str, ...], broker: int | None, changed: bool, bootstrap: str, timeout: float, as_json: bool
 ) -> None:
-    """Show the settings in force on a broker, and where each comes from.  All when none is named."""
+    """Show the settings in force on a broker, and where each comes from.  All when none is named.
+
+    A kbroker names file and line, environment variable or --override for what was set at its start.
+    """
     with _connected(bootstrap, timeout) as connection:
         rows = _describe(connection, _broker(connection) if broker is None else broker, names)
     unknown = sorted(set(names) - {row["name"] for row in rows})
     if unknown:
-        raise click.ClickException(f"the broker has no setting {', '.join(unknown)}")
+        near = did_you_mean(unknown[0], (row.name for row in broker_config_rows())) if len(unknown) == 1 else ""
+        raise click.ClickException(f"the broker has no setting {', '.join(unknown)}{near}")
     rows = [row for row in rows if not changed or row["source"] != SOURCES[5]]
     if as_json:
         print_json(rows)
         return
-    values = [(row["name"], "(hidden)" if row["sensitive"] else row["value"], row["source"]) for row in rows]
+    values = [
+        (row["name"], "(hidden)" if row["sensitive"] else row["value"], row["origin"] or row["source"]) for row in rows
+    ]
     print_table(("NAME", "VALUE", "FROM"), values)
 
 
@@ -91,14 +97,13 @@ def _connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
     from kbroker.replay.client.connection import Connection
     from kbroker.replay.client.errors import ClientError
 
-    host, _, port = bootstrap.rpartition(":")
-    if not host or not port.isdigit():
-        raise click.UsageError(f"--bootstrap-server {bootstrap}: must be one host:port")
-    Cluster(bootstrap, {}, timeout).check_reachable()
+    cluster = Cluster(bootstrap, {}, timeout)
+    host, port = cluster.address()
+    cluster.check_reachable()
     try:
         with Connection(
-            host.strip("[]"),
-            int(port),
+            host,
+            port,
             client_id="kbroker-cli",
             connect_timeout_s=timeout,
             request_timeout_s=timeout,
@@ -134,13 +139,16 @@ def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> li
     resource = message("DescribeConfigsRequest").DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(broker), configuration_keys=list(names) or None
     )
-    (result,) = connection.send(request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource])).results
+    (result,) = connection.send(
+        request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource], include_documentation=True)
+    ).results
     _refuse(result.error_code, result.error_message)
     return [
         {
             "name": config.name,
             "value": config.value,
             "source": SOURCES.get(config.config_source, str(config.config_source)),
+            "origin": origin_in(config.documentation),
             "sensitive": config.is_sensitive,
             "read_only": config.read_only,
         }

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import Cluster, admin_api, client_error, cluster_options, result_of, results_of
+from kbroker.cli.connection import (
+    UNKNOWN_TOPIC,
+    Cluster,
+    admin_api,
+    client_error,
+    cluster_options,
+    result_of,
+    results_of,
+)
 from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_table
 
 if TYPE_CHECKING:
@@ -100,7 +108,7 @@ def _describe(
     if not names:
         return [], []
     found, errors = results_of(
-        admin.describe_topics(TopicCollection(names), request_timeout=cluster.timeout), cluster.timeout
+        admin.describe_topics(TopicCollection(names), request_timeout=cluster.timeout), cluster.timeout, cluster
     )
     resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in found]
     futures = admin.describe_configs(resources, request_timeout=cluster.timeout) if resources else {}
@@ -216,7 +224,10 @@ def alter_topic(
             _add_partitions(admin, cluster, name, partitions)
         if settings or deleted:
             _alter_configs(admin, cluster, name, settings, deleted)
-    except (click.ClickException, click.Abort):
+    except click.ClickException as error:
+        near = cluster.near_topic(name) if error.message.startswith(UNKNOWN_TOPIC) else ""
+        raise click.ClickException(error.message.rstrip(".") + near if near else error.message) from None
+    except click.Abort:
         raise
     except Exception as error:
         raise client_error(error) from None
@@ -254,9 +265,9 @@ def delete_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_
         futures = admin.delete_topics(list(names), request_timeout=cluster.timeout)
     except Exception as error:
         raise client_error(error) from None
-    gone, errors = results_of(futures, cluster.timeout)
+    gone, errors = results_of(futures, cluster.timeout, None if if_exists else cluster)
     if if_exists:
-        errors = [error for error in errors if "UNKNOWN_TOPIC_OR_PARTITION" not in error]
+        errors = [error for error in errors if UNKNOWN_TOPIC not in error]
     _report(list(gone), "deleted", as_json)
     return print_errors(errors)
 

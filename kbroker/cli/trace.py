@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,7 +160,7 @@ def running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterato
         from kbroker.replay.session import spark_session
         from kbroker.replay.traces.errors import TraceError, reason_of
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
+        raise without_spark(error) from None
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:

@@ -20,6 +20,7 @@ from kbroker.config.row import ConfigRow
 from kbroker.config.table import BROKER_TABLE, REMOVED
 from kbroker.config.together import contradiction
 from kbroker.config.value import InvalidValueError, UnacceptableListError
+from kbroker.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
@@ -261,10 +262,7 @@ def _find_row(key: str) -> tuple[ConfigRow | None, bool]:
 def _unknown(setting: Setting) -> str:
     if setting.key in REMOVED:
         return f"{setting.key} ({setting.origin}) is ignored: Kafka removed it in version 4"
-    from difflib import get_close_matches
-
-    near = get_close_matches(setting.key, BROKER_TABLE, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(setting.key, BROKER_TABLE)
     return f"{setting.key} ({setting.origin}) is not a known setting and is ignored{hint}"
 
 
@@ -301,11 +299,7 @@ def _read_environment(environ: Mapping[str, str], warnings: list[str]) -> Iterat
         if key is not None:
             yield Setting(key, environ[name], Source.ENVIRONMENT, f"environment {name}")
             continue
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        warnings.append(f"environment {name} is not a known setting and is ignored{hint}")
+        warnings.append(f"environment {name} is not a known setting and is ignored{did_you_mean(name, known)}")
 
 
 def _read_overrides(overrides: Sequence[str]) -> Iterator[Setting]:

@@ -12,7 +12,7 @@ group.coordinator.rebalance.protocols|LIST|classic,consumer,streams||each of cla
 group.coordinator.threads|INT|4||>=1|-|coordinator event-loop threads
 group.coordinator.background.threads|INT|2||>=1|-|coordinator background pool (regex)
 group.coordinator.append.linger.ms|INT|-1||>=-1|-|coordinator write batching; -1 adaptive
-offsets.commit.timeout.ms|INT|5000||>=1|-|wait for offset-commit replication
+offsets.commit.timeout.ms|INT|5000||>=1|+|how long a write of a coordinator waits for replicas and fsync
 offsets.load.buffer.size|INT|5242880||>=1|+|read size when loading __consumer_offsets
 offsets.topic.replication.factor|SHORT|3||>=1|+|RF of __consumer_offsets
 offsets.topic.num.partitions|INT|50||>=1|+|partitions of __consumer_offsets

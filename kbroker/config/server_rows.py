@@ -13,7 +13,12 @@ kbroker.metrics.max.partitions|INT|2000||>=0|+|
     partitions up to which /metrics has series for each of them; beyond it sums by topic
 socket.busy.poll.us|INT|50||0..1000|+|
     how long the loop looks for the next request before it sleeps, while requests follow each other so closely; 0: not
-socket.tcp.congestion|STRING|null|||+|TCP congestion control of client connections; unset leaves the system's choice
+socket.tcp.congestion|STRING|null|||+|
+    TCP congestion control of client connections; unset leaves the system's choice, but for connections from the same
+    host where that is bbr: they use reno, since bbr's pacing halves their rate
+socket.tcp.notsent.lowat|INT|524288||>=131072|+|
+    bytes of answers that a connection leaves with the kernel beyond those that are on their way to the client
+    (TCP_NOTSENT_LOWAT): what a slow consumer may take of the kernel's memory; 2147483647 for no bound
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written
 kbroker.fsync|STRING|os||one of os, interval, commit|+|
@@ -28,6 +33,9 @@ kbroker.max.open.segments|INT|null||>=16|+|
 kbroker.max.producers|LONG|1000000||>=0|+|
     idempotent producers remembered, at up to 200 bytes for each partition that they write to; beyond it a partition
     with more than 16 forgets the one it has not heard of for longest; 0 for no limit
+kbroker.auto.create.answers.at.once|BOOLEAN|false|||+|
+    the Metadata answer to the request that creates a topic has the topic, which saves a round trip; false:
+    UNKNOWN_TOPIC_OR_PARTITION first, as Kafka answers and some tests of clients expect
 listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|bind list name://host:port
 advertised.listeners|LIST|null||distinct nonempty|+|addresses handed to clients
 listener.security.protocol.map|STRING|

@@ -24,7 +24,10 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
     "process.roles": ("(required)", "a node is always broker and controller"),
     "controller.listener.names": ("(required)", "there is no separate controller listener"),
     "socket.listen.backlog.size": ("50", "thousands of clients that reconnect at once must not wait for retries"),
-    "socket.send.buffer.bytes": ("102400", "the system grows them with the load; a fixed one costs a third more CPU"),
+    "socket.send.buffer.bytes": (
+        "102400",
+        "the system grows them with the load; a fixed one costs CPU, and rate over long paths",
+    ),
     "socket.receive.buffer.bytes": ("102400", "as for socket.send.buffer.bytes"),
     "queued.max.request.bytes": ("-1", "memory for requests is bounded"),
     "group.initial.rebalance.delay.ms": ("3000", "a group's first member should not wait on a single node"),

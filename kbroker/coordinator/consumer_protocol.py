@@ -1,7 +1,8 @@
 """The one thing that a coordinator reads in members' bytes: which topics the members of a consumer group subscribe to.
 
 Protocol type "consumer": a 2-byte version, then ConsumerProtocolSubscription.  Later versions only add fields behind
-the topics, so an unknown one is read with the newest table that there is.
+those of version 0, so version 0 is the common prefix of all, and nothing behind it is read: some clients claim a later
+version without sending its fields (kafka-go).  Kafka does the same (`ClassicGroup.computeSubscribedTopics`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from kbroker._fast.codec import DecodeError
 from kbroker.schemas import message
 
 PROTOCOL_TYPE = "consumer"
+_VERSION_BYTES = 2
+_COMMON_VERSION = 0
 
 
 class SubscriptionError(ValueError):
@@ -20,16 +23,13 @@ class SubscriptionError(ValueError):
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str]:
     """All topics that the given subscriptions name.  SubscriptionError when one cannot be read."""
-    subscription = message("ConsumerProtocolSubscription")
+    program = message("ConsumerProtocolSubscription").program(_COMMON_VERSION)
     topics: set[str] = set()
     for data in metadata:
-        if len(data) < 2:
+        if len(data) < _VERSION_BYTES:
             raise SubscriptionError(f"a subscription of {len(data)} bytes has no version")
-        version = int.from_bytes(data[:2], "big", signed=True)
-        if version < 0:
-            raise SubscriptionError(f"subscription version {version}")
         try:
-            decoded = subscription.program(min(version, subscription.max_version)).decode(data, 2)
+            decoded = program.decode(data, _VERSION_BYTES)
         except DecodeError as error:
             raise SubscriptionError(str(error)) from error
         topics.update(decoded.topics)

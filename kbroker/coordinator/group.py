@@ -8,7 +8,8 @@ Invariants:
 - `awaiting_join_count` is the number of members with a parked JoinGroup;
 - `static_members` maps each group instance id to the one member that holds it;
 - `pending_joins` (ids handed out with MEMBER_ID_REQUIRED) and `members` have no id in common;
-- all members have the protocol type of the group, and there is a protocol that all of them support;
+- all members have the protocol type of the group, and there is a protocol that all of them support (`_supported` counts
+  members, so that one which names a protocol twice counts once);
 - `generation_id` only grows.
 """
 
@@ -33,6 +34,7 @@ from kbroker.coordinator.messages import (
 from kbroker.coordinator.offsets import OffsetTable
 from kbroker.coordinator.timers import Deadline
 from kbroker.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
+from kbroker.types import MAX_STRING_BYTES
 
 logger = logging.getLogger("kbroker.groups")
 
@@ -61,6 +63,7 @@ class Group:
         "subscribed_topics",
         "sync_deadline",
         "_supported",
+        "_unreadable",
     )
 
     def __init__(self, group_id: str, partition_index: int, now_ms: int | None) -> None:
@@ -84,6 +87,7 @@ class Group:
         self.join_deadline: Deadline | None = None
         self.sync_deadline: Deadline | None = None
         self._supported: Counter[str] = Counter()
+        self._unreadable = False
 
     # State
 
@@ -143,10 +147,17 @@ class Group:
         if self.protocol_name is None:
             return None
         try:
-            return subscribed_topics(member.metadata_for(self.protocol_name) for member in self.members.values())
+            topics = subscribed_topics(member.metadata_for(self.protocol_name) for member in self.members.values())
         except SubscriptionError as error:
-            logger.warning("cannot read the subscriptions of group %s (%s): its offsets will not expire", self, error)
+            if not self._unreadable:
+                # Once, not at each rebalance.
+                logger.warning(
+                    "cannot read the subscriptions of group %s (%s): its offsets will not expire", self, error
+                )
+            self._unreadable = True
             return None
+        self._unreadable = False
+        return topics
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether the members read `topic`; taken for true where the subscriptions of a consumer group are unknown."""
@@ -157,8 +168,10 @@ class Group:
     # Members
 
     def generate_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """A new unique id that still shows whose it is."""
-        return f"{client_id if group_instance_id is None else group_instance_id}-{uuid.uuid4()}"
+        """A new unique id that still shows whose it is, cut to what a string on the wire may hold."""
+        unique = f"-{uuid.uuid4()}"
+        owner = (client_id if group_instance_id is None else group_instance_id).encode()
+        return owner[: MAX_STRING_BYTES - len(unique)].decode(errors="ignore") + unique
 
     def add(self, member: Member, reply: JoinReply | None) -> None:
         """Take a member in; the first one gives the group its protocol type and its leader."""
@@ -169,7 +182,7 @@ class Group:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._supported.update(protocol.name for protocol in member.protocols)
+        self._supported.update(_names(member.protocols))
         self.park_join(member, reply)
         self.remove_pending(member.member_id)
 
@@ -193,10 +206,10 @@ class Group:
         return member
 
     def _forget_protocols(self, member: Member) -> None:
-        for protocol in member.protocols:
-            self._supported[protocol.name] -= 1
-            if not self._supported[protocol.name]:
-                del self._supported[protocol.name]
+        for name in _names(member.protocols):
+            self._supported[name] -= 1
+            if not self._supported[name]:
+                del self._supported[name]
 
     def update(
         self,
@@ -208,7 +221,7 @@ class Group:
     ) -> None:
         """What a member says of itself when it joins again."""
         self._forget_protocols(member)
-        self._supported.update(protocol.name for protocol in protocols)
+        self._supported.update(_names(protocols))
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
@@ -410,3 +423,7 @@ class Group:
 
     def __str__(self) -> str:
         return self.group_id
+
+
+def _names(protocols: Iterable[MemberProtocol]) -> frozenset[str]:
+    return frozenset(protocol.name for protocol in protocols)

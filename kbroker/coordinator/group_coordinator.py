@@ -162,6 +162,10 @@ class GroupCoordinator:
 
     # Members
 
+    def can_store(self, sizes: Iterable[int]) -> bool:
+        """Whether metadata of these sizes may become part of a group (`GroupRegistry.can_store`)."""
+        return self._registry.can_store(sizes)
+
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called once, now or when the generation forms."""
         member_id = request.member_id
@@ -241,6 +245,14 @@ class GroupCoordinator:
         """OffsetDelete: one code per partition."""
         return self._commits.delete(self._existing(group_id), partitions)
 
+    def check_partition(self, index: int) -> None:
+        """KafkaError while the groups of a partition of `__consumer_offsets` are not served."""
+        self._registry.check_partition(index)
+
+    def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
+        """A marker was written to a partition of `__consumer_offsets`: the offsets of its transaction count, or not."""
+        self._registry.end_transaction(index, producer_id, committed)
+
     def expire_offsets(self) -> None:
         """Forget offsets and groups that have outlived `offsets.retention.minutes`, with the loop's other work in
         between when there are many."""
@@ -285,18 +297,19 @@ class GroupCoordinator:
             members=group.described_members(),
         )
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Iterable[ListedGroup]:
         """Groups in one of the states and of one of the types, in any letter case; all where a filter is empty."""
         self._registry.check_complete()
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         if wanted_types and CLASSIC not in wanted_types:
             return []
-        return [
+        # One by one as they are asked for: there may be 100,000.
+        return (
             ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-            for group in self._registry.groups.values()
+            for group in list(self._registry.groups.values())
             if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+        )
 
     def delete_group(self, group_id: str) -> None:
         """DeleteGroups for one group; NonEmptyGroupError while it has members."""

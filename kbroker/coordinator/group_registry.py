@@ -46,6 +46,10 @@ def write_error(error: KafkaError, too_large: ErrorCode) -> ErrorCode:
     return too_large if error.code in _TOO_LARGE else error.code
 
 
+# So many times smaller do compressed metadata get at most.
+PACKED_AT_MOST = 8
+
+
 class GroupRegistry:
     """`on_loaded(group)` is called for each group of a partition that has been loaded."""
 
@@ -128,10 +132,7 @@ class GroupRegistry:
 
     def _shard_of(self, group_id: str) -> Shard:
         if not self._shards:
-            # The topic is made for the first group; its partitions are opened when the metadata say so, at once.
-            self._state_log.ensure_topic()
-            if not self._shards:
-                raise CoordinatorNotAvailableError()
+            raise CoordinatorNotAvailableError()
         return self._shards[partition_for(group_id, len(self._shards))]
 
     # Groups
@@ -171,6 +172,15 @@ class GroupRegistry:
     def append_to(self, partition_index: int, records: Iterable[KeyValue]) -> None:
         """Make records of several groups of one partition durable.  Raises KafkaError."""
         self._shards[partition_index].append(records)
+
+    def can_store(self, sizes: Iterable[int]) -> bool:
+        """Whether metadata or assignments of these sizes, in bytes, can ever be stored.
+
+        A group's record holds all of them in one batch.  What is some times larger than that may be, even if it is
+        compressed, is refused before anything is copied or kept: as in Kafka such a group would never be stable, but
+        hold the memory.
+        """
+        return sum(sizes) <= PACKED_AT_MOST * self._state_log.max_batch_bytes()
 
     def store_group(self, group: Group, assignments: Mapping[str, bytes]) -> ErrorCode:
         """Write a group's metadata with the given assignments."""
@@ -224,6 +234,17 @@ class GroupRegistry:
         """A transaction that wrote offsets ended."""
         for group in self._loading.get(shard.index, {}).values():
             if group.offsets.pending:
+                group.offsets.decide(producer_id, committed)
+
+    def check_partition(self, index: int) -> None:
+        """Raise what a client is told while the groups of a partition are not served."""
+        if index < len(self._shards):
+            self._shards[index].check_active()
+
+    def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
+        """A transaction that wrote offsets ended, in a partition whose groups are served."""
+        for group in self.groups.values():
+            if group.partition_index == index and group.offsets.pending:
                 group.offsets.decide(producer_id, committed)
 
     def loaded(self, shard: Shard, record_count: int, seconds: float) -> None:

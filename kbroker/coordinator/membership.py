@@ -217,7 +217,11 @@ class Membership:
                 self._assign(group, request)
 
     def _assign(self, group: Group, request: SyncRequest) -> None:
-        assignments = {member_id: request.assignments.get(member_id, b"") for member_id in group.members}
+        fits = self._store.can_store(map(len, request.assignments.values()))
+        # Not copied, where they are large (`Decoding`), unless they can be stored.
+        assignments = {
+            member_id: bytes(request.assignments.get(member_id, b"")) if fits else b"" for member_id in group.members
+        }
         forgotten = [member_id for member_id in assignments if member_id not in request.assignments]
         if forgotten:
             logger.warning(
@@ -230,7 +234,7 @@ class Membership:
             request.member_id,
             len(assignments),
         )
-        error = self._store.store_group(group, assignments)
+        error = self._store.store_group(group, assignments) if fits else ErrorCode.UNKNOWN_SERVER_ERROR
         if error is ErrorCode.NONE:
             self._rebalances.hand_out(group, assignments)
             return

@@ -17,7 +17,7 @@ Each rebalance logs one INFO line with its reason.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -50,6 +50,9 @@ class GroupLimits:
 
 class GroupStore(Protocol):
     """Makes a group's metadata durable."""
+
+    def can_store(self, sizes: Iterable[int]) -> bool:
+        """Whether assignments of these sizes can ever be stored."""
 
     def store_group(self, group: Group, assignments: Mapping[str, bytes]) -> ErrorCode:
         """Write the group with these assignments; NONE once it is safe, else what to tell the members."""

@@ -42,8 +42,8 @@ KeyValue = tuple[bytes, bytes | None]
 class StateLog(Protocol):
     """Where shards are stored: the partitions of one internal topic."""
 
-    def ensure_topic(self) -> None:
-        """Make the topic if there is none."""
+    def max_batch_bytes(self) -> int:
+        """How large a batch may be."""
 
     def append(self, partition_index: int, batch: bytearray) -> int:
         """Append one batch; the offset of its last record, once it is committed.  Raises KafkaError."""

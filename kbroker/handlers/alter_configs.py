@@ -22,17 +22,20 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbroker._fast.disposal import Disposal
 from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
 from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError
 from kbroker.handlers import loggers
 from kbroker.handlers.configs import ResourceType
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
+from kbroker.network.pieces import in_pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
+    from kbroker._fast.slices import Pace
     from kbroker.handlers.services import RequestContext, Services
 
 MAX_VALUE_BYTES = 32_767
@@ -62,7 +65,7 @@ class Edit(NamedTuple):
     value: str
 
 
-def handle_incremental_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_incremental_alter_configs(ctx: RequestContext, request: Any) -> Struct:
     """IncrementalAlterConfigs v0-v1; see the module's docstring."""
 
     def plan(resource: Any) -> Change | None:
@@ -74,10 +77,10 @@ def handle_incremental_alter_configs(ctx: RequestContext, request: Any) -> Struc
         for_topic = resource.resource_type == ResourceType.TOPIC
         return _topic_edits(ctx.services, edits) if for_topic else _broker_edits(ctx.services, edits)
 
-    return _answer(ctx.services, "IncrementalAlterConfigsResponse", request, plan)
+    return await _answer(ctx.services, "IncrementalAlterConfigsResponse", request, plan)
 
 
-def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
     """AlterConfigs v0-v2; see the module's docstring."""
 
     def plan(resource: Any) -> Change | None:
@@ -86,15 +89,20 @@ def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
         _check_values(resource, resource.configs)
         return lambda _: {config.name: config.value for config in resource.configs}
 
-    return _answer(ctx.services, "AlterConfigsResponse", request, plan)
+    return await _answer(ctx.services, "AlterConfigsResponse", request, plan)
 
 
-def _answer(services: Services, response_name: str, request: Any, plan: Callable[[Any], Change | None]) -> Struct:
+async def _answer(services: Services, response_name: str, request: Any, plan: Callable[[Any], Change | None]) -> Struct:
     response = message(response_name)
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    rows = []
-    topics: list[tuple[Any, str, Settings]] = []
+    pace = services.slices.pace()
+    counts: Counter[tuple[int, str]] = Counter()
     for resource in request.resources:
+        await pace
+        counts[resource.resource_type, resource.resource_name] += 1
+    rows = []
+    topics: list[tuple[Any, str, Change]] = []
+    for resource in request.resources:
+        await pace
         row = response.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
@@ -107,13 +115,14 @@ def _answer(services: Services, response_name: str, request: Any, plan: Callable
             if change is None:
                 continue
             if resource.resource_type == ResourceType.TOPIC:
-                topics.append((row, resource.resource_name, _topic_settings(services, resource.resource_name, change)))
+                _check_topic(resource.resource_name)
+                topics.append((row, resource.resource_name, change))
             else:
-                _alter_broker(services, resource.resource_name, change, request.validate_only)
+                await _alter_broker(services, resource.resource_name, change, request.validate_only)
         except KafkaError as error:
             _refuse(row, error)
     if topics:
-        _alter_topics(services, topics, request.validate_only)
+        await _alter_topics(services, topics, pace, request.validate_only)
     answer: Struct = response(responses=rows)
     return answer
 
@@ -162,25 +171,32 @@ def _topic_edits(services: Services, edits: Sequence[Edit]) -> Change:
     return lambda own: apply_edits(own, edits, default)
 
 
-def _topic_settings(services: Services, name: str, change: Change) -> Settings:
+def _check_topic(name: str) -> None:
     if not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     validate(name)
-    topic = services.metadata_cache.topic(name)
-    return change({} if topic is None else topic.configs)
 
 
-def _alter_topics(services: Services, topics: Sequence[tuple[Any, str, Settings]], validate_only: bool) -> None:
-    """All topics of a request at once: one transaction, one new image."""
+async def _alter_topics(
+    services: Services, topics: list[tuple[Any, str, Change]], pace: Pace, validate_only: bool
+) -> None:
+    """All topics of a request in one transaction."""
+    changes = []
+    for _, name, change in topics:
+        await pace
+        changes.append((name, change))
     try:
-        outcomes = services.topics.replace_configs_of([(name, settings) for _, name, settings in topics], validate_only)
+        outcomes = await services.topics.change_configs_of(changes, validate_only)
     except KafkaError as error:
         for row, _, _ in topics:
             _refuse(row, error)
         return
     for (row, _, _), outcome in zip(topics, outcomes, strict=True):
+        await pace
         if outcome.error is not None:
             _refuse(row, outcome.error)
+    for done in (outcomes, changes, topics):
+        await in_pieces(Disposal(done), pace)
 
 
 # Brokers
@@ -200,14 +216,14 @@ def _broker_edits(services: Services, edits: Sequence[Edit]) -> Change:
     return change
 
 
-def _alter_broker(services: Services, name: str, change: Change, validate_only: bool) -> None:
+async def _alter_broker(services: Services, name: str, change: Change, validate_only: bool) -> None:
     settings = services.broker_settings
     if name:
         node_id = _node_id(name)
         if node_id != services.node_id:
             raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
         name = str(node_id)
-    settings.replace(name, change(settings.own(name)), validate_only)
+    await settings.change(name, change, validate_only)
 
 
 def _node_id(name: str) -> int:

@@ -26,7 +26,7 @@ from kbroker.schemas import message
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
-    from kbroker.handlers.table import ApiRange
+    from kbroker.protocol.api import ApiRange
 
 MIN_VERSION = 0
 MAX_VERSION = 4

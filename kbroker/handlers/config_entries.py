@@ -22,6 +22,7 @@ from kbroker.config import (
     topic_config_rows,
     topic_value_from_broker,
 )
+from kbroker.config.origin import with_origin
 
 
 class ConfigSource(IntEnum):
@@ -127,7 +128,10 @@ def _broker_entries(config: BrokerConfig, node_id: int) -> tuple[ConfigEntry, ..
             continue
         value = effective.get(row.name, render_value(config.get(row.name)))
         synonyms = _broker_synonyms(config, row.name, rows)
-        entries.append(_entry(row, None if row.sensitive else value, synonyms, read_only=row.read_only))
+        entry = _entry(row, None if row.sensitive else value, synonyms, read_only=row.read_only)
+        if entry.source is ConfigSource.STATIC_BROKER:
+            entry = entry._replace(doc=with_origin(entry.doc, config.origin_of(row.name)))
+        entries.append(entry)
     return tuple(sorted(entries))
 
 

@@ -2,6 +2,7 @@
 
 The settings of topics, of this broker and of its loggers; one result per resource, in the order of the request.
 
+- What was set at start names its origin (file and line, environment variable, --override) in its documentation.
 - v0 says `is_default`; v1+ says the source and, when asked for, synonyms; v3+ the type and, when asked for, a line of
   documentation.  A null or empty list of keys means all; unknown keys are left out without a word.
 - Brokers: only this one describes itself.  An empty name means the settings that were changed for all brokers at run
@@ -52,14 +53,16 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
     """DescribeConfigs v0-v4; see the module's docstring."""
     response = message("DescribeConfigsResponse")
+    pace = ctx.services.slices.pace()
     results = []
     # Topics share most settings: each becomes a struct once.  Entries are kept beside, so that no id is used twice.
     made: dict[int, tuple[ConfigEntry, Struct]] = {}
     room = MAX_ENTRIES
     for resource in request.resources:
+        await pace
         result = response.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=""
         )

@@ -9,6 +9,7 @@ reader at once; segments that lie wholly below are deleted, the others when they
 - A partition named twice in one request: the last offset counts.
 - The new starts are in the checkpoint, durably, when the answer leaves: a crash brings nothing back.  (Kafka writes
   it once a minute.)
+- The answer waits until the in-sync replicas have deleted the records as well; REQUEST_TIMED_OUT after `timeout_ms`.
 
 v1 only changed throttling; v2 is the first flexible version.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import (
@@ -25,6 +27,7 @@ from kbroker.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
     PolicyViolationError,
+    RequestTimedOutError,
 )
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal
@@ -45,16 +48,19 @@ NO_OFFSET = -1
 async def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
     """DeleteRecords v0-v2; see the module's docstring."""
     response = message("DeleteRecordsResponse")
+    pace = ctx.services.slices.pace()
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         for partition in topic.partitions:
+            await pace
             offsets[partition.partition_index] = partition.offset
     topics = []
     done = []
     for name, offsets in wanted.items():
         rows = []
         for index, offset in offsets.items():
+            await pace
             row = response.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
             rows.append(row)
             try:
@@ -65,6 +71,7 @@ async def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
         topics.append(response.DeleteRecordsTopicResult(name=name, partitions=rows))
     if done:
         await _make_durable(ctx.services, done)
+        await _wait_for_replicas(ctx.services, topics, request.timeout_ms)
     answer: Struct = response(topics=topics)
     return answer
 
@@ -82,6 +89,32 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
     if log.maybe_increment_log_start_offset(target):
         logger.info("deleted the records of %s below offset %d", log.topic_partition, target)
     return int(log.log_start_offset)
+
+
+async def _wait_for_replicas(services: Services, topics: list[Any], timeout_ms: int) -> None:
+    """Until the in-sync replicas have deleted what this broker has; the others only say so at the end of the time."""
+    loop = asyncio.get_running_loop()
+    waiting: dict[asyncio.Future[None], tuple[Partition, Any]] = {}
+    for topic in topics:
+        for row in topic.partitions:
+            partition = services.replica_manager.topics.get(topic.name, {}).get(row.partition_index)
+            if row.error_code or partition is None or partition.low_watermark >= row.low_watermark:
+                continue
+            deleted = loop.create_future()
+            partition.wait_for_deletion(row.low_watermark, partial(_set, deleted))
+            waiting[deleted] = partition, row
+    if not waiting:
+        return
+    _, late = await asyncio.wait(waiting, timeout=max(0, timeout_ms) / 1000)
+    for deleted in late:
+        deleted.cancel()
+        partition, row = waiting[deleted]
+        row.error_code, row.low_watermark = RequestTimedOutError().code, partition.low_watermark
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def _make_durable(services: Services, rows: list[Any]) -> None:

@@ -7,7 +7,6 @@ back (KIP-511).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from kbroker.handlers import (
     producers,
     reassignments,
     topics,
+    transaction_markers,
 )
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.schemas import message
@@ -55,6 +55,7 @@ FAMILIES = (
     producers,
     reassignments,
     topics,
+    transaction_markers,
 )
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
@@ -78,7 +79,6 @@ def _route(handler: Handler) -> Route:
         handler.min_version,
         handler.max_version,
         handler.handle,
-        inspect.iscoroutinefunction(handler.handle),
         partial(_program, f"{api_key.message_name}Request"),
         partial(_program, f"{api_key.message_name}Response"),
         _first(

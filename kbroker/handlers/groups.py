@@ -2,8 +2,10 @@
 ListGroups, DeleteGroups.
 
 FindCoordinator v0-v6: the node that coordinates a group; v1 names the kind of key, v4 asks for several at once.
-    The state topic is made if need be, so the answer is never "not yet".  Transactions and share groups are not served:
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED and COORDINATOR_NOT_AVAILABLE, with a message that says so.
+    The state topic is made if need be, so the answer is never "not yet".  Of a transactional id it is this node, too,
+    though transactions are not served: InitProducerId (see `producer_ids`), which comes next, refuses it in a way that
+    every client takes as final, while some (sarama) look for a coordinator again whatever the error.  Share groups have
+    none: COORDINATOR_NOT_AVAILABLE, with a message that says so.
 JoinGroup v0-v9: waits until the generation forms.  v0 has no rebalance timeout: the session timeout stands for it.
     v4+ without a member id is sent back with one (MEMBER_ID_REQUIRED), v5 brings static members, v9 skip_assignment.
 SyncGroup v0-v5: waits for the leader's assignment.  v5 must name protocol type and name.
@@ -29,7 +31,12 @@ from kbroker.coordinator.messages import (
 )
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
-from kbroker.handlers.durable_state import durably, hold_back
+from kbroker.handlers.committed_state import (
+    GROUP_METADATA_TOPIC,
+    StateAnswer,
+    ensure_group_topic,
+    when_committed,
+)
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -39,52 +46,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbroker._fast.codec import Struct
+    from kbroker._fast.pending import Pending
     from kbroker.handlers.services import RequestContext
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 _NO_NODE = -1
-
-
-class _Reply:
-    """The answer of a request that may have to wait: returned by the handler when it is there in time, else sent by
-    `ctx.respond` in the loop's next turn: sending it lets the connection go on with its next request at once, which
-    must not reach a group that is half way through answering its members."""
-
-    __slots__ = ("_ctx", "_parked", "answer")
-
-    def __init__(self, ctx: RequestContext) -> None:
-        self._ctx = ctx
-        self._parked = False
-        self.answer: Struct | None = None
-
-    def give(self, answer: Struct) -> None:
-        if hold_back(self._ctx, answer):
-            return
-        if self._parked:
-            loop = self._ctx.services.loop
-            assert loop is not None
-            loop.call_soon(self._ctx.respond, answer)
-        else:
-            self.answer = answer
-
-    def park(self) -> Struct | None:
-        """The answer, or None: the connection then waits for `give`."""
-        self._parked = True
-        return self.answer
+# Members that leave at a time.
+PORTION = 250
 
 
 # FindCoordinator
 
 
-def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
+async def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
     """FindCoordinator v0-v6."""
     response = message("FindCoordinatorResponse")
     answer: Struct
     if ctx.api_version >= 4:
-        answer = response(coordinators=[_coordinator(ctx, request.key_type, key) for key in request.coordinator_keys])
+        pace = ctx.services.slices.pace()
+        coordinators = []
+        for key in request.coordinator_keys:
+            await pace
+            coordinators.append(await _coordinator(ctx, request.key_type, key))
+        answer = response(coordinators=coordinators)
         return answer
-    found = _coordinator(ctx, request.key_type, request.key)
+    found = await _coordinator(ctx, request.key_type, request.key)
     answer = response(
         error_code=found.error_code,
         # Kafka has the code's name here where v4+ have an empty text.
@@ -96,18 +82,19 @@ def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
     return answer
 
 
-def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
+async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     coordinator = message("FindCoordinatorResponse").Coordinator
     try:
         _check_key_type(ctx, key_type)
-        ctx.services.topics.ensure_internal(GROUP_METADATA_TOPIC)
+        if key_type == _GROUP_KEY:
+            await ctx.services.topics.ensure_internal(GROUP_METADATA_TOPIC)
     except KafkaError as error:
         code = error.code if key_type != _GROUP_KEY else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)
     image = ctx.services.metadata_cache.image
     broker = image.brokers.get(ctx.services.node_id)
     endpoint = None if broker is None else endpoint_for(ctx, broker)
-    if endpoint is None or ctx.services.group_coordinator.is_offline(key):
+    if endpoint is None or (key_type == _GROUP_KEY and ctx.services.group_coordinator.is_offline(key)):
         return coordinator(
             key=key,
             error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -119,11 +106,8 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
 
 
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:
-    if key_type == _GROUP_KEY:
+    if key_type in (_GROUP_KEY, _TRANSACTION_KEY):
         return
-    if key_type == _TRANSACTION_KEY:
-        # The one code that every client takes as final; COORDINATOR_NOT_AVAILABLE they retry until they time out.
-        raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions.")
     if key_type == _SHARE_KEY and ctx.api_version >= 6:
         raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve share groups.")
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
@@ -132,10 +116,13 @@ def _check_key_type(ctx: RequestContext, key_type: int) -> None:
 # JoinGroup
 
 
-def handle_join_group(ctx: RequestContext, request: Any) -> Struct | None:
+async def handle_join_group(ctx: RequestContext, request: Any) -> Struct | Pending:
     """JoinGroup v0-v9."""
     version = ctx.api_version
-    reply = _Reply(ctx)
+    await ensure_group_topic(ctx)
+    if not ctx.services.group_coordinator.can_store([len(protocol.metadata) for protocol in request.protocols]):
+        return _join_response(version, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
+    reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
     ctx.services.group_coordinator.join(
         JoinRequest(
             request.group_id,
@@ -152,9 +139,12 @@ def handle_join_group(ctx: RequestContext, request: Any) -> Struct | None:
             requires_known_member_id=version >= 4,
             supports_skipping_assignment=version >= 9,
         ),
-        lambda result: reply.give(_join_response(version, result)),
+        lambda result: reply.give(
+            _join_response(version, result),
+            lambda code: _join_response(version, JoinResult(code, result.member_id)),
+        ),
     )
-    return reply.park()
+    return reply
 
 
 def _join_response(version: int, result: JoinResult) -> Struct:
@@ -181,11 +171,11 @@ def _join_response(version: int, result: JoinResult) -> Struct:
 # SyncGroup
 
 
-def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | None:
+def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | Pending:
     """SyncGroup v0-v5."""
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    reply = _Reply(ctx)
+    reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
     ctx.services.group_coordinator.sync(
         SyncRequest(
             request.group_id,
@@ -194,11 +184,11 @@ def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | None:
             request.group_instance_id,
             request.protocol_type,
             request.protocol_name,
-            {each.member_id: bytes(each.assignment) for each in request.assignments},
+            {each.member_id: each.assignment for each in request.assignments},
         ),
-        lambda result: reply.give(_sync_response(result)),
+        lambda result: reply.give(_sync_response(result), lambda code: _sync_response(SyncResult(code))),
     )
-    return reply.park()
+    return reply
 
 
 def _sync_response(result: SyncResult) -> Struct:
@@ -229,40 +219,49 @@ def handle_heartbeat(ctx: RequestContext, request: Any) -> Struct:
 # LeaveGroup
 
 
-def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
+async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
     """LeaveGroup v0-v5."""
     response = message("LeaveGroupResponse")
     answer: Struct
+    pace = ctx.services.slices.pace()
     if ctx.api_version <= 2:
         leaving = [LeavingMember(request.member_id)]
     else:
-        leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+        leaving = []
+        for each in request.members:
+            await pace
+            leaving.append(LeavingMember(each.member_id, each.group_instance_id, each.reason))
+    results: list[LeaveResult] = []
     try:
-        results: list[LeaveResult] = ctx.services.group_coordinator.leave(request.group_id, leaving)
+        for start in range(0, max(1, len(leaving)), PORTION):
+            await pace
+            results += ctx.services.group_coordinator.leave(request.group_id, leaving[start : start + PORTION])
     except KafkaError as error:
         answer = response(error_code=error.code)
         return answer
     if ctx.api_version <= 2:
         answer = response(error_code=results[0].error)
         return answer
-    answer = response(
-        members=[
-            response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error)
-            for member_id, instance_id, error in results
-        ]
-    )
+    members = []
+    for member_id, instance_id, code in results:
+        await pace
+        members.append(response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
+    answer = response(members=members)
     return answer
 
 
 # DescribeGroups, ListGroups, DeleteGroups
 
 
-def handle_describe_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_groups(ctx: RequestContext, request: Any) -> Struct:
     """DescribeGroups v0-v6."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    answer: Struct = message("DescribeGroupsResponse")(
-        groups=[_described(ctx, group_id, operations) for group_id in request.groups]
-    )
+    pace = ctx.services.slices.pace()
+    groups = []
+    for group_id in request.groups:
+        await pace
+        groups.append(_described(ctx, group_id, operations))
+    answer: Struct = message("DescribeGroupsResponse")(groups=groups)
     return answer
 
 
@@ -303,7 +302,7 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
     )
 
 
-def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
     """ListGroups v0-v5."""
     response = message("ListGroupsResponse")
     answer: Struct
@@ -312,23 +311,27 @@ def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
     except KafkaError as error:
         answer = response(error_code=error.code)
         return answer
-    answer = response(
-        groups=[
+    pace = ctx.services.slices.pace()
+    listed = []
+    for group_id, protocol_type, state, group_type in groups:
+        await pace
+        listed.append(
             response.ListedGroup(
                 group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
             )
-            for group_id, protocol_type, state, group_type in groups
-        ]
-    )
+        )
+    answer = response(groups=listed)
     return answer
 
 
-def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     """DeleteGroups v0-v2."""
     delete: Callable[[str], None] = ctx.services.group_coordinator.delete_group
     response = message("DeleteGroupsResponse")
+    pace = ctx.services.slices.pace()
     results = []
     for group_id in dict.fromkeys(request.groups_names):
+        await pace
         code = ErrorCode.NONE
         try:
             delete(group_id)
@@ -339,13 +342,21 @@ def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     return answer
 
 
+def _refused_deletions(answer: Any, code: ErrorCode) -> Struct:
+    """Those that were made, and are not committed."""
+    for result in answer.results:
+        result.error_code = result.error_code or code
+    refused: Struct = answer
+    return refused
+
+
 HANDLERS: tuple[Handler, ...] = (
     Handler(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator),
     Handler(ApiKey.JOIN_GROUP, 0, 9, handle_join_group),
     Handler(ApiKey.HEARTBEAT, 0, 4, handle_heartbeat),
-    Handler(ApiKey.LEAVE_GROUP, 0, 5, durably(handle_leave_group)),
+    Handler(ApiKey.LEAVE_GROUP, 0, 5, when_committed(handle_leave_group)),
     Handler(ApiKey.SYNC_GROUP, 0, 5, handle_sync_group),
     Handler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups),
     Handler(ApiKey.LIST_GROUPS, 0, 5, handle_list_groups),
-    Handler(ApiKey.DELETE_GROUPS, 0, 2, durably(handle_delete_groups)),
+    Handler(ApiKey.DELETE_GROUPS, 0, 2, when_committed(handle_delete_groups, _refused_deletions)),
 )

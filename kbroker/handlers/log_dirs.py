@@ -44,17 +44,23 @@ logger = logging.getLogger("kbroker.handlers")
 UNKNOWN_SIZE = -1
 
 
-def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
     """DescribeLogDirs v0-v5; see the module's docstring."""
     response = message("DescribeLogDirsResponse")
     log_manager: LogManager = ctx.services.log_manager
+    pace = ctx.services.slices.pace()
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+        wanted = set()
+        for topic in request.topics:
+            for partition in topic.partitions:
+                await pace
+                wanted.add((topic.topic, partition))
     by_directory: dict[str, dict[str, list[Any]]] = {each.path: {} for each in log_manager.directories}
     row = response.DescribeLogDirsPartition
-    for topic_partition, log in log_manager.logs.items():
-        if wanted is None or topic_partition in wanted:
+    for topic_partition, log in list(log_manager.logs.items()):
+        await pace
+        if (wanted is None or topic_partition in wanted) and log_manager.logs.get(topic_partition) is log:
             found = row(partition_index=topic_partition.partition, partition_size=log.size_bytes)
             by_directory[log.parent].setdefault(topic_partition.topic, []).append(found)
     for topic_partition, future in log_manager.plans.futures.items():
@@ -91,17 +97,20 @@ def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[st
     return result
 
 
-def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> Struct:
     """AlterReplicaLogDirs v0-v2; see the module's docstring."""
     response = message("AlterReplicaLogDirsResponse")
+    pace = ctx.services.slices.pace()
     moves: DirectoryMoves = ctx.services.directory_moves
     wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for partition in topic.partitions:
+                await pace
                 wanted[TopicPartition(topic.name, partition)] = directory.path
     topics: dict[str, list[Any]] = {}
     for topic_partition, path in wanted.items():
+        await pace
         row = response.AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition)
         topics.setdefault(topic_partition.topic, []).append(row)
         try:

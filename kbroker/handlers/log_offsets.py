@@ -58,7 +58,7 @@ logger = logging.getLogger("kbroker.storage")
 
 
 class Waiting(NamedTuple):
-    """A partition's answer that a thread has to find, and the offset that bounds what may be told."""
+    """A partition's answer that a thread has to find, and the offset that bounds what may be answered."""
 
     log: UnifiedLog
     search: DeferredSearch
@@ -68,16 +68,19 @@ class Waiting(NamedTuple):
     with_epoch: bool
 
 
-def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct | None:
+async def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
     """Versions 1 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
-    A partition named twice is refused with INVALID_REQUEST, once.
+    No answer goes beyond the high watermark (READ_COMMITTED: the last stable offset): max timestamp answers -1 while
+    its record lies there.  A partition named twice is refused with INVALID_REQUEST, once.
     """
+    pace = ctx.services.slices.pace()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
         for partition in topic.partitions:
+            await pace
             key = (topic.name, partition.partition_index)
             (repeated if key in seen else seen).add(key)
     topics = []
@@ -85,6 +88,7 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct | None:
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
+            await pace
             key = (topic.name, asked.partition_index)
             if key not in seen:
                 continue
@@ -100,12 +104,10 @@ def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct | None:
                     )
                 )
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    if waiting:
+        await _search_all(waiting)
     response: Struct = ListOffsetsResponse(topics=topics)
-    if not waiting:
-        return response
-    task = asyncio.ensure_future(_search_all(waiting))
-    task.add_done_callback(lambda done: _respond(ctx, response, done))
-    return None
+    return response
 
 
 async def _search_all(waiting: Sequence[Waiting]) -> None:
@@ -123,19 +125,9 @@ async def _search_all(waiting: Sequence[Waiting]) -> None:
         except OSError as error:
             each.answer.error_code = each.log.storage_error("looking an offset up", error).code
         except ValueError as error:
+            each.log.local.note_damage(error)
             logger.warning("%s: a batch cannot be read: %s", each.log.topic_partition, error)
             each.answer.error_code = ErrorCode.CORRUPT_MESSAGE
-
-
-def _respond(ctx: RequestContext, response: Struct, task: asyncio.Task[None]) -> None:
-    if task.cancelled():
-        return
-    error = task.exception()
-    if error is not None:
-        logger.error("a search by time failed", exc_info=error)
-        ctx.connection.close("a search by time failed")
-        return
-    ctx.respond(response)
 
 
 def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, waiting: list[Waiting]) -> Any:
@@ -161,6 +153,7 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, wait
     except OSError as error:
         raise log.storage_error("looking an offset up", error) from error
     except ValueError as error:
+        log.local.note_damage(error)
         raise CorruptMessageError(f"a batch of {log.topic_partition} cannot be read: {error}") from error
     with_epoch = ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH
     if isinstance(found, DeferredSearch):
@@ -171,18 +164,21 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, wait
 
 
 def _tell(answer: Any, found: TimestampOffset | None, bound: int, timestamp: int, with_epoch: bool) -> None:
-    if found is not None and (found.offset < bound or timestamp < 0):
+    # As in Kafka: only the log start needs no bound, what may not be fetched yet is answered as not found.
+    if found is not None and (found.offset < bound or timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)):
         answer.timestamp, answer.offset = found.timestamp, found.offset
         if with_epoch:
             answer.leader_epoch = found.leader_epoch
 
 
-def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Struct:
     """Versions 2 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320)."""
+    pace = ctx.services.slices.pace()
     topics = []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
+            await pace
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
             try:
                 partition: Partition = ctx.services.replica_manager.partition(topic.topic, asked.partition)

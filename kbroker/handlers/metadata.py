@@ -5,8 +5,9 @@ Brokers, and leaders and replicas of the topics that were asked for.
 - Which topics: v0 empty means all; v1+ null means all and empty none.  v10+ entries have ids, which may be asked for
   from v12 on; one id in a request makes the names in it count for nothing, as in Kafka.
 - Names that do not exist are created when the request (v4+; before, always) and `auto.create.topics.enable` allow it.
-  The new topic is in the answer: it exists by then.  Kafka answers UNKNOWN_TOPIC_OR_PARTITION once and lets the client
-  ask again.  A name that cannot be created has the reason's own code instead of that endless UNKNOWN_TOPIC.
+  The answer is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, though the topic exists by then: the client asks again.  With
+  `kbroker.auto.create.answers.at.once` the topic is in the answer.  A name that cannot be created has the reason's own
+  code instead of that endless UNKNOWN_TOPIC_OR_PARTITION.
 - Order: unknown ids, topics that exist, then the rest.  Repeated names are answered once.
 - v1+: controller, rack, internal flag.  v2+: cluster id.  v5+: offline replicas.  v7+: leader epoch.  v8+: authorized
   operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ErrorCode, KafkaError
@@ -32,6 +34,7 @@ from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
+    from kbroker._fast.slices import Pace
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import TopicImage
 
@@ -41,17 +44,18 @@ TOPIC_ID_REQUESTS_FROM = 12
 NEW_PARTITIONS_PER_REQUEST = 64
 
 
-def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
+async def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
     """Metadata v0-v13; see the module's docstring."""
-    if not _is_valid(request, ctx.api_version):
-        return _invalid_request(request)
-    unknown_ids, names = _resolve(ctx, request)
+    pace = ctx.services.slices.pace()
+    if not await _is_valid(request, ctx.api_version, pace):
+        return await _invalid_request(request, pace)
+    unknown_ids, names = await _resolve(ctx, request, pace)
     found: list[TopicImage] = []
     failed: list[tuple[str, ErrorCode]] = []
     if names is None:
         found.extend(ctx.services.metadata_cache.image.topics.values())
     else:
-        _look_up(ctx, names, request.allow_auto_topic_creation, found, failed)
+        await _look_up(ctx, names, request.allow_auto_topic_creation, found, failed, pace)
     # After the creations: they made a new image.
     image = ctx.services.metadata_cache.image
     response = message("MetadataResponse")
@@ -60,15 +64,18 @@ def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
     operations = {}
     if request.include_topic_authorized_operations:
         operations["topic_authorized_operations"] = TOPIC_OPERATIONS
-    topics = [
-        response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id in unknown_ids
-    ]
-    topics += _structs(ctx, response, found, alive, operations)
-    topics += [
-        response.MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name), **operations)
-        for name, error in failed
-    ]
+    topics = []
+    for topic_id in unknown_ids:
+        await pace
+        topics.append(
+            response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        )
+    topics += await _structs(ctx, response, found, alive, operations, pace)
+    for name, error in failed:
+        await pace
+        topics.append(
+            response.MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name), **operations)
+        )
     answer: Struct = response(
         brokers=[
             response.MetadataResponseBroker(
@@ -82,13 +89,15 @@ def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
     )
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS
-    # What is not there may be made by the next request for it, which settings decide.
-    ctx.lasting = not failed
+    # What is not there may be made by the next request for it, which settings decide; what was made of an older image
+    # was not forgotten when that changed.
+    ctx.lasting = not failed and ctx.services.metadata_cache.image is image
     return answer
 
 
-def _is_valid(request: Any, version: int) -> bool:
+async def _is_valid(request: Any, version: int, pace: Pace) -> bool:
     for topic in request.topics or ():
+        await pace
         if version < TOPIC_ID_REQUESTS_FROM:
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 return False
@@ -97,43 +106,57 @@ def _is_valid(request: Any, version: int) -> bool:
     return True
 
 
-def _invalid_request(request: Any) -> Struct:
+async def _invalid_request(request: Any, pace: Pace) -> Struct:
     response = message("MetadataResponse")
-    answer: Struct = response(
-        error_code=ErrorCode.INVALID_REQUEST,
-        topics=[
+    topics = []
+    for topic in request.topics:
+        await pace
+        topics.append(
             response.MetadataResponseTopic(
                 error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
             )
-            for topic in request.topics
-        ],
-    )
+        )
+    answer: Struct = response(error_code=ErrorCode.INVALID_REQUEST, topics=topics)
     return answer
 
 
-def _resolve(ctx: RequestContext, request: Any) -> tuple[list[bytes], list[str] | None]:
+async def _resolve(ctx: RequestContext, request: Any, pace: Pace) -> tuple[list[bytes], Iterable[str] | None]:
     """The ids that no topic has, and the names to look up: None for all."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         return [], None
-    ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    for topic in request.topics:
+        await pace
+        if topic.topic_id != ZERO_UUID:
+            ids[topic.topic_id] = None
+        else:
+            names[topic.name] = None
     if not ids:
-        return [], list(dict.fromkeys(topic.name for topic in request.topics))
+        return [], names
     cache = ctx.services.metadata_cache
-    known = {topic_id: topic.name for topic_id in ids if (topic := cache.topic_by_id(topic_id)) is not None}
+    known: dict[bytes, str] = {}
+    for topic_id in ids:
+        await pace
+        found = cache.topic_by_id(topic_id)
+        if found is not None:
+            known[topic_id] = found.name
     return [topic_id for topic_id in ids if topic_id not in known], list(known.values())
 
 
-def _look_up(
+async def _look_up(
     ctx: RequestContext,
     names: Iterable[str],
     allow_creation: bool,
     found: list[TopicImage],
     failed: list[tuple[str, ErrorCode]],
+    pace: Pace,
 ) -> None:
     """Sort names into topics that exist, the missing ones created if allowed, and those that fail."""
     cache = ctx.services.metadata_cache
     missing: list[str] = []
     for name in names:
+        await pace
         topic = cache.topic(name)
         if topic is None:
             missing.append(name)
@@ -142,8 +165,9 @@ def _look_up(
     if not missing:
         return
     create = allow_creation and ctx.services.config.get("auto.create.topics.enable")
-    created = _create(ctx, [name for name in missing if is_legal(name)]) if create else {}
+    created = await _create(ctx, missing) if create else {}
     for name in missing:
+        await pace
         outcome = created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not is_legal(name):
             failed.append((name, ErrorCode.INVALID_TOPIC_EXCEPTION))
@@ -153,43 +177,62 @@ def _look_up(
             found.append(outcome)
 
 
-def _create(ctx: RequestContext, names: list[str]) -> dict[str, TopicImage | ErrorCode]:
-    names = names[: max(1, NEW_PARTITIONS_PER_REQUEST // ctx.services.config.get("num.partitions"))]
+async def _create(ctx: RequestContext, missing: Iterable[str]) -> dict[str, TopicImage | ErrorCode]:
+    most = max(1, NEW_PARTITIONS_PER_REQUEST // ctx.services.config.get("num.partitions"))
+    names = list(islice(filter(is_legal, missing), most))
     if not names:
         return {}
     try:
-        outcomes = ctx.services.topics.auto_create(names)
+        outcomes = await ctx.services.topics.auto_create(names)
     except KafkaError as error:
         logger.error("cannot create %d topic(s) that %s asked for: %s", len(names), ctx.client_id, error)
         return dict.fromkeys(names, error.code)
-    return {
-        name: outcome.topic
-        if outcome.topic is not None
-        else (outcome.error.code if outcome.error is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for name, outcome in outcomes.items()
-    }
+    at_once = ctx.services.config.get("kbroker.auto.create.answers.at.once")
+    created: dict[str, TopicImage | ErrorCode] = {}
+    for name, outcome in outcomes.items():
+        # Another request may have made it since it was found missing.
+        topic = outcome.topic or ctx.services.metadata_cache.topic(name)
+        if topic is None:
+            created[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if outcome.error is None else outcome.error.code
+        elif outcome.topic is None or at_once:
+            created[name] = topic
+        else:
+            created[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return created
 
 
-def _structs(
-    ctx: RequestContext, response: Any, topics: list[TopicImage], alive: frozenset[int], operations: dict[str, int]
+async def _structs(
+    ctx: RequestContext,
+    response: Any,
+    topics: list[TopicImage],
+    alive: frozenset[int],
+    operations: dict[str, int],
+    pace: Pace,
 ) -> list[Struct]:
     """The topics' structs.  They are kept: what a client sees of a topic rarely changes, and is asked for often."""
     version = ctx.api_version
+    cache = ctx.services.metadata_cache
     view_of_version = 0 if version == 0 else 1 if version < LISTENER_NOT_FOUND_FROM else 2
-    kept = ctx.services.metadata_cache.derived(("metadata", view_of_version, alive, bool(operations)))
+    kept = cache.derived(("metadata", view_of_version, alive, bool(operations)))
     structs = []
     for topic in topics:
+        await pace
         struct = kept.get(topic.name)
         if struct is None:
-            struct = kept[topic.name] = _topic(response, version, topic, alive, operations)
+            struct = await _topic(response, version, topic, alive, operations, pace)
+            if cache.topic(topic.name) is topic:
+                kept[topic.name] = struct
         structs.append(struct)
     return structs
 
 
-def _topic(response: Any, version: int, topic: TopicImage, alive: frozenset[int], operations: dict[str, int]) -> Struct:
+async def _topic(
+    response: Any, version: int, topic: TopicImage, alive: frozenset[int], operations: dict[str, int], pace: Pace
+) -> Struct:
     make = response.MetadataResponsePartition
     partitions = []
     for partition in topic.partitions:
+        await pace
         seen = view(partition, alive, version)
         replicas = list(seen.replicas)
         partitions.append(

@@ -17,19 +17,23 @@ from typing import TYPE_CHECKING, Any
 from kbroker.coordinator.messages import PartitionCommit
 from kbroker.coordinator.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
-from kbroker.handlers.durable_state import durably
+from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
+from kbroker.protocol.schema import INT64_MAX
 from kbroker.schemas import message
 from kbroker.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
+    from kbroker._fast.slices import Pace
     from kbroker.coordinator.offsets import OffsetTable
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import TopicImage
 
+# What the coordinator is given at a time, some 2 ms of its work.
+PORTION = 250
 _NO_OFFSET = -1
 _TOPIC_IDS_SINCE = 10
 
@@ -37,15 +41,16 @@ _TOPIC_IDS_SINCE = 10
 # OffsetCommit
 
 
-def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
     """OffsetCommit v0-v10."""
     version = ctx.api_version
+    pace = ctx.services.slices.pace()
     response = message("OffsetCommitResponse")
     outcome = response.OffsetCommitResponsePartition
     cache = ctx.services.metadata_cache
     expire_timestamp = -1
     if 2 <= version <= 4 and request.retention_time_ms >= 0:
-        expire_timestamp = ctx.services.clock.now_ms() + request.retention_time_ms
+        expire_timestamp = min(ctx.services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     commits: list[PartitionCommit] = []
     slots: list[Any] = []
     topics = []
@@ -53,6 +58,7 @@ def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
         topic, missing = _find_topic(cache, version, asked)
         partitions = []
         for each in asked.partitions:
+            await pace
             index = each.partition_index
             slot = outcome(partition_index=index)
             partitions.append(slot)
@@ -78,23 +84,39 @@ def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
             response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
         )
     if commits:
-        _commit(ctx, request, commits, slots)
+        await ensure_group_topic(ctx)
+        await _commit(ctx, request, commits, slots, pace)
     answer: Struct = response(topics=topics)
     return answer
 
 
-def _commit(ctx: RequestContext, request: Any, commits: list[PartitionCommit], slots: list[Any]) -> None:
+async def _commit(
+    ctx: RequestContext, request: Any, commits: list[PartitionCommit], slots: list[Any], pace: Pace
+) -> None:
+    """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
     who = Committer(
         request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     )
-    try:
-        codes = ctx.services.group_coordinator.commit_offsets(who, commits, ctx.api_version)
-    except KafkaError as error:
-        for slot in slots:
-            slot.error_code = error.code
-        return
-    for slot, code in zip(slots, codes, strict=True):
-        slot.error_code = code
+    for start in range(0, len(commits), PORTION):
+        await pace
+        portion = slots[start : start + PORTION]
+        try:
+            codes = ctx.services.group_coordinator.commit_offsets(
+                who, commits[start : start + PORTION], ctx.api_version
+            )
+        except KafkaError as error:
+            codes = [error.code] * len(portion)
+        for slot, code in zip(portion, codes, strict=True):
+            slot.error_code = code
+
+
+def _refused_commits(answer: Any, code: ErrorCode) -> Struct:
+    """Those that were stored, and are not committed."""
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            partition.error_code = partition.error_code or code
+    refused: Struct = answer
+    return refused
 
 
 def _find_topic(cache: MetadataCache, version: int, asked: Any) -> tuple[TopicImage | None, ErrorCode]:
@@ -107,65 +129,68 @@ def _find_topic(cache: MetadataCache, version: int, asked: Any) -> tuple[TopicIm
 # OffsetFetch
 
 
-def handle_offset_fetch(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_fetch(ctx: RequestContext, request: Any) -> Struct:
     """OffsetFetch v0-v10."""
     response = message("OffsetFetchResponse")
+    pace = ctx.services.slices.pace()
     answer: Struct
     if ctx.api_version >= 8:
-        answer = response(groups=[_fetch_group(ctx, group, request.require_stable) for group in request.groups])
+        groups = [await _fetch_group(ctx, group, request.require_stable, pace) for group in request.groups]
+        answer = response(groups=groups)
         return answer
     try:
         offsets: OffsetTable | None = ctx.services.group_coordinator.offsets_of(request.group_id)
     except KafkaError as error:
-        answer = _fetch_failed(ctx, request, error.code)
+        answer = await _fetch_failed(ctx, request, error.code, pace)
         return answer
-    fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopic, response.OffsetFetchResponsePartition, offsets)
-    answer = response(topics=fetch.topics(request.topics, request.require_stable))
+    fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopic, response.OffsetFetchResponsePartition, offsets, pace)
+    answer = response(topics=await fetch.topics(request.topics, request.require_stable))
     return answer
 
 
-def _fetch_failed(ctx: RequestContext, request: Any, code: ErrorCode) -> Struct:
+async def _fetch_failed(ctx: RequestContext, request: Any, code: ErrorCode, pace: Pace) -> Struct:
     """An error of the whole group; v0 and v1 have room for it only in each partition."""
     response = message("OffsetFetchResponse")
     answer: Struct
     if ctx.api_version >= 2:
         answer = response(error_code=code)
         return answer
-    answer = response(
-        topics=[
-            response.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    response.OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
-                    )
-                    for index in topic.partition_indexes
-                ],
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            await pace
+            partitions.append(
+                response.OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=code
+                )
             )
-            for topic in request.topics
-        ]
-    )
+        topics.append(response.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+    answer = response(topics=topics)
     return answer
 
 
-def _fetch_group(ctx: RequestContext, group: Any, require_stable: bool) -> Any:
+async def _fetch_group(ctx: RequestContext, group: Any, require_stable: bool, pace: Pace) -> Any:
+    await pace
     response = message("OffsetFetchResponse")
     try:
         offsets = ctx.services.group_coordinator.offsets_of(group.group_id)
     except KafkaError as error:
         return response.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopics, response.OffsetFetchResponsePartitions, offsets)
-    return response.OffsetFetchResponseGroup(group_id=group.group_id, topics=fetch.topics(group.topics, require_stable))
+    fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopics, response.OffsetFetchResponsePartitions, offsets, pace)
+    topics = await fetch.topics(group.topics, require_stable)
+    return response.OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 class _OffsetFetch:
     """Answers for one group; the structs differ between v0-v7 and v8+, their fields do not."""
 
-    __slots__ = ("_by_id", "_cache", "_missing", "_offsets", "_partition_class", "_topic_class")
+    __slots__ = ("_by_id", "_cache", "_missing", "_offsets", "_pace", "_partition_class", "_topic_class")
 
     def __init__(
-        self, ctx: RequestContext, topic_class: Any, partition_class: Any, offsets: OffsetTable | None
+        self, ctx: RequestContext, topic_class: Any, partition_class: Any, offsets: OffsetTable | None, pace: Pace
     ) -> None:
+        self._pace = pace
         self._cache = ctx.services.metadata_cache
         self._by_id = ctx.api_version >= _TOPIC_IDS_SINCE
         self._topic_class = topic_class
@@ -173,30 +198,32 @@ class _OffsetFetch:
         self._offsets = offsets
         self._missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if ctx.api_version == 0 else ErrorCode.NONE
 
-    def topics(self, asked: list[Any] | None, require_stable: bool) -> list[Any]:
+    async def topics(self, asked: list[Any] | None, require_stable: bool) -> list[Any]:
         if asked is None:
-            return self._all_topics(require_stable)
-        return [self._asked_topic(topic, require_stable) for topic in asked]
+            return await self._all_topics(require_stable)
+        return [await self._asked_topic(topic, require_stable) for topic in asked]
 
-    def _asked_topic(self, asked: Any, require_stable: bool) -> Any:
+    async def _asked_topic(self, asked: Any, require_stable: bool) -> Any:
         name = asked.name
         if not self._by_id:
-            return self._topic_class(
-                name=name, partitions=self._partitions(name, asked.partition_indexes, require_stable)
-            )
+            partitions = await self._partitions(name, asked.partition_indexes, require_stable)
+            return self._topic_class(name=name, partitions=partitions)
         topic = self._cache.topic_by_id(asked.topic_id)
         if topic is None:
-            partitions = [self._partition(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in asked.partition_indexes]
+            partitions = []
+            for index in asked.partition_indexes:
+                await self._pace
+                partitions.append(self._partition(index, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
-            partitions = self._partitions(topic.name, asked.partition_indexes, require_stable)
+            partitions = await self._partitions(topic.name, asked.partition_indexes, require_stable)
         return self._topic_class(topic_id=asked.topic_id, partitions=partitions)
 
-    def _all_topics(self, require_stable: bool) -> list[Any]:
+    async def _all_topics(self, require_stable: bool) -> list[Any]:
         if self._offsets is None:
             return []
         found = []
-        for name, committed in self._offsets.topics.items():
-            partitions = self._partitions(name, committed, require_stable)
+        for name, committed in list(self._offsets.topics.items()):
+            partitions = await self._partitions(name, list(committed), require_stable)
             if not self._by_id:
                 found.append(self._topic_class(name=name, partitions=partitions))
                 continue
@@ -206,15 +233,13 @@ class _OffsetFetch:
                 found.append(self._topic_class(topic_id=topic.topic_id, partitions=partitions))
         return found
 
-    def _partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[Any]:
+    async def _partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[Any]:
         offsets = self._offsets
-        if offsets is None:
-            return [self._partition(index, self._missing) for index in indexes]
-        committed = offsets.topics.get(name, {})
         found = []
         for index in indexes:
-            offset = committed.get(index)
-            if require_stable and offsets.has_pending(name, index):
+            await self._pace
+            offset = None if offsets is None else offsets.get(name, index)
+            if require_stable and offsets is not None and offsets.has_pending(name, index):
                 found.append(self._partition(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif offset is None:
                 found.append(self._partition(index, self._missing))
@@ -242,47 +267,52 @@ class _OffsetFetch:
 # OffsetDelete
 
 
-def handle_offset_delete(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_delete(ctx: RequestContext, request: Any) -> Struct:
     """OffsetDelete v0."""
     response = message("OffsetDeleteResponse")
-    cache = ctx.services.metadata_cache
-    known: list[tuple[str, int]] = []
     answer: Struct
-    for asked in request.topics:
-        topic = cache.topic(asked.name)
-        if topic is not None:
-            known += [
-                (asked.name, each.partition_index)
-                for each in asked.partitions
-                if 0 <= each.partition_index < len(topic.partitions)
-            ]
+    pace = ctx.services.slices.pace()
     try:
-        if not request.group_id:
-            raise InvalidGroupIdError()
-        codes = ctx.services.group_coordinator.delete_offsets(request.group_id, known)
+        codes = await _delete(ctx, request, pace)
     except KafkaError as error:
         answer = response(error_code=error.code)
         return answer
-    answer = response(
-        topics=[
-            response.OffsetDeleteResponseTopic(
-                name=asked.name,
-                partitions=[
-                    response.OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=codes.get((asked.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                    )
-                    for each in asked.partitions
-                ],
-            )
-            for asked in request.topics
-        ]
-    )
+    topics = []
+    for asked in request.topics:
+        partitions = []
+        for each in asked.partitions:
+            await pace
+            index = each.partition_index
+            code = codes.get((asked.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions.append(response.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+        topics.append(response.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
+    answer = response(topics=topics)
     return answer
 
 
+async def _delete(ctx: RequestContext, request: Any, pace: Pace) -> dict[tuple[str, int], ErrorCode]:
+    """One code for each partition that exists.  Raises what concerns the whole group, as it is at each portion."""
+    cache = ctx.services.metadata_cache
+    known: list[tuple[str, int]] = []
+    for asked in request.topics:
+        topic = cache.topic(asked.name)
+        if topic is not None:
+            for each in asked.partitions:
+                await pace
+                if 0 <= each.partition_index < len(topic.partitions):
+                    known.append((asked.name, each.partition_index))
+    if not request.group_id:
+        raise InvalidGroupIdError()
+    codes: dict[tuple[str, int], ErrorCode] = {}
+    for start in range(0, max(1, len(known)), PORTION):
+        await pace
+        portion = known[start : start + PORTION]
+        codes |= ctx.services.group_coordinator.delete_offsets(request.group_id, portion)
+    return codes
+
+
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.OFFSET_COMMIT, 0, 10, durably(handle_offset_commit)),
+    Handler(ApiKey.OFFSET_COMMIT, 0, 10, when_committed(handle_offset_commit, _refused_commits)),
     Handler(ApiKey.OFFSET_FETCH, 0, 10, handle_offset_fetch),
-    Handler(ApiKey.OFFSET_DELETE, 0, 0, durably(handle_offset_delete)),
+    Handler(ApiKey.OFFSET_DELETE, 0, 0, when_committed(handle_offset_delete)),
 )

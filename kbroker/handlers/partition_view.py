@@ -39,8 +39,8 @@ def view(partition: PartitionImage, alive: frozenset[int], version: int) -> Part
     if failed or not alive.issuperset(replicas):
         offline = tuple(node_id for node_id in replicas if node_id not in alive or node_id in failed)
     error = ErrorCode.NONE
-    if leader not in alive:
-        known_elsewhere = leader >= 0 and version >= LISTENER_NOT_FOUND_FROM
+    if leader not in alive or leader in failed:
+        known_elsewhere = leader >= 0 and leader not in failed and version >= LISTENER_NOT_FOUND_FROM
         error = ErrorCode.LISTENER_NOT_FOUND if known_elsewhere else ErrorCode.LEADER_NOT_AVAILABLE
         leader = -1
     if version == 0 and offline:

@@ -2,28 +2,32 @@
 
 Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
 request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
-A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  Where the
-settings ask for an fsync before the answer (`kbroker.fsync=commit`, `flush.messages`) the answer waits for it.
+A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  The answer
+waits until what it acknowledges may be acknowledged (`Partition`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.ordinary_produce import OrdinaryProduce
+from kbroker._fast.ordinary_produce import OrdinaryProduce, ProduceVersions
+from kbroker._fast.pending import Pending
 from kbroker._fast.route import NO_RESPONSE
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
-from kbroker.handlers.produce_commit import ProduceCommit, Unsettled
+from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
 from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
+from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import message
 from kbroker.storage.log_validator import (
+    FIRST_PRODUCE_VERSION_WITH_ZSTD,
     LONG_BATCH_BYTES,
+    AnalyzedBatch,
     AppendOrigin,
     RecordValidationError,
     UnfitRequestError,
@@ -32,15 +36,19 @@ from kbroker.storage.log_validator import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker._fast.ordinary_produce import Appended
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
-    from kbroker.storage.log_validator import AnalyzedBatch
 
 logger = logging.getLogger("kbroker.produce")
 complaints = RateLimitedLog(logger)
 
-# The answers, and those of them that wait for the disk.
-Appended = tuple[list[Any], list[Unsettled]]
+# The answers, and those of them that wait for a commit.
+Answers = tuple[list[Any], list[Unacknowledged]]
+# Of a row: the first and last offset at which it was appended; what a thread has found out; why it is refused.
+Known = tuple[int, int] | AnalyzedBatch | KafkaError
 
 ProduceResponse: Any = message("ProduceResponse")
 TopicProduceResponse: Any = ProduceResponse.TopicProduceResponse
@@ -51,9 +59,9 @@ ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
-ORDINARY = OrdinaryProduce(INTERNAL_TOPICS, SystemClock)
-FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION, LAST_VERSION = 3, 13
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+EMPTY = memoryview(b"")
 # Kafka tells where the log starts with every refusal but these.
 WITHOUT_LOG_START = frozenset(
     {
@@ -71,61 +79,94 @@ WITHOUT_LOG_START = frozenset(
 )
 
 
-def handle_produce(ctx: RequestContext, request: Any) -> Any:
+def handle_produce(ctx: RequestContext, request: Any, appended: Appended | None = None) -> Any:
     """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
-    v8 on names the refused records; v13 on names topics by id.
+    v8 on names the refused records; v13 on names topics by id.  `appended`: of each partition in their order the first
+    and last offset, where the fast path has appended its batch.
     """
     if request.acks not in (0, 1, ALL_REPLICAS):
         return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if records is not None and len(records) >= LONG_BATCH_BYTES and _takes_long(ctx, topic, data):
-                task = asyncio.ensure_future(_produce_with_thread(ctx, request))
-                task.add_done_callback(lambda done: _finish_thread(ctx, request, done))
-                return None
-    return _finish(ctx, request, *_append_all(ctx, request, {}))
+    rows = [data for topic in request.topic_data for data in topic.partition_data]
+    known: dict[int, Known] = {
+        id(row): offsets for row, offsets in zip(rows, appended or (), strict=bool(appended)) if offsets is not None
+    }
+    long_batches = [
+        (topic, data)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+        and len(data.records) >= LONG_BATCH_BYTES
+        and id(data) not in known
+        and _takes_long(ctx, topic, data)
+    ]
+    if long_batches:
+        return LongProduce(request, long_batches, known)
+    return _finish(ctx, request, *_append_all(ctx, request, known))
 
 
 def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
     """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
-    if data.records is None or len(data.records) < LONG_BATCH_BYTES:
-        return False
     try:
         return takes_long(data.records, _partition(ctx, topic, data.index).log.config)
     except KafkaError:
         return False
 
 
-async def _produce_with_thread(ctx: RequestContext, request: Any) -> Appended:
-    """Judge the long batches in a thread, one after the other, then append all in order."""
-    loop = asyncio.get_running_loop()
-    judged: dict[int, AnalyzedBatch | KafkaError] = {}
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if not _takes_long(ctx, topic, data):
-                continue
+class LongProduce(Pending):
+    """A produce with batches that a thread judges, one after the other; then all are appended in order."""
+
+    def __init__(self, request: Any, long_batches: list[tuple[Any, Any]], known: dict[int, Known]) -> None:
+        self._request = request
+        self._left = long_batches[::-1]
+        self._known = known
+
+    def started(self) -> None:
+        self._judge_next()
+
+    def _judge_next(self) -> None:
+        ctx = self.ctx
+        while self._left:
+            topic, data = self._left.pop()
             try:
                 partition = _partition(ctx, topic, data.index)
-                judged[id(data)] = await loop.run_in_executor(None, _judge, ctx, partition, data.records)
             except KafkaError as error:
-                # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
-                judged[id(data)] = error.with_traceback(None)
-    return _append_all(ctx, request, judged)
+                self._known[id(data)] = error.with_traceback(None)
+                continue
+            judging = ctx.services.loop.run_in_executor(None, _judge, ctx, partition, data.records)
+            # What a stop of the broker does not wait for.
+            ctx.services.replica_manager.judging.add(judging)
+            judging.add_done_callback(partial(self._note, data))
+            return
+        self._append()
 
+    def _note(self, data: Any, judging: asyncio.Future[AnalyzedBatch]) -> None:
+        self.ctx.services.replica_manager.judging.discard(judging)
+        if judging.cancelled():
+            return
+        error = judging.exception()
+        if error is None:
+            self._known[id(data)] = judging.result()
+        elif isinstance(error, KafkaError):
+            # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
+            self._known[id(data)] = error.with_traceback(None)
+        else:
+            self.fail(error)
+            return
+        self._judge_next()
 
-def _finish_thread(ctx: RequestContext, request: Any, task: asyncio.Task[Appended]) -> None:
-    if task.cancelled():
-        return
-    error = task.exception()
-    if error is not None:
-        logger.error("a produce request failed", exc_info=error)
-    refusal: Appended = (_refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR), [])
-    response = _finish(ctx, request, *(task.result() if error is None else refusal))
-    if response is not None:
-        ctx.respond(response)
+    def _append(self) -> None:
+        """Also where the client has gone meanwhile: what it sent before is stored, as with any produce."""
+        try:
+            result = _finish(self.ctx, self._request, *_append_all(self.ctx, self._request, self._known))
+        except Exception as error:
+            self.fail(error)
+            return
+        if isinstance(result, Pending):
+            self.give_way(result)
+        elif result is not None:
+            self.answer(result)
 
 
 def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
@@ -138,35 +179,20 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> An
     )
 
 
-def _append_all(ctx: RequestContext, request: Any, judged: dict[int, AnalyzedBatch | KafkaError]) -> Appended:
+def _append_all(ctx: RequestContext, request: Any, known: dict[int, Known]) -> Answers:
+    """The answer of each partition, and those that wait; `known` has what came of a row so far, by its id()."""
     acks_all = request.acks == ALL_REPLICAS
-    # A batch that came alone was looked at by `ORDINARY`, if an answer is wanted.
-    count = sum(len(topic.partition_data) for topic in request.topic_data)
-    looked_at = count == 1 and request.acks != NO_ACKNOWLEDGEMENT
-    may_be_ordinary = not looked_at and ctx.api_version >= FIRST_VERSION_WITH_ZSTD
     responses = []
-    unsettled: list[Unsettled] = []
+    waits: list[Unacknowledged] = []
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
             try:
-                partition = _partition(ctx, topic, data.index)
-                if acks_all and len(partition.isr) < partition.min_in_sync:
-                    partition.check_in_sync()
-                verdict = judged.get(id(data)) if judged else None
-                if isinstance(verdict, KafkaError):
-                    answers.append(_refuse(ctx, topic, data.index, verdict))
-                    continue
-                answer = None
-                if verdict is None and may_be_ordinary:
-                    answer = _append_ordinary(ctx, partition, data)
-                if answer is None:
-                    answer = _append(ctx, partition, data, verdict, unsettled)
-                answers.append(answer)
+                answers.append(_append(ctx, topic, data, known.get(id(data)), acks_all, waits))
             except KafkaError as error:
                 answers.append(_refuse(ctx, topic, data.index, error))
         responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    return responses, unsettled
+    return responses, waits
 
 
 def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
@@ -180,46 +206,40 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
     return partition
 
 
-def _append_ordinary(ctx: RequestContext, partition: Partition, data: Any) -> Any | None:
-    """One of several batches, in one call into C; None when it is out of the ordinary."""
-    services = ctx.services
-    first = services.replica_manager.append_ordinary(partition, data.records, services.clock.now_ms())
-    if first < 0:
-        return None
-    return PartitionProduceResponse(
-        index=data.index, base_offset=first, log_start_offset=partition.log.log_start_offset
-    )
-
-
 def _append(
-    ctx: RequestContext,
-    partition: Partition,
-    data: Any,
-    judged: AnalyzedBatch | None,
-    unsettled: list[Unsettled],
+    ctx: RequestContext, topic: Any, data: Any, known: Known | None, acks_all: bool, waits: list[Unacknowledged]
 ) -> Any:
-    analyzed = (
-        _judge(ctx, partition, data.records if data.records is not None else memoryview(b""))
-        if judged is None
-        else judged
-    )
-    if analyzed.info.is_transactional:
-        # The one code that every client takes as final; FindCoordinator gives it, too.
-        raise KafkaError.of(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
+    """Appends a batch, unless that was done; its answer.  Raises KafkaError."""
+    partition = _partition(ctx, topic, data.index)
+    if isinstance(known, tuple):
+        first, last = known
+        answer = PartitionProduceResponse(
+            index=data.index, base_offset=first, log_start_offset=partition.log.log_start_offset
         )
-    result = ctx.services.replica_manager.append(
-        partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
-    )
-    answer = PartitionProduceResponse(
-        index=data.index,
-        base_offset=result.first_offset,
-        log_append_time_ms=result.log_append_time,
-        log_start_offset=result.log_start_offset,
-    )
-    committer = partition.log.committer
-    if committer is not None and committer.holds(result.last_offset):
-        unsettled.append(Unsettled(committer, result.last_offset, answer))
+    else:
+        if acks_all:
+            partition.check_in_sync()
+        if isinstance(known, KafkaError):
+            # Raised again it would hold the batch: the frames that it passes do.
+            return _refuse(ctx, topic, data.index, known)
+        analyzed = _judge(ctx, partition, EMPTY if data.records is None else data.records) if known is None else known
+        if analyzed.info.is_transactional:
+            # The one code that every client takes as final; FindCoordinator gives it, too.
+            raise KafkaError.of(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
+            )
+        result = ctx.services.replica_manager.append(
+            partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
+        )
+        last = result.last_offset
+        answer = PartitionProduceResponse(
+            index=data.index,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.log_append_time,
+            log_start_offset=result.log_start_offset,
+        )
+    if not partition.is_acknowledged(last, by_all=acks_all):
+        waits.append(Unacknowledged(partition, last, answer))
     return answer
 
 
@@ -250,19 +270,18 @@ def _refuse_all(request: Any, code: ErrorCode) -> list[Any]:
     ]
 
 
-def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: Sequence[Unsettled] = ()) -> Any:
-    """The answer, or None when it waits for the disk.  With acks=0 there is none: a failure closes the connection."""
+def _finish(ctx: RequestContext, request: Any, responses: list[Any], waits: Sequence[Unacknowledged] = ()) -> Any:
+    """The answer, or what gives it after a commit.  With acks=0 there is none: a failure closes the connection."""
     if request.acks != NO_ACKNOWLEDGEMENT:
         response = ProduceResponse(responses=responses)
-        if unsettled:
-            ProduceCommit(ctx, response, unsettled, request.timeout_ms)
-            return None
+        if waits:
+            return DelayedProduce(response, waits, request.acks == ALL_REPLICAS, request.timeout_ms)
         return response
     for topic in responses:
         for answer in topic.partition_responses:
             if answer.error_code:
                 complaints.info(
-                    ErrorCode(answer.error_code),
+                    (answer.error_code, topic.name),
                     "closing the connection of %s: its produce request with acks=0 to %s-%d failed with %s",
                     ctx.client_id,
                     topic.name,
@@ -274,6 +293,25 @@ def _finish(ctx: RequestContext, request: Any, responses: list[Any], unsettled: 
     return NO_RESPONSE
 
 
+def versions() -> ProduceVersions:
+    """What the fast path has to know of the field tables."""
+    request, response = message("ProduceRequest").schema, message("ProduceResponse").schema
+    (responses,) = (field for field in response.fields if field.name == "responses")
+    (rows,) = (field for field in responses.fields if field.name == "partition_responses")
+    since = {field.name: parse_versions(field.versions).start for field in (*responses.fields, *rows.fields)}
+    return ProduceVersions(
+        FIRST_VERSION,
+        LAST_VERSION,
+        parse_versions(request.flexible).start,
+        since["topic_id"],
+        since["log_append_time_ms"],
+        since["log_start_offset"],
+        since["record_errors"],
+        FIRST_PRODUCE_VERSION_WITH_ZSTD,
+    )
+
+
+ORDINARY = OrdinaryProduce(INTERNAL_TOPICS, SystemClock, versions(), handle_produce)
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.PRODUCE, 3, 13, handle_produce, advertised_min_version=0, direct=ORDINARY),
+    Handler(ApiKey.PRODUCE, FIRST_VERSION, LAST_VERSION, handle_produce, advertised_min_version=0, direct=ORDINARY),
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.table import Handler
+from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -28,14 +29,16 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
 logger = logging.getLogger("kbroker.handlers")
+complaints = RateLimitedLog(logger)
 
 
-def handle_init_producer_id(ctx: RequestContext, request: Any) -> Struct:
+async def handle_init_producer_id(ctx: RequestContext, request: Any) -> Struct:
     """InitProducerId v0-v5; see the module's docstring."""
     if request.transactional_id is not None:
         if request.transactional_id == "":
             return _failed(ErrorCode.INVALID_REQUEST)
-        logger.warning(
+        complaints.warning(
+            (ctx.client_id, request.transactional_id),
             "client %s at %s wants transactional id %r: kbroker does not implement transactions yet",
             ctx.client_id,
             ctx.connection.peer_host,
@@ -45,7 +48,7 @@ def handle_init_producer_id(ctx: RequestContext, request: Any) -> Struct:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _failed(ErrorCode.INVALID_REQUEST)
     try:
-        producer_id = ctx.services.producer_ids.next_id()
+        producer_id = await ctx.services.producer_ids.next_id()
     except KafkaError as error:
         logger.error("cannot give a producer id to %s: %s", ctx.client_id, error)
         # Kafka's answer while it has no block of ids; clients ask again.

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 MAX_PRODUCERS = 100_000
 
 
-def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct:
     """DescribeProducers v0; see the module's docstring."""
     response = message("DescribeProducersResponse")
+    pace = ctx.services.slices.pace()
     room = MAX_PRODUCERS
     topics = []
     for topic in request.topics:
         rows = []
         for index in topic.partition_indexes:
+            await pace
             row = response.PartitionResponse(partition_index=index)
             rows.append(row)
             try:
@@ -44,7 +46,9 @@ def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct:
                 row.error_code, row.error_message = error.code, error.message
                 continue
             room -= len(state.producers)
-            row.active_producers = [_producer(response, entry) for entry in state.producers.values()]
+            for entry in list(state.producers.values()):
+                await pace
+                row.active_producers.append(_producer(response, entry))
         topics.append(response.TopicResponse(name=topic.name, partitions=rows))
     answer: Struct = response(topics=topics)
     return answer

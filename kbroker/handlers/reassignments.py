@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
 
 
-def handle_alter_partition_reassignments(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_partition_reassignments(ctx: RequestContext, request: Any) -> Struct:
     """AlterPartitionReassignments v0-v1; see the module's docstring."""
     response = message("AlterPartitionReassignmentsResponse")
+    pace = ctx.services.slices.pace()
     image = ctx.services.metadata_cache.image
     topics = []
     for topic in request.topics:
         rows = []
         for partition in topic.partitions:
+            await pace
             row = response.ReassignablePartitionResponse(partition_index=partition.partition_index, error_message=None)
             rows.append(row)
             try:

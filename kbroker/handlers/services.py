@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
-    from kbroker._fast.codec import Struct
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
-    from kbroker.handlers.table import ApiRange
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.producer_id_manager import ProducerIdManager
     from kbroker.metadata.store import MetadataStore
     from kbroker.metadata.topic_manager import TopicManager
+    from kbroker.protocol.api import ApiRange
 
 
 @dataclass(slots=True)
@@ -51,6 +49,7 @@ class Services:
     fetch_max_bytes: int = 57_671_680
     broker_settings: Any = None
     directory_moves: Any = None
+    slices: Any = None
 
 
 class ClientConnection(Protocol):
@@ -107,18 +106,9 @@ class RequestContext(Protocol):
     def services(self) -> Services:
         """The broker's parts."""
 
-    abandoned: Callable[[], object] | None
-    """What a handler that answers later wants called when the connection ends before that."""
-
     lasting: bool
     """Set by a handler whose row says `lasting`: this answer holds until the cluster's metadata change."""
 
     @property
     def open(self) -> bool:
         """Whether the client is still there to be answered."""
-
-    def respond(self, response: Struct | None) -> None:
-        """Answer a request whose handler returned None."""
-
-    def fail(self, error: Exception) -> None:
-        """End the connection of such a request, which cannot be answered: nobody knows what was done."""

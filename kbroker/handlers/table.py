@@ -12,30 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kbroker.protocol.api import ApiRange
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
     from kbroker._fast.direct import DirectAnswers
+    from kbroker._fast.pending import Pending
     from kbroker.handlers.services import RequestContext
 
-    HandlerFunction = Callable[[RequestContext, Struct], Struct | Awaitable[Struct | None] | None]
-
-
-class ApiRange(NamedTuple):
-    """One line of an ApiVersions answer."""
-
-    api_key: int
-    min_version: int
-    max_version: int
+    HandlerFunction = Callable[[RequestContext, Struct], Struct | Pending | Awaitable[Struct | Pending | None] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler:
     """`handle(ctx, request)` serves `api_key` from `min_version` to `max_version`, both included.
 
-    `handle` is a plain function that returns the answer, or None when it took over and answers later through
-    `ctx.respond`; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
+    `handle` is a plain function that returns the answer, a `Pending` that will give it, or None when it has closed the
+    connection; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
     by the same address are then given the same answer, without asking it, until the cluster's metadata change.
     `direct` sees each request first, and may answer it from its bytes.
     """

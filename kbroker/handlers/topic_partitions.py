@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NEWEST_METADATA_VERSION = 13
 
 
-def handle_describe_topic_partitions(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_topic_partitions(ctx: RequestContext, request: Any) -> Struct:
     """DescribeTopicPartitions v0; see the module's docstring."""
     image = ctx.services.metadata_cache.image
     requested = [topic.name for topic in request.topics]
@@ -38,12 +38,15 @@ def handle_describe_topic_partitions(ctx: RequestContext, request: Any) -> Struc
     if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
         return _invalid_request(requested)
     first_name = "" if cursor is None else cursor.topic_name
+    pace = ctx.services.slices.pace()
+    # Sorting alone is one step: 0.1 s for the million names that a message may hold, 5 ms for 100,000.
     names = [name for name in sorted(set(requested or image.topics)) if name >= first_name]
     limit = min(ctx.services.config.get("max.request.partition.size.limit"), max(1, request.response_partition_limit))
     response = message("DescribeTopicPartitionsResponse")
     alive = alive_for(ctx, image)
     topics: list[Struct] = []
     for name in names:
+        await pace
         if limit <= 0:
             return _page(response, topics, name, 0)
         topic = image.topics.get(name)

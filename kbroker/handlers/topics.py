@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ErrorCode, KafkaError
@@ -31,6 +31,7 @@ from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.codec import Struct
+    from kbroker._fast.slices import Pace
     from kbroker.handlers.services import RequestContext
 
 logger = logging.getLogger("kbroker.handlers")
@@ -42,24 +43,30 @@ NO_SUCH_TOPIC = "This server does not host this topic-partition."
 NO_SUCH_TOPIC_ID = "This server does not host this topic ID."
 
 
-def handle_create_topics(ctx: RequestContext, request: Any) -> Struct:
+async def handle_create_topics(ctx: RequestContext, request: Any) -> Struct:
     """CreateTopics v0-v7; see the module's docstring."""
-    new_topics = [
-        NewTopic(
-            topic.name,
-            topic.num_partitions,
-            topic.replication_factor,
-            [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
-            {config.name: config.value for config in topic.configs},
+    pace = ctx.services.slices.pace()
+    new_topics = []
+    for topic in request.topics:
+        await pace
+        new_topics.append(
+            NewTopic(
+                topic.name,
+                topic.num_partitions,
+                topic.replication_factor,
+                [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+                {config.name: config.value for config in topic.configs},
+            )
         )
-        for topic in request.topics
-    ]
-    outcomes = _or_all_fail(
-        [topic.name for topic in new_topics],
-        lambda: ctx.services.topics.create(new_topics, request.validate_only),
+    outcomes = await _or_all_fail(
+        [topic.name for topic in new_topics], ctx.services.topics.create(new_topics, request.validate_only)
     )
     response = message("CreateTopicsResponse")
-    answer: Struct = response(topics=[_created(ctx, response, outcome) for outcome in outcomes])
+    topics = []
+    for outcome in outcomes:
+        await pace
+        topics.append(_created(ctx, response, outcome))
+    answer: Struct = response(topics=topics)
     return answer
 
 
@@ -91,33 +98,33 @@ def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struc
     return result
 
 
-def handle_create_partitions(ctx: RequestContext, request: Any) -> Struct:
+async def handle_create_partitions(ctx: RequestContext, request: Any) -> Struct:
     """CreatePartitions v0-v3; see the module's docstring."""
-    growths = [
-        NewPartitions(
-            topic.name,
-            topic.count,
-            None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments],
-        )
-        for topic in request.topics
-    ]
-    outcomes = _or_all_fail(
+    pace = ctx.services.slices.pace()
+    growths = []
+    for topic in request.topics:
+        await pace
+        assigned = topic.assignments
+        brokers = None if assigned is None else [assignment.broker_ids for assignment in assigned]
+        growths.append(NewPartitions(topic.name, topic.count, brokers))
+    outcomes = await _or_all_fail(
         [growth.name for growth in growths],
-        lambda: ctx.services.topics.create_partitions(growths, request.validate_only),
+        ctx.services.topics.create_partitions(growths, request.validate_only),
     )
     response = message("CreatePartitionsResponse")
     results = []
     for outcome in outcomes:
+        await pace
         code, text = _code_and_text(outcome)
         results.append(response.CreatePartitionsTopicResult(name=outcome.name, error_code=code, error_message=text))
     answer: Struct = response(results=results)
     return answer
 
 
-def _or_all_fail(names: list[str], change: Callable[[], list[TopicOutcome]]) -> list[TopicOutcome]:
+async def _or_all_fail(names: list[str], change: Awaitable[list[TopicOutcome]]) -> list[TopicOutcome]:
     """The outcomes of `change`, or its error for every name when it fails as a whole."""
     try:
-        return change()
+        return await change
     except KafkaError as error:
         logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
         return [TopicOutcome(name, error=error) for name in dict.fromkeys(names)]
@@ -129,7 +136,7 @@ def _code_and_text(outcome: TopicOutcome) -> tuple[ErrorCode, str | None]:
     return outcome.error.code, outcome.error.message
 
 
-def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
     """DeleteTopics v0-v6; see the module's docstring."""
     response = message("DeleteTopicsResponse")
     answer: Struct
@@ -142,13 +149,15 @@ def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
         code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
         answer = response(responses=[_deleted(response, name, topic_id, code) for name, topic_id in wanted])
         return answer
-    results, topic_ids = _sort_out(ctx, response, wanted)
+    pace = ctx.services.slices.pace()
+    results, topic_ids = await _sort_out(ctx, response, wanted, pace)
     try:
-        outcomes = ctx.services.topics.delete(topic_ids)
+        outcomes = await ctx.services.topics.delete(topic_ids)
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
         outcomes = [TopicOutcome("", error=error)] * len(topic_ids)
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
+        await pace
         code, text = _code_and_text(outcome)
         results.append(_deleted(response, outcome.name or None, topic_id, code, text))
     answer = response(responses=results)
@@ -160,8 +169,8 @@ def _deleted(response: Any, name: str | None, topic_id: bytes, code: ErrorCode, 
     return result
 
 
-def _sort_out(
-    ctx: RequestContext, response: Any, wanted: list[tuple[str | None, bytes]]
+async def _sort_out(
+    ctx: RequestContext, response: Any, wanted: list[tuple[str | None, bytes]], pace: Pace
 ) -> tuple[list[Struct], list[bytes]]:
     """Results for what cannot be deleted, and the ids of what can."""
     cache = ctx.services.metadata_cache
@@ -169,6 +178,7 @@ def _sort_out(
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in wanted:
+        await pace
         if name is not None and topic_id != ZERO_UUID:
             text = "You may not specify both topic name and topic id."
             refused.append(_deleted(response, name, topic_id, ErrorCode.INVALID_REQUEST, text))
@@ -182,6 +192,7 @@ def _sort_out(
     accepted: dict[bytes, None] = {}
     supplied = set(ids)
     for topic_id, count in ids.items():
+        await pace
         if count > 1:
             refused.append(_deleted(response, None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
         elif cache.topic_by_id(topic_id) is None:
@@ -189,6 +200,7 @@ def _sort_out(
         else:
             accepted[topic_id] = None
     for name, count in names.items():
+        await pace
         topic = cache.topic(name)
         code = ErrorCode.INVALID_REQUEST
         if count > 1:

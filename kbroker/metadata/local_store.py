@@ -2,7 +2,8 @@
 
 Tables (schema version 2, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
 
-    cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path
+    cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path;
+                                              broker_epoch: the number of the broker's last start
     topics(topic_id, name)                    topic_id: 16 bytes
     partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr)
                                               replicas, isr: node ids, comma-separated
@@ -23,6 +24,7 @@ import contextlib
 import json
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +48,7 @@ logger = logging.getLogger("kbroker.metadata")
 FILE_NAME = "kbroker-metadata.sqlite"
 SCHEMA_VERSION = 2
 DIRECTORIES = "directory_ids"
+BROKER_EPOCH = "broker_epoch"
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
@@ -94,29 +97,27 @@ CREATE TABLE broker_configs (
 
 
 class LocalStore:
-    """`MetadataStore` over one SQLite file.  Belongs to the thread that opened it."""
+    """`MetadataStore` over one SQLite file.  Changes may come from any thread; one waits for the other."""
 
-    __slots__ = ("_cluster_id", "_connection", "_path", "_spare", "on_failure")
+    __slots__ = ("_cluster_id", "_connection", "_lock", "_path", "_spare", "on_failure")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         self._path = path
         self._connection = connection
         self._cluster_id = cluster_id
+        self._lock = threading.Lock()
         self._spare = SpareFile(path)
         self.on_failure: Callable[[str], object] = lambda reason: None
 
     @classmethod
-    def open(cls, path: str | Path, cluster_id: str | None = None, *, must_exist: bool = False) -> LocalStore:
+    def open(cls, path: str | Path, cluster_id: str | None = None) -> LocalStore:
         """Open the file, or make it for `cluster_id` (a random one when None).
 
-        `must_exist` is for log directories that hold partitions: a store that is missing or empty then means loss.
         MetadataVersionError, CorruptMetadataError or ClusterIdMismatchError when it must not be used.
         """
         path = Path(path)
-        if must_exist and (not path.exists() or path.stat().st_size == 0):
-            raise CorruptMetadataError(_damaged(path, "it is missing or empty, but there are partitions on disk"))
         with _explained(path):
-            connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+            connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
             try:
                 _check_pages(path, connection)
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -179,21 +180,12 @@ class LocalStore:
                 _write_key(connection, DIRECTORIES, json.dumps({**known, **ids}))
 
     def keep_spare(self) -> None:
-        """Keeps the space that deleting topics needs on a full disk; call it from time to time."""
+        """Keeps the space that deletions and changes of leaders need on a full disk; call it from time to time."""
         self._spare.hold()
 
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
-        try:
-            self._delete_topics(topic_ids)
-        except MetadataStoreError as error:
-            # Deletion is the way out of a full disk, so it must not fail for want of space.
-            if _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
-                raise
-            self._delete_topics(topic_ids)
-
-    def _delete_topics(self, topic_ids: Sequence[bytes]) -> None:
-        with self._transaction() as connection:
-            connection.executemany("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
+        # The way out of a full disk.
+        self._change_in_need("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
 
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         with self._transaction():
@@ -201,16 +193,16 @@ class LocalStore:
                 self._insert_partitions(topic_id, partitions)
 
     def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        with self._transaction() as connection:
-            connection.executemany(
-                "UPDATE partitions SET leader = ?, leader_epoch = ?, partition_epoch = ?, isr = ? "
-                "WHERE topic_id = ? AND partition = ?",
-                [
-                    (p.leader, p.leader_epoch, p.partition_epoch, _join(p.isr), topic_id, p.partition)
-                    for topic_id, partitions in changes
-                    for p in partitions
-                ],
-            )
+        # Without it a failed disk, or one that is back, keeps its partitions offline.
+        self._change_in_need(
+            "UPDATE partitions SET leader = ?, leader_epoch = ?, partition_epoch = ?, isr = ? "
+            "WHERE topic_id = ? AND partition = ?",
+            [
+                (p.leader, p.leader_epoch, p.partition_epoch, _join(p.isr), topic_id, p.partition)
+                for topic_id, partitions in changes
+                for p in partitions
+            ],
+        )
 
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         with self._transaction() as connection:
@@ -233,6 +225,21 @@ class LocalStore:
                 [(broker, name, value) for name, value in configs.items()],
             )
 
+    def begin_broker_epoch(self) -> tuple[int, int]:
+        """The number of this start, larger than those of all before it, and that of the last one.
+
+        -1 for none: before the first start, and where this one's cannot be stored, as on a full disk.
+        """
+        with _explained(self._path):
+            last = int(_read_key(self._connection, BROKER_EPOCH) or -1)
+        try:
+            with self._transaction() as connection:
+                _write_key(connection, BROKER_EPOCH, str(last + 1))
+        except MetadataStoreError as error:
+            logger.warning("This start has no broker epoch: %s", error)
+            return -1, last
+        return last + 1, last
+
     def allocate_producer_id_block(self) -> ProducerIdBlock:
         with self._transaction() as connection:
             first_id = int(_read_key(connection, "next_producer_id") or 0)
@@ -241,18 +248,39 @@ class LocalStore:
             _write_key(connection, "next_producer_id", str(first_id + PRODUCER_ID_BLOCK_LENGTH))
         return ProducerIdBlock(first_id, PRODUCER_ID_BLOCK_LENGTH)
 
+    def skip_producer_ids(self, past: int) -> None:
+        """Give out no producer id up to `past` any more."""
+        with self._transaction() as connection:
+            blocks = past // PRODUCER_ID_BLOCK_LENGTH + 1
+            known = int(_read_key(connection, "next_producer_id") or 0)
+            _write_key(connection, "next_producer_id", str(max(known, blocks * PRODUCER_ID_BLOCK_LENGTH)))
+
     def close(self) -> None:
         self._connection.close()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            with _explained(self._path), _write_transaction(self._connection):
+            with self._lock, _explained(self._path), _write_transaction(self._connection):
                 yield self._connection
         except MetadataStoreError as error:
             if _primary_code(error) in DISK_FAILURES:
                 self.on_failure(str(error))
             raise
+
+    def _change_in_need(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """One transaction that must not fail for want of space: the spare file makes room for it."""
+
+        def change() -> None:
+            with self._transaction() as connection:
+                connection.executemany(statement, rows)
+
+        try:
+            change()
+        except MetadataStoreError as error:
+            if _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
+                raise
+            change()
 
     def _insert_partitions(self, topic_id: bytes, partitions: Sequence[PartitionImage]) -> None:
         self._connection.executemany(
@@ -344,7 +372,8 @@ def _primary_code(error: MetadataStoreError) -> int:
 def _damaged(path: Path, reason: str) -> str:
     return (
         f"the metadata store {path} is damaged ({reason}). The log directories are untouched. Restore the file from a "
-        f"backup, or salvage it with `sqlite3 {path} .recover`"
+        f"backup, or salvage it with `sqlite3 {path} .recover`. What cannot be salvaged is made anew from the log "
+        "directories, without settings: move the file away, `kbroker metadata rebuild`"
     )
 
 

@@ -1,7 +1,8 @@
 """Disk space that is kept for one thing: changing the metadata when the disk is full.
 
-Deleting a topic is the way out of a full disk, and the metadata store needs a few pages for it.  The spare file holds
-as many; it is given up when the store finds no space, and made again when there is some.
+Deleting a topic is the way out of a full disk, and the metadata store needs a few pages for it, as for the loss of a
+leader on another disk.  The spare file holds as many; it is given up when the store finds no space, and made again when
+there is some.
 """
 
 from __future__ import annotations

@@ -1,18 +1,41 @@
 """What keeps the cluster's metadata: the interface between the rules for changing it and a place on disk.
 
 Every method that changes something returns after the change is durable, and applies all of it or nothing.  Methods
-may block for the time of one fsync; callers keep them rare (topics, configs, one block of producer ids per 1,000).
+block for as long as their change is large, and for an fsync: what requests ask for runs in a thread (`StoreCalls`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbroker.errors import KafkaStorageError
 from kbroker.metadata.image import PartitionImage, TopicImage
 
 PRODUCER_ID_BLOCK_LENGTH = 1000
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class StoreCalls:
+    """Calls of the store that the loop awaits: in a thread of `executor`, or at once where there is none (tests)."""
+
+    __slots__ = ("_executor",)
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self._executor = executor
+
+    async def __call__(
+        self, call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result:
+        """What `call` returns or raises.  Once begun it comes to its end, even if the one that awaits it is gone."""
+        if self._executor is None:
+            return call(*args, **kwargs)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: call(*args, **kwargs))
 
 
 class MetadataStoreError(KafkaStorageError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
-from kbroker.metrics.readiness import Readiness, ReadyState
+from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.sources import ConnectionTotals, GroupSummary, LogView, Sources
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "LogView",
     "LoopDelaySampler",
     "MetricsServer",
+    "Problem",
     "Readiness",
     "ReadyState",
     "Sources",

@@ -21,9 +21,11 @@ copies what it needs on the event loop, in pieces of a few milliseconds, and is 
 - Series with the labels `topic` and `partition` are there up to `kbroker.metrics.max.partitions` (2,000) partitions;
   with more, sums by topic remain, and beyond as many topics the sums over all. The same holds for committed offsets.
   Partitions that fail to be compacted are always named, up to that number.
-- How dirty a log is was found by the cleaner's last look at it, at most `log.cleaner.backoff.ms` ago.
+- How dirty a log is was found by the cleaner's last look at it, at most `log.cleaner.backoff.ms` ago while one of its
+  threads is free.
 
-Worth an alert: `kbroker_cleaner_uncleanable_partitions` above 0; `kbroker_cleaner_oldest_dirty_seconds` and
+Worth an alert: `kbroker_cleaner_uncleanable_partitions`, `kbroker_cleaner_dead_threads` or `kbroker_log_damages`
+above 0; `kbroker_cleaner_oldest_dirty_seconds` and
 `kbroker_retention_oldest_deletable_seconds` that only grow; `kbroker_log_dir_refusing`; `kbroker_log_dirs_offline`;
 `kbroker_loop_delay_seconds` with a tail. What to do then: [operations.md](operations.md).
 """

@@ -155,10 +155,8 @@ def _disks(snapshot: Snapshot) -> Iterator[Metric]:
     refusing = {row.path: float(row.is_refusing) for row in snapshot.directories}
     refused = {row.path: float(row.refused_count) for row in snapshot.directories}
     yield _counts_by("kbroker_log_dir_free_bytes", "Bytes left in a log directory.", "directory", free, gauge=True)
-    yield _counts_by(
-        "kbroker_log_dir_refusing", "1 while produce is refused for want of space.", "directory", refusing, gauge=True
-    )
-    yield _counts_by("kbroker_log_dir_refused", "Appends refused for want of space.", "directory", refused)
+    yield _counts_by("kbroker_log_dir_refusing", "1 while appends find no space.", "directory", refusing, gauge=True)
+    yield _counts_by("kbroker_log_dir_refused", "Appends and other writes without space.", "directory", refused)
     offline = dict.fromkeys(free, 0.0) | dict.fromkeys(snapshot.offline.directories, 1.0)
     yield _counts_by("kbroker_log_dir_offline", "1 once a log directory has failed.", "directory", offline, gauge=True)
     yield _gauge("kbroker_log_dirs_offline", "Log directories that have failed.", len(snapshot.offline.directories))

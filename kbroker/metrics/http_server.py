@@ -298,8 +298,8 @@ class _Connection(asyncio.Protocol):
         if request.path == "/healthz":
             return 200, b"ok\n", plain
         if request.path == "/readyz":
-            readiness = self._server.readiness
-            return 200 if readiness.ready else 503, f"{readiness.text}\n".encode(), plain
+            is_serving, text = self._server.readiness.look()
+            return 200 if is_serving else 503, f"{text}\n".encode(), plain
         body, content_type = await self._server.scrape(request.accept)
         return 200, body, content_type
 

@@ -28,8 +28,11 @@ class Family(NamedTuple):
 _ROWS = """
 kbroker_recovery_logs_left|gauge|directory|Partitions that this start has still to recover; only after an unclean stop.
 kbroker_recovery_segments_left|gauge|directory|Segments that this recovery has still to read.
+kbroker_recovery_thread_segments_left|gauge|thread|Segments of the log that a thread recovers that it has still to read.
 kbroker_recovery_left_bytes|gauge|directory|Bytes that this recovery has still to read, at most.
 kbroker_recovery_left_seconds|gauge|directory|Time that this recovery will still take at its speed so far.
+kbroker_log_damages|gauge|kind|
+    Stretches of logs that cannot be read (damaged), or are not there although they should be (missing).
 kbroker_log_dir_cordoned|gauge|directory|Whether a log directory takes no new partitions (cordoned.log.dirs).
 kbroker_log_dir_moves_in_progress|gauge|directory|Partitions that are being moved into a log directory.
 kbroker_log_dir_moves_left_bytes|gauge|directory|Bytes that these moves have still to copy.
@@ -37,13 +40,15 @@ kbroker_log_dir_moves|counter|outcome|Moves of partitions between log directorie
 kbroker_log_dir_moves_copied_bytes|counter||Bytes that moves have copied.
 kbroker_cleaner_threads|gauge||Threads that may compact at a time (log.cleaner.threads).
 kbroker_cleaner_busy_threads|gauge||Threads that compact now.
+kbroker_cleaner_dead_threads|gauge||
+    Threads that an error has ended; others take their places after log.cleaner.backoff.ms.
 kbroker_cleaner_compacted_partitions|gauge||Partitions whose cleanup.policy has compact, as last looked at.
 kbroker_cleaner_dirty_bytes|gauge||Bytes that wait for compaction and may be compacted, all partitions.
 kbroker_cleaner_max_dirty_ratio|gauge||The largest dirty share of a compacted partition.
 kbroker_cleaner_oldest_dirty_seconds|gauge||
     Age of the oldest record that waits for compaction outside active segments; 0 without one.
-kbroker_cleaner_uncleanable_partitions|gauge||Partitions whose last compaction failed.
-kbroker_cleaner_uncleanable_bytes|gauge||Bytes that wait for compaction in them.
+kbroker_cleaner_uncleanable_partitions|gauge|directory|Partitions whose last compaction failed.
+kbroker_cleaner_uncleanable_bytes|gauge|directory|Bytes that wait for compaction in them.
 kbroker_cleaner_runs|counter|outcome|Compactions of a partition: done, failed, aborted (something else needed the log).
 kbroker_cleaner_read_bytes|counter||Bytes that compaction has read.
 kbroker_cleaner_written_bytes|counter||Bytes that compaction has written.

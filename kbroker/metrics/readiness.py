@@ -1,12 +1,21 @@
-"""Whether the broker may be sent clients.
+"""Whether the broker may be sent clients, and what is wrong with it while it may.
 
 States: STARTING -> READY -> STOPPING, or STARTING -> STOPPING when start-up fails.  There is no way back: a broker
 that stops is replaced by a new process.
+
+A broker that is ready may have problems, which the parts that know them name (`watch`).  It stays ready: where produce
+is refused for want of space, consumers and whoever clears the disk must still reach it.  Only a problem with
+`stops_service` says that clients are better off elsewhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import chain
+from typing import NamedTuple
+
+MOST_SHOWN = 20
 
 
 class ReadyState(Enum):
@@ -24,14 +33,29 @@ _ALLOWED: dict[ReadyState, frozenset[ReadyState]] = {
 }
 
 
+class Problem(NamedTuple):
+    """One line for a person.  `stops_service`: none of the broker's clients gets what it asks for."""
+
+    text: str
+    stops_service: bool = False
+
+
+Problems = Callable[[], Iterable[Problem]]
+
+
 class Readiness:
     """The state behind `/readyz`, with an optional detail such as the progress of recovery."""
 
-    __slots__ = ("detail", "state")
+    __slots__ = ("_sources", "detail", "state")
 
     def __init__(self) -> None:
         self.state = ReadyState.STARTING
         self.detail = ""
+        self._sources: list[Problems] = []
+
+    def watch(self, *sources: Problems) -> None:
+        """From now on ask these as well for problems: on the loop, when somebody looks, while the broker is ready."""
+        self._sources.extend(sources)
 
     def move(self, to: ReadyState) -> None:
         """Change the state.  Moving to the present state again is harmless, going back is a fault."""
@@ -51,3 +75,14 @@ class Readiness:
     def text(self) -> str:
         """One line for a person."""
         return f"{self.state.value}: {self.detail}" if self.detail else self.state.value
+
+    def look(self) -> tuple[bool, str]:
+        """Whether clients are to be sent here, and why or what is wrong: a line, and one more for each problem."""
+        problems = list(chain.from_iterable(source() for source in self._sources)) if self.ready else []
+        if not problems:
+            return self.ready, self.text
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = [f"{self.text}, with {count}:", *(f"- {problem.text}" for problem in problems[:MOST_SHOWN])]
+        if len(problems) > MOST_SHOWN:
+            lines.append(f"- and {len(problems) - MOST_SHOWN} more")
+        return not any(problem.stops_service for problem in problems), "\n".join(lines)

@@ -79,7 +79,7 @@ class ConnectionTotals:
 
 
 class DirectorySpace(NamedTuple):
-    """A log directory: bytes left there, whether produce is refused for want of space, and appends refused so far."""
+    """A log directory: bytes left there, whether appends find no space, and writes that found none so far."""
 
     path: str
     free_bytes: int

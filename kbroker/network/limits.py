@@ -14,6 +14,10 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
 
 # Descriptors that connections leave for the logs' files, the metadata, metrics and what else there is.
 KEPT_DESCRIPTORS = 128
@@ -118,3 +122,10 @@ class ConnectionLimits:
             self._by_address[address] = left
         else:
             self._by_address.pop(address, None)
+
+
+def connection_limits(config: BrokerConfig) -> tuple[int, int, dict[str, int]]:
+    """`max.connections`, `max.connections.per.ip` and its overrides by address."""
+    get = config.get
+    overrides = overrides_by_address(get("max.connections.per.ip.overrides"))
+    return get("max.connections"), get("max.connections.per.ip"), overrides

@@ -1,7 +1,8 @@
 """One listener: its socket, its connections and what is said of them.
 
 The listener owns policy on connections: limits, idle time, the log lines about clients that misbehave (rate-limited by
-reason), and an orderly end.  What arrives on a connection is the compiled `Connection`'s, which calls back here.
+reason and kind), and an orderly end.  What arrives on a connection is the compiled `Connection`'s, which calls back
+here.
 """
 
 from __future__ import annotations
@@ -12,44 +13,36 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
 
 from kbroker._fast.connection import Connection
 from kbroker._fast.counters import RequestStats
+from kbroker._fast.decoding import Decoding
+from kbroker._fast.encoding import Encoding
 from kbroker._fast.file_region import FileRegion
 from kbroker._fast.log_fields import PurgatoryFields
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.request_context import RequestContext
 from kbroker._fast.route import Endpoint, Route
+from kbroker._fast.slices import Slices
 from kbroker.log_output import RateLimitedLog
+from kbroker.network import pieces
 from kbroker.network.acceptor import CrowdAcceptor
 from kbroker.network.cold_reads import ColdReads, Stretch
+from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
+from kbroker.network.socket_options import MAPPED_IPV4, SocketOptions, is_same_host, leave_out_pacing
 
 logger = logging.getLogger("kbroker.network")
 
 # Others do not wait longer than this for the rest of a request that does not come.
 STALLED_SECONDS = 30.0
-MAPPED_IPV4 = "::ffff:"
 TLS_HANDSHAKE = b"\x16\x03"
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
 
 
 class BindError(OSError):
     """A listener's address cannot be bound; the text says which and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class SocketOptions:
-    """How sockets are set up.  Buffer sizes of -1 and an empty congestion control leave the system's choice."""
-
-    backlog: int
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-    tcp_congestion: str = ""
-    busy_poll_us: int = 0
-    threads: int = 0
 
 
 class Listener:
@@ -74,16 +67,19 @@ class Listener:
         purgatory: PurgatoryFields | None = None,
         cold_reads: Executor | None = None,
         read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
+        slices: Slices | None = None,
     ) -> None:
         self.name = name
         self.host = host
         self.port = port
         self._options = options
         self._limits = limits
+        self._paces_local = False
         self._loop = loop
         pool.loop = loop
         self._cold_reads = ColdReads(loop, cold_reads, self._finish_cold)
         self._read_failed = read_failed
+        self._slices = slices or Slices(loop)
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -129,16 +125,10 @@ class Listener:
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # As Kafka does: a client whose machine died while its request waits is noticed in the end.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self.host == "" else 1)
-            # Accepted sockets inherit these from the listening one.
-            if self._options.send_buffer_bytes > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
-            if self._options.receive_buffer_bytes > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
-            self._set_congestion(sock)
+            self._options.apply(sock)
+            self._paces_local = self._options.paces_local(sock)
             sock.bind((host, self.port))
         except OSError as error:
             sock.close()
@@ -147,15 +137,6 @@ class Listener:
             ) from error
         sock.setblocking(False)
         return sock
-
-    def _set_congestion(self, sock: socket.socket) -> None:
-        name = self._options.tcp_congestion
-        if not name:
-            return
-        try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-        except OSError as error:
-            logger.warning("socket.tcp.congestion=%s is not to be had here (%s); the system's is used", name, error)
 
     # Called by connections
 
@@ -168,6 +149,8 @@ class Listener:
         if self._crowd is not None:
             self._crowd.look()
         if setting is None and not self.endpoint.draining:
+            if self._paces_local and is_same_host(connection.peer_host, connection.local_host):
+                leave_out_pacing(connection.socket)
             return True
         if setting is None:
             self.refused["shutting down"] += 1
@@ -183,20 +166,21 @@ class Listener:
         self.closed[reason.partition(":")[0]] += 1
         self._quiet.set()
 
-    def describe_bad_frame(self, head: bytes, size: int) -> str:
-        """What the first bytes of a frame look like when their length cannot be one."""
+    def describe_bad_frame(self, head: bytes, size: int) -> tuple[str, str]:
+        """What the first bytes of a frame look like when their length cannot be one: the kind, and words for it."""
         if head.startswith(TLS_HANDSHAKE):
-            return "this looks like a TLS handshake, but the listener speaks plaintext"
+            return "TLS", "this looks like a TLS handshake, but the listener speaks plaintext"
         if head.startswith(HTTP_METHODS):
-            return "this looks like an HTTP request, but the listener speaks Kafka's protocol"
+            return "HTTP", "this looks like an HTTP request, but the listener speaks Kafka's protocol"
         limit = self.endpoint.max_frame_bytes
         if size > limit:
-            return f"a request of {size} bytes is over socket.request.max.bytes={limit}"
-        return f"a request cannot have {size} bytes"
+            return "too large", f"a request of {size} bytes is over socket.request.max.bytes={limit}"
+        return "too small", f"a request cannot have {size} bytes"
 
-    def bad_request(self, connection: Connection, reason: str, detail: str) -> None:
+    def bad_request(self, connection: Connection, reason: str, detail: str, kind: object) -> None:
+        """Say why a connection is closed: one line per reason and kind (of an API: its key and version) at a time."""
         self._complaints.warning(
-            reason,
+            (reason, kind),
             "closing the connection of %s:%d to listener %s: %s: %s",
             connection.peer_host,
             connection.peer_port,
@@ -231,25 +215,23 @@ class Listener:
         self._complaints.error("cold read", "a segment could not be read: %s", error)
         connection.close("a segment could not be read")
 
-    def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run a handler that waits; its answer goes out when it is there."""
-        task = self._loop.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finish(ctx, done))
+    def serve_large(
+        self, ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, Any], Any]
+    ) -> Coroutine[Any, Any, Any]:
+        """What serves a large request in pieces."""
+        return pieces.serve(ctx, decoding, handle, self._slices)
 
-    def _finish(self, ctx: RequestContext, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled():
-            ctx.connection.close("shutting down")
-            return
-        error = task.exception()
-        if error is not None:
-            self.handler_failed(ctx, error)
-            ctx.connection.close("a request failed")
-            return
-        response = task.result()
-        if response is not None:
-            ctx.respond(response)
+    def send_large(self, ctx: RequestContext, encoding: Encoding, answer: list[Any]) -> Coroutine[Any, Any, None]:
+        """What encodes the rest of a large answer in pieces and sends it."""
+        return pieces.respond(ctx, encoding, answer, self._slices)
+
+    def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        """Go on with a handler that was begun and waits; its answer goes out when it is there."""
+        CoroutineAnswer(pieces.go_on(coroutine, waits_for), self._loop, self._remember).begin(ctx)
+
+    def _remember(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # Called by the broker
 

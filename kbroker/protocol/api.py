@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
@@ -228,3 +229,11 @@ def response_header_version(api_key: int, version: int) -> int:
     An ApiVersions answer always has header 0, so that a client that asked in too new a version can read it (KIP-511).
     """
     return 1 if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, version) else 0
+
+
+class ApiRange(NamedTuple):
+    """One line of an ApiVersions answer."""
+
+    api_key: int
+    min_version: int
+    max_version: int

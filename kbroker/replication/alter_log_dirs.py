@@ -35,10 +35,10 @@ from kbroker.errors import (
     LogDirNotFoundError,
     NotLeaderOrFollowerError,
 )
+from kbroker.storage.directory_plans import MoveTotals
 from kbroker.storage.future_log import CorruptSourceError, FutureLog, MoveCancelledError, SourceChangedError, Step
 from kbroker.storage.local_log import storage_error
 from kbroker.storage.log_dirs import DELETE_SUFFIX, MAX_PARTITION_DIRECTORY, marked_directory
-from kbroker.storage.log_placement import MoveTotals
 from kbroker.storage.log_relocation import take_over
 from kbroker.storage.throttle import Throttle
 from kbroker.types import TopicPartition
@@ -252,7 +252,9 @@ class DirectoryMoves:
             error = await asyncio.wrap_future(saved)
             if error is not None:
                 raise error
-        await self._in_thread(partial(future.copy_small_files, list(future.log.producer_state.snapshots)))
+        epochs = future.log.leader_epoch_cache.encode()
+        await self._in_thread(partial(future.copy_small_files, list(future.log.producer_state.snapshots), epochs))
+        future.epochs = epochs, needed
         for _ in range(CLOSING_ROUNDS):
             if future.synced_offset >= needed:
                 return

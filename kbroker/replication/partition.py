@@ -1,33 +1,88 @@
-"""One partition as this broker leads it: its log, its leader epoch and the fetches that wait for it.
+"""One partition that this broker has a replica of: who is in sync, what is committed, and who waits for that.
 
-All of it belongs to the event loop.  The high watermark of a partition with one replica is its log end offset and
-moves with each append; `Partition` is where a larger in-sync set will hold it back.
+An append is not a commit.  The log knows where it ends; a partition knows which replicas have that, and it alone moves
+the high watermark and says what may be acknowledged.
+
+    committed      below the high watermark: every in-sync replica has it, this one durably where the settings ask
+                   (`kbroker.fsync=commit`, `flush.messages`), and there are `min.insync.replicas` of them (KIP-966)
+    acknowledged   to acks=all what is committed; to acks=1 what is durable here, where the settings ask for that
+
+States: LEADER, FOLLOWER; the metadata say which (`follow`).  A leader learns the log ends of its followers from their
+fetches (`follower_fetched`); a follower learns the high watermark from its leader's answers (`append_from_leader`).
+
+All of it belongs to the event loop.  Invariant: the high watermark never falls, unless the log is truncated below it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log_fields import PartitionFields
-from kbroker.errors import FencedLeaderEpochError, NotEnoughReplicasError, UnknownLeaderEpochError
+from kbroker.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker._fast.pending import DelayedFetch
     from kbroker.metadata.image import PartitionImage
-    from kbroker.replication.delayed_fetch import DelayedFetch
+    from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.storage.unified_log import UnifiedLog
+
+Settled = Callable[[KafkaError | None], None]
+
+
+class Role(Enum):
+    """What this broker does for a partition; see the module."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class FollowerProgress(NamedTuple):
+    """What a follower has, by its last fetch; -1: it has not fetched since this broker leads."""
+
+    log_end_offset: int = -1
+    log_start_offset: int = -1
+
+
+class _Wait(NamedTuple):
+    """An append that is not acknowledged yet.  `by_all`: to a producer with acks=all, or a coordinator."""
+
+    last_offset: int
+    by_all: bool
+    settled: Settled
 
 
 class Partition(PartitionFields):
-    """A partition that this broker leads.
+    """A replica of a partition on this broker.
 
     `waiting` holds the delayed fetches that name it, in the order they came.
     """
 
-    __slots__ = ("topic", "index", "topic_id", "leader_id")
+    __slots__ = (
+        "_deletions",
+        "_waits",
+        "followers",
+        "index",
+        "leader_id",
+        "node_id",
+        "replicas",
+        "role",
+        "topic",
+        "topic_id",
+    )
 
     log: UnifiedLog
     waiting: dict[DelayedFetch, None]
+    purgatory: FetchPurgatory
 
     def __init__(
         self,
@@ -35,15 +90,21 @@ class Partition(PartitionFields):
         index: int,
         topic_id: bytes,
         log: UnifiedLog,
-        leader_id: int,
+        node_id: int,
         image: PartitionImage,
+        purgatory: FetchPurgatory,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
-        self.leader_id = leader_id
+        self.node_id = node_id
+        self.purgatory = purgatory
         self.waiting: dict[DelayedFetch, None] = {}
+        self.followers: dict[int, FollowerProgress] = {}
+        self._waits: list[_Wait] = []
+        self._deletions: list[tuple[int, Callable[[], object]]] = []
+        self.leader_epoch = -1
         self.follow(image)
 
     def __str__(self) -> str:
@@ -55,10 +116,122 @@ class Partition(PartitionFields):
 
     def follow(self, image: PartitionImage) -> None:
         """Take over what the metadata say; call it after the log's settings have changed as well."""
+        if image.leader_epoch != self.leader_epoch:
+            self.followers.clear()
         self.leader_epoch = image.leader_epoch
+        self.leader_id = image.leader
+        self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
+        self.replicas = image.replicas
         self.isr = image.isr
         # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
         self.min_in_sync = min(self.log.config.min_insync_replicas, len(image.replicas))
+        self.commits_alone = self.role is Role.LEADER and self.isr == (self.node_id,) and self.min_in_sync <= 1
+        if self.role is Role.LEADER:
+            self.advance()
+            self._settle_deletions()
+
+    # -- committing, as the leader ------------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """The log is longer: commits what can be, and wakes the followers that wait for records."""
+        self.advance()
+        if self.waiting and not self.commits_alone:
+            self.purgatory.mark(self)
+
+    def advance(self) -> None:
+        """Moves the high watermark to what is committed now, and settles what waited for that."""
+        enough = len(self.isr) >= self.min_in_sync
+        if enough and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
+            self.purgatory.mark(self)
+        if self._waits:
+            self._settle()
+
+    def _in_sync_end(self) -> int:
+        """The offset below which each in-sync replica has everything."""
+        log = self.log
+        end = log.log_end_offset if log.committer is None else log.committer.bound(log.log_end_offset)
+        for replica in self.isr:
+            if replica != self.node_id:
+                end = min(end, self.followers.get(replica, FollowerProgress()).log_end_offset)
+        return end
+
+    def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
+        """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to acks=all."""
+        if by_all:
+            return self.log.high_watermark > last_offset
+        return self.log.committer is None or not self.log.committer.holds(last_offset)
+
+    def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
+        """Call `settled` once when the batch that ends with `last_offset` may be acknowledged (None), or with why it
+        may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
+        self._waits.append(_Wait(last_offset, by_all, settled))
+        self._settle()
+
+    def _settle(self) -> None:
+        ready: list[_Wait] = []
+        left: list[_Wait] = []
+        for each in self._waits:
+            (ready if self.is_acknowledged(each.last_offset, by_all=each.by_all) else left).append(each)
+        if not ready:
+            return
+        self._waits = left
+        too_few = NotEnoughReplicasAfterAppendError() if len(self.isr) < self.min_in_sync else None
+        if self.log.committer is not None:
+            self.log.committer.settled(len(ready))
+        for each in ready:
+            # An answer lets its connection go on at once: its next append may come before this returns.
+            each.settled(too_few if each.by_all else None)
+
+    def take_waits(self) -> list[Settled]:
+        """What waits to be acknowledged and will not be here: the caller settles it with the reason."""
+        waits, self._waits = self._waits, []
+        return [each.settled for each in waits]
+
+    def check_follower(self, replica_id: int) -> None:
+        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does."""
+        if self.role is not Role.LEADER or replica_id == self.node_id or replica_id not in self.replicas:
+            raise NotLeaderOrFollowerError(f"broker {replica_id} is no follower of {self}")
+
+    def follower_fetched(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> None:
+        """A follower asks for `fetch_offset`: it has everything before that."""
+        known = self.followers.get(replica_id)
+        progress = FollowerProgress(fetch_offset, log_start_offset)
+        if progress != known:
+            self.followers[replica_id] = progress
+            self.advance()
+            self._settle_deletions()
+
+    @property
+    def low_watermark(self) -> int:
+        """The least offset at which the log starts in an in-sync replica: DeleteRecords answers with it."""
+        followers = [self.followers.get(each, FollowerProgress()) for each in self.isr if each != self.node_id]
+        return min([self.log.log_start_offset, *(max(0, each.log_start_offset) for each in followers)])
+
+    def wait_for_deletion(self, offset: int, settled: Callable[[], object]) -> None:
+        """Call `settled` once when no in-sync replica has records below `offset`."""
+        self._deletions.append((offset, settled))
+        self._settle_deletions()
+
+    def _settle_deletions(self) -> None:
+        if self._deletions:
+            low = self.low_watermark
+            ready = [settled for offset, settled in self._deletions if offset <= low]
+            self._deletions = [each for each in self._deletions if each[0] > low]
+            for settled in ready:
+                settled()
+
+    # -- as a follower ------------------------------------------------------------------------------------------------
+
+    def append_from_leader(self, records: memoryview | bytes, high_watermark: int) -> None:
+        """Appends what the leader sent, and commits what the leader says is committed."""
+        if self.role is not Role.FOLLOWER:
+            raise NotLeaderOrFollowerError(f"this broker leads {self}")
+        if len(records):
+            self.log.append_as_follower(records)
+        if self.log.maybe_increment_high_watermark(high_watermark) and self.waiting:
+            self.purgatory.mark(self)
+
+    # -- what requests ask --------------------------------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none."""

@@ -1,9 +1,10 @@
-"""The partitions that this broker leads, and the only way to append to them and read from them.
+"""The partitions that this broker leads or follows, and the only way to append to them and read from them.
 
 Follows the metadata: `apply` is a subscriber of the metadata cache, so a topic is usable the moment that it is visible.
-New logs cost several files each, and a topic may have thousands: those that do not fit into CREATE_SECONDS are made
-when they are first asked for, or between other work, whichever comes first (`_unborn`).  A log that cannot be created
-leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.
+New logs cost several files each, and a topic may have thousands: those that do not fit into WORK_SECONDS are made when
+they are first asked for, or between other work, whichever comes first (`_unborn`).  A log that cannot be created leaves
+its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients at once,
+and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker stops.
 
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
@@ -11,16 +12,18 @@ Everything here runs on the event loop and nothing awaits between reading and wr
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kbroker._fast.ordinary_append import append_ordinary
 from kbroker.errors import (
+    KafkaError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
 from kbroker.types import TopicPartition
@@ -30,15 +33,17 @@ if TYPE_CHECKING:
 
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
+    from kbroker.storage.group_commit import CommittedLog
     from kbroker.storage.log_manager import LogManager
     from kbroker.storage.log_validator import AnalyzedBatch, AppendOrigin
     from kbroker.storage.log_values import AppendResult
-    from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.replication")
 
-CREATE_SECONDS = 0.010
-CREATE_PAUSE_SECONDS = 0.020
+# Making and deleting logs takes so much of the loop's time at once, with pauses for all else in between.
+WORK_SECONDS = 0.002
+PAUSE_SECONDS = 0.002
+NAMED_PROBLEMS = 5
 
 
 class ReplicaManager:
@@ -55,100 +60,164 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._log_config = log_config
         self.topics: dict[str, dict[int, Partition]] = {}
+        self.followed: dict[TopicPartition, Partition] = {}
         self.names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
         self._unborn: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self._dying: dict[TopicPartition, None] = {}
+        self._working = False
         self._loop = loop
         self._closed = False
         self.purgatory = FetchPurgatory(loop)
+        self.judging: set[asyncio.Future[AnalyzedBatch]] = set()
 
     # Following the metadata
 
     def apply(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
         """Bring partitions and logs in line with a new image."""
+        deadline = time.monotonic() + WORK_SECONDS
         for topic in delta.deleted:
             self._forget(topic)
         for topic in delta.created:
-            self._lead(topic)
+            self._lead(topic, deadline)
         for change in delta.changed:
-            self._lead(change.new)
+            self._lead(change.new, deadline)
+        self._work(deadline)
 
     def apply_image(self, image: ClusterImage) -> None:
         """Lead what the image at start-up says, each partition with the log that was loaded for it."""
+        deadline = time.monotonic() + WORK_SECONDS
         for topic in image.topics.values():
-            self._lead(topic)
+            self._lead(topic, deadline)
+        self._work(deadline)
 
-    def _lead(self, topic: TopicImage) -> None:
-        deadline = self._loop.time() + CREATE_SECONDS
+    def _lead(self, topic: TopicImage, deadline: float) -> None:
         config = self._log_config(topic.configs)
         known = self.topics.setdefault(topic.name, {})
         self.names[topic.topic_id] = topic.name
         for image in topic.partitions:
-            if image.leader != self._node_id:
-                if self._node_id in image.offline_replicas:
-                    self._failed.add(TopicPartition(topic.name, image.partition))
-                self._stop_leading(topic.name, known, image.partition)
+            topic_partition = TopicPartition(topic.name, image.partition)
+            is_offline = self._node_id in image.offline_replicas
+            if is_offline or image.leader != self._node_id:
+                if is_offline:
+                    # First, so that the fetches that wait are answered with the reason.
+                    self._failed.add(topic_partition)
+                    self.followed.pop(topic_partition, None)
+                partition = self._stop_leading(topic.name, known, image.partition)
+                if not is_offline and image.leader >= 0 and self._node_id in image.replicas:
+                    self._follow(topic, image, config, partition)
                 continue
-            partition = known.get(image.partition)
+            partition = known.get(image.partition) or self.followed.pop(topic_partition, None)
             if partition is not None:
-                partition.log.config = config
+                known[image.partition] = partition
+                self._log_manager.configure(partition.log, config)
+                partition.log.assign_leader_epoch(image.leader_epoch)
                 partition.follow(image)
                 continue
-            topic_partition = TopicPartition(topic.name, image.partition)
-            if self._loop.time() < deadline or self._log_manager.get_log(topic_partition) is not None:
+            found = topic_partition not in self._dying and self._log_manager.get_log(topic_partition) is not None
+            if found or time.monotonic() < deadline:
                 self._create(topic, image, config)
                 continue
-            if not self._unborn:
-                self._loop.call_later(CREATE_PAUSE_SECONDS, self._create_some)
             self._unborn[topic_partition] = (topic, image)
 
     def _create(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
+        partition = self._make(topic, image, config)
+        if partition is not None:
+            self.topics[topic.name][image.partition] = partition
+
+    def _make(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
+        """The partition over its log, which is made if need be; None where the disk refuses it."""
         topic_partition = TopicPartition(topic.name, image.partition)
         self._unborn.pop(topic_partition, None)
+        self._delete(topic_partition)
         try:
             log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
         except (OSError, KafkaStorageError) as error:
             logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
             self._failed.add(topic_partition)
-            return
-        log.assign_leader_epoch(image.leader_epoch)
-        log.maybe_increment_high_watermark(log.log_end_offset)
-        partition = Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image)
-        self.topics[topic.name][image.partition] = partition
+            return None
+        if image.leader == self._node_id:
+            log.assign_leader_epoch(image.leader_epoch)
+        return Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image, self.purgatory)
 
-    def _create_some(self) -> None:
-        """Make logs that nobody has asked for yet, a few at a time."""
-        deadline = self._loop.time() + CREATE_SECONDS
-        while self._unborn and self._loop.time() < deadline:
+    def _follow(self, topic: TopicImage, image: PartitionImage, config: LogConfig, known: Partition | None) -> None:
+        """Follow a partition that another broker leads; `known`: the one that was led here until now."""
+        topic_partition = TopicPartition(topic.name, image.partition)
+        partition = known or self.followed.get(topic_partition)
+        if partition is None:
+            partition = self._make(topic, image, config)
+            if partition is None:
+                return
+        else:
+            self._log_manager.configure(partition.log, config)
+            partition.follow(image)
+        self.followed[topic_partition] = partition
+
+    def _work(self, deadline: float) -> None:
+        """Delete logs, then make those that nobody has asked for yet, a few at a time."""
+        while self._dying and time.monotonic() < deadline:
+            self._delete(next(iter(self._dying)))
+        while self._unborn and time.monotonic() < deadline:
             topic, image = next(iter(self._unborn.values()))
             self._create(topic, image, self._log_config(topic.configs))
-        if self._unborn:
-            self._loop.call_later(CREATE_PAUSE_SECONDS, self._create_some)
+        if (self._dying or self._unborn) and not self._working:
+            self._working = True
+            self._loop.call_later(PAUSE_SECONDS, self._go_on)
 
-    def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> None:
+    def _go_on(self) -> None:
+        self._working = False
+        self._work(time.monotonic() + WORK_SECONDS)
+
+    def _delete(self, topic_partition: TopicPartition) -> None:
+        """Take a log away whose topic was deleted; nothing where there is none."""
+        if topic_partition not in self._dying:
+            return
+        del self._dying[topic_partition]
+        try:
+            self._log_manager.delete_log(topic_partition)
+        except KafkaStorageError as error:
+            # The topic is gone all the same; the next start sets the directory aside.
+            logger.error("%s stays on disk: %s", topic_partition, error)
+
+    def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> Partition | None:
         self._unborn.pop(TopicPartition(topic, index), None)
         partition = known.pop(index, None)
         if partition is not None:
             self.purgatory.expire_partition(partition)
+            self._refuse_waits(partition, NotLeaderOrFollowerError())
+        return partition
+
+    def _refuse_waits(self, partition: Partition, error: KafkaError) -> None:
+        """Produces and coordinators that wait for a commit are refused, in the loop's next turn: not in the midst of
+        the change that takes the log away, as an answer lets its connection's next request in."""
+        waits = partition.take_waits()
+        if waits:
+            self._loop.call_soon(lambda: [settled(error) for settled in waits])
 
     def _forget(self, topic: TopicImage) -> None:
-        for index in range(len(topic.partitions)):
-            self._unborn.pop(TopicPartition(topic.name, index), None)
+        if self._unborn:
+            for index in range(len(topic.partitions)):
+                self._unborn.pop(TopicPartition(topic.name, index), None)
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
-        self._failed = {failed for failed in self._failed if failed.topic != topic.name}
-        for partition in partitions.values():
+        if self._failed:
+            self._failed = {failed for failed in self._failed if failed.topic != topic.name}
+        led = list(partitions.values())
+        if self.followed:
+            names = (TopicPartition(topic.name, index) for index in range(len(topic.partitions)))
+            led += [self.followed.pop(name) for name in names if name in self.followed]
+        for partition in led:
             self.purgatory.expire_partition(partition)
-            try:
-                self._log_manager.delete_log(partition.topic_partition)
-            except KafkaStorageError as error:
-                # The topic is gone all the same; the next start sets the directory aside.
-                logger.error("%s stays on disk: %s", partition.topic_partition, error)
+            self._refuse_waits(partition, NotLeaderOrFollowerError())
+            self._dying[partition.topic_partition] = None
 
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
         self._closed = True
+        for topic_partition in list(self._dying):
+            self._delete(topic_partition)
         self.topics.clear()
+        self.followed.clear()
         self._unborn.clear()
 
     # Lookup
@@ -161,6 +230,15 @@ class ReplicaManager:
             if partition is not None:
                 return partition
         return self._explain_absence(topic, index)
+
+    def problems(self) -> Iterator[Problem]:
+        """For readiness: partitions that are offline."""
+        count = len(self._failed)
+        if count:
+            named = ", ".join(map(str, sorted(self._failed)[:NAMED_PROBLEMS]))
+            serves_any = bool(self._unborn) or any(self.topics.values())
+            text = f"{count} partitions are offline" if count > 1 else "1 partition is offline"
+            yield Problem(f"{text}: {named}{', …' if count > NAMED_PROBLEMS else ''}", stops_service=not serves_any)
 
     @property
     def offline_count(self) -> int:
@@ -198,16 +276,6 @@ class ReplicaManager:
 
     # Data
 
-    def append_ordinary(self, partition: Partition, records: memoryview | bytearray | None, now_ms: int) -> int:
-        """Append a client's batch if nothing is out of the ordinary (`_fast.ordinary_append`): its offset, else -1.
-
-        With -1 nothing has been changed, and `append` does all that there is to do.
-        """
-        first = append_ordinary(partition.log, records, partition.leader_epoch, now_ms)
-        if first >= 0 and partition.waiting:
-            self.purgatory.mark(partition)
-        return first
-
     def append(
         self,
         partition: Partition,
@@ -216,28 +284,28 @@ class ReplicaManager:
         origin: AppendOrigin,
         analyzed: AnalyzedBatch | None = None,
     ) -> AppendResult:
-        """Append one batch as leader, make it visible and wake the fetches that wait for it.
-
-        Where the settings ask for an fsync before the answer, consumers see it after that, too (`on_durable`); whoever
-        answers asks the log's committer whether to wait.
-        """
+        """Append one batch as leader.  Whether it may be acknowledged says `Partition.is_acknowledged`."""
         log = partition.log
         try:
             result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
         except OSError as error:
             raise log.storage_error("appending records", error) from error
         if not result.duplicate:
-            if log.committer is not None and log.committer.holds(result.last_offset):
-                return result
-            log.maybe_increment_high_watermark(log.log_end_offset)
-            if partition.waiting:
-                self.purgatory.mark(partition)
+            partition.appended()
         return result
 
-    def on_durable(self, log: UnifiedLog) -> None:
-        """An fsync has covered more of a log whose appends wait for that: show it to consumers."""
+    def _led(self, log: CommittedLog) -> Partition | None:
         partition = self.topics.get(log.topic_partition.topic, {}).get(log.topic_partition.partition)
-        if partition is None or partition.log is not log or log.committer is None:
-            return
-        if log.maybe_increment_high_watermark(log.committer.durable_offset) and partition.waiting:
-            self.purgatory.mark(partition)
+        return partition if partition is not None and partition.log is log else None
+
+    def on_durable(self, log: CommittedLog) -> None:
+        """An fsync has covered more of a log whose appends wait for that."""
+        partition = self._led(log)
+        if partition is not None:
+            partition.advance()
+
+    def on_refused(self, log: CommittedLog, error: KafkaError) -> None:
+        """What a log holds and is not durable will not be: refuse what waits for that."""
+        partition = self._led(log)
+        if partition is not None:
+            self._refuse_waits(partition, error)

@@ -1,58 +1,57 @@
 """A topic whose partitions hold the state of a coordinator, as the coordinator sees it: append and read back.
 
-With one replica an append is committed when it returns; with more it will be when the high watermark passes it.  With
-`kbroker.fsync=commit` it must be durable before anybody is told of it: the state in memory changes at once, and the
-answers that tell of it wait (`when_durable`).
+The state in memory changes with the append; the answers that tell of it wait until the append is committed
+(`when_committed`): each in-sync replica has it, durably where the settings ask for that (`Partition`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.storage.log_validator import AppendOrigin
 
 if TYPE_CHECKING:
     from kbroker.errors import KafkaError
+    from kbroker.replication.partition import Partition, Settled
     from kbroker.replication.replica_manager import ReplicaManager
-    from kbroker.storage.group_commit import LogCommitter, Settled
 
 
 class PartitionStateLog:
-    """The state log over the partitions of `topic`; `ensure` makes the topic when it is first written.
+    """The state log over the partitions of `topic`; `max_batch_bytes()` is that topic's `max.message.bytes`.
 
-    `unsettled` has the last offset of each log that may not be durable up to there yet; empty unless settings ask.
+    `uncommitted` has the last offset of each partition that may not be committed up to there yet.
     """
 
-    __slots__ = ("_ensure", "_manager", "topic", "unsettled")
+    __slots__ = ("_manager", "max_batch_bytes", "topic", "uncommitted")
 
-    def __init__(self, topic: str, manager: ReplicaManager, ensure: Callable[[], object]) -> None:
+    def __init__(self, topic: str, manager: ReplicaManager, max_batch_bytes: Callable[[], int]) -> None:
         self.topic = topic
         self._manager = manager
-        self._ensure = ensure
-        self.unsettled: dict[LogCommitter, int] = {}
-
-    def ensure_topic(self) -> None:
-        """Make the topic if it does not exist yet."""
-        self._ensure()
+        self.max_batch_bytes = max_batch_bytes
+        self.uncommitted: dict[Partition, int] = {}
 
     def append(self, partition_index: int, batch: bytearray) -> int:
         """Append one batch; the offset of its last record.  Raises KafkaError when the partition cannot take it."""
         partition = self._manager.partition(self.topic, partition_index)
         last_offset = self._manager.append(partition, batch, origin=AppendOrigin.COORDINATOR).last_offset
-        committer = partition.log.committer
-        if committer is not None and committer.holds(last_offset):
-            self.unsettled[committer] = last_offset
+        if not partition.is_acknowledged(last_offset, by_all=True):
+            self.uncommitted[partition] = last_offset
         return last_offset
 
-    def when_durable(self, settled: Settled) -> bool:
-        """Call `settled` once all that was appended so far is durable, or why it will not be; False: it is already,
+    def when_committed(self, settled: Settled) -> bool:
+        """Call `settled` once all that was appended so far is committed, or why it will not be; False: it is already,
         and nothing is called."""
-        waiting = {committer: last for committer, last in self.unsettled.items() if committer.holds(last)}
-        self.unsettled = waiting
+        waiting = {
+            partition: last
+            for partition, last in self.uncommitted.items()
+            if not partition.is_acknowledged(last, by_all=True)
+        }
+        self.uncommitted = waiting
         if not waiting:
             return False
-        _Settlement(len(waiting), settled).watch(waiting)
+        _Settlement(self.uncommitted, settled).watch(waiting)
         return True
 
     def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
@@ -72,20 +71,25 @@ class PartitionStateLog:
 
 
 class _Settlement:
-    """Waits for several logs, and answers with the first failure."""
+    """Waits for several partitions, and answers with the first failure."""
 
-    __slots__ = ("_error", "_left", "_settled")
+    __slots__ = ("_error", "_left", "_settled", "_uncommitted")
 
-    def __init__(self, count: int, settled: Settled) -> None:
-        self._left = count
+    def __init__(self, uncommitted: dict[Partition, int], settled: Settled) -> None:
+        self._uncommitted = uncommitted
+        self._left = 0
         self._settled = settled
         self._error: KafkaError | None = None
 
-    def watch(self, waiting: dict[LogCommitter, int]) -> None:
-        for committer, last_offset in waiting.items():
-            committer.wait(last_offset, self._one_settled)
+    def watch(self, waiting: dict[Partition, int]) -> None:
+        self._left = len(waiting)
+        for partition, last_offset in list(waiting.items()):
+            partition.wait(last_offset, True, partial(self._one_settled, partition))
 
-    def _one_settled(self, error: KafkaError | None) -> None:
+    def _one_settled(self, partition: Partition, error: KafkaError | None) -> None:
+        if error is not None:
+            # It will not be committed here: no later answer waits for that.
+            self._uncommitted.pop(partition, None)
         self._error = self._error or error
         self._left -= 1
         if self._left == 0:

@@ -5,19 +5,19 @@
         make empty `.cleaned` files                      loop
         write into them what stays, fsync                thread
         .cleaned -> .swap -> live (segment_swap)         loop
-        fsync the directory                              thread
+        fsync the directory after each of these          thread
 
 `clean_log` is a generator: it yields what a thread is to run and is resumed with the result; what it does between two
 yields runs on the loop.  A thread gets paths, descriptors and the plan, which is immutable; the state of the partition
 stays with the loop, which puts nothing in place unless the segments are still those that were read.
 
 A clean goes as far as its offset map reaches; the offset after that is the next first dirty one.  Memory is the map,
-one read and one write buffer, which grow for a batch larger than they are and shrink again after the clean.
+one read and one write buffer, which grow for a batch larger than they are (`cleaner_reader`) and shrink again after the
+clean.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,17 +25,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kbroker._fast.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
 from kbroker._fast.clean_files import clean_stretch, index_stretch
 from kbroker._fast.offset_map import OffsetMap
-from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
+from kbroker._fast.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
 from kbroker._fast.stored_header import read_stored_header
 from kbroker.records.batch import STORED_LIMIT_BYTES
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import compress, decompress
 from kbroker.storage import cleaner_legacy
 from kbroker.storage.cleaner_plan import CleanPlan, Source, group_segments
+from kbroker.storage.cleaner_reader import Reader
 from kbroker.storage.cleaner_transactions import CleanedTransactions
 from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.open_files import SegmentFile
-from kbroker.storage.segment_search import CorruptSegmentError
 from kbroker.storage.segment_swap import CleanedSegment, discard_cleaned, open_cleaned, remove_leftovers, swap_in
 
 if TYPE_CHECKING:
@@ -92,47 +91,6 @@ class Place(NamedTuple):
 
     source: int
     position: int
-
-
-class Reader:
-    """One buffer over a segment's file, filled from wherever the last whole batch ended."""
-
-    __slots__ = ("_file", "_files", "buffer", "position", "source")
-
-    def __init__(self, files: FileSystem, source: Source, buffer: bytearray, position: int) -> None:
-        self._files = files
-        self._file = SegmentFile(files, source.path, os.O_RDONLY)
-        self.source = source
-        self.buffer = buffer
-        self.position = position
-
-    @property
-    def fd(self) -> int:
-        return self._file.fd
-
-    @property
-    def left(self) -> int:
-        return max(self.source.size - self.position, 0)
-
-    def fill(self) -> int:
-        """How many bytes from `position` on are in the buffer, while some are left."""
-        want = min(len(self.buffer), self.left)
-        got = self._files.pread_into(self._file.fd, memoryview(self.buffer)[:want], self.position)
-        if got < want:
-            raise CorruptSegmentError(
-                f"{self.source.path} ends at {self.position + got}, expected {self.source.size} bytes"
-            )
-        return got
-
-    def make_room(self, filled: int) -> None:
-        """After a buffer without a whole batch: a larger one, as large as the batch says that it is."""
-        left = self.source.size - self.position
-        size = int.from_bytes(self.buffer[8:12], signed=True) + LOG_OVERHEAD if filled >= LOG_OVERHEAD else 0
-        if size <= LOG_OVERHEAD or size > left:
-            raise CorruptSegmentError(
-                f"{self.source.path}: no whole batch at position {self.position} of {self.source.size}"
-            )
-        self.buffer.extend(bytes(max(size - len(self.buffer), 0)))
 
 
 class Cleaner:
@@ -198,11 +156,10 @@ class Cleaner:
                 written.append(output)
                 place, base_offset = yield partial(self._write_segment, plan, group, place, output, transactions)
             self._ticket.check()
-            swap_in(log, group, written)
+            yield from swap_in(log, group, written, self._ticket.check)
         except BaseException:
             discard_cleaned(self._files, written)
             raise
-        yield partial(self._files.fsync_directory, plan.directory)
 
     # -- pass one -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +177,8 @@ class Cleaner:
         for source in plan.sources:
             if source.end_offset <= start:
                 continue
-            if not self._index_segment(Reader(self._files, source, self._buffer, position), start, transactions):
+            reader = Reader(self._files, source, self._buffer, position, plan.config.max_message_bytes)
+            if not self._index_segment(reader, start, transactions):
                 return
             # Offsets that no batch has count as done.
             offsets.latest_offset = max(offsets.latest_offset, source.end_offset - 1)
@@ -320,7 +278,8 @@ class Cleaner:
         compaction.start_segment(output.base_offset, plan.config.index_interval_bytes, plan.config.segment_index_bytes)
         onward: tuple[Place | None, int] = (None, 0)
         for at in range(place.source, len(group)):
-            reader = Reader(self._files, group[at], self._buffer, place.position if at == place.source else 0)
+            position = place.position if at == place.source else 0
+            reader = Reader(self._files, group[at], self._buffer, position, plan.config.max_message_bytes)
             next_base = self._clean_segment(plan, reader, output, transactions)
             if next_base is not None:
                 onward = (Place(at, reader.position), next_base)

@@ -1,8 +1,10 @@
 """Which logs are compacted when: the pool of cleaners, their checkpoints, failures and what is known of it all.
 
 `run` is a periodic task (every `log.cleaner.backoff.ms`).  It looks at every compacted log in slices, rolls active
-segments that `max.compaction.lag.ms` wants compacted, and lets up to `log.cleaner.threads` workers clean the filthiest
-logs until none is due.  The decisions are taken on the loop; threads do the byte work (`cleaner`).
+segments that `max.compaction.lag.ms` wants compacted, and lets up to `log.cleaner.threads` workers clean until no log
+is due.  A worker does one clean and then takes the log that is next by then (`cleaner_queue`); one that finds none
+looks at all logs again after the backoff, however long the others are busy.  The decisions are taken on the loop;
+threads do the byte work (`cleaner`).
 
 `cleaner-offset-checkpoint` in each log directory has the first dirty offset of each partition.  It is written after
 each clean, off the loop.  An offset in it that cannot be true is put right (`cleaner_plan.first_dirty`).
@@ -25,11 +27,13 @@ from typing import Any, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.errors import KafkaError
+from kbroker.periodic import Pieces
 from kbroker.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
 from kbroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from kbroker.storage.cleaner import Cleaner, CleaningAbortedError, CleanSummary, Ticket
 from kbroker.storage.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
+from kbroker.storage.cleaner_queue import DueLogs
+from kbroker.storage.cleaner_settings import CleanerSettings, check_reconfiguration
 from kbroker.storage.cleaner_snapshot import plan_clean, shape_of
 from kbroker.storage.cleaner_state import CleaningStates, Event, Phase
 from kbroker.storage.filesystem import FileSystem
@@ -41,45 +45,9 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cleaner")
 
-SLICE_SECONDS = 0.005
 LONGEST_BACKOFF_MS = 900_000
-
-
-class CleanerSettings(NamedTuple):
-    """The settings of the pool."""
-
-    enabled: bool
-    threads: int
-    dedupe_bytes: int
-    load_factor: float
-    io_buffer_bytes: int
-    max_bytes_per_second: float
-    backoff_ms: int
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> CleanerSettings:
-        get = config.get
-        return cls(
-            get("log.cleaner.enable"),
-            get("log.cleaner.threads"),
-            get("log.cleaner.dedupe.buffer.size"),
-            get("log.cleaner.io.buffer.load.factor"),
-            get("log.cleaner.io.buffer.size"),
-            get("log.cleaner.io.max.bytes.per.second"),
-            get("log.cleaner.backoff.ms"),
-        )
-
-
-def check_reconfiguration(old: CleanerSettings, new: CleanerSettings) -> None:
-    """Kafka's rule for a change at run time: at least one thread, at most twice and at least half as many as now."""
-    if new.threads == old.threads:
-        return
-    if new.threads < 1:
-        raise ValueError("Log cleaner threads should be at least 1")
-    if new.threads < old.threads // 2:
-        raise ValueError(f"Log cleaner threads cannot be reduced to less than half the current value {old.threads}")
-    if new.threads > old.threads * 2:
-        raise ValueError(f"Log cleaner threads cannot be increased to more than double the current value {old.threads}")
+# Threads are made as cleans need them, which `log.cleaner.threads` bounds; checkpoints are written on one more.
+MOST_THREADS = 1 << 16
 
 
 class CleaningFailure(NamedTuple):
@@ -142,8 +110,13 @@ class CleanerManager:
         self._unwritten: set[str] = set()
         self._writing = asyncio.Lock()
         self._tickets: dict[TopicPartition, Ticket] = {}
+        self._waiting = DueLogs()
+        self._next_survey = 0.0
+        self.dead_count = 0
+        """Workers that an error ended, outside a clean; others take their places at the next turn or survey."""
         self._executor: ThreadPoolExecutor | None = None
         self._stopped = False
+        self._warn_of_excess()
 
     # -- what others ask ----------------------------------------------------------------------------------------------
 
@@ -169,6 +142,7 @@ class CleanerManager:
         self.uncleanable.pop(topic_partition, None)
         self.last_cleans.pop(topic_partition, None)
         self.found.pop(topic_partition, None)
+        self._waiting.withdraw(topic_partition)
         for parent, offsets in self._offsets.items():
             if offsets.pop(topic_partition, None) is not None:
                 self._unwritten.add(parent)
@@ -200,11 +174,16 @@ class CleanerManager:
         check_reconfiguration(self.settings, CleanerSettings.of(config))
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Takes new settings over: the throttle's at once, the others when the cleans under way have ended."""
+        """Takes new settings over: the throttle's at once, the others with the next clean of each worker."""
         new = CleanerSettings.of(config)
         if new != self.settings:
             self.settings = new
             self.throttle.bytes_per_second = new.max_bytes_per_second
+            self._warn_of_excess()
+
+    def _warn_of_excess(self) -> None:
+        if self.settings.enabled and self.settings.excess:
+            logger.warning("%s", self.settings.excess)
 
     def first_dirty_offset(self, log: UnifiedLog) -> int | None:
         """The checkpoint of a log."""
@@ -262,29 +241,71 @@ class CleanerManager:
         """One turn: cleans until nothing is due."""
         if self._stopped or not self.settings.enabled or not self.settings.threads:
             return
-        queue = await self._survey()
-        while queue and not self._stopped and self.settings.threads:
-            workers = min(self.settings.threads, len(queue))
-            await asyncio.gather(*(self._work(queue) for _ in range(workers)))
+        self._next_survey = 0.0
+        workers: set[asyncio.Task[None]] = set()
+        try:
+            while not self._stopped:
+                await self._employ(workers)
+                if not workers:
+                    break
+                # Not for longer: there may be a place for another worker, by its settings, or a log that is due now.
+                seconds = self.settings.interval_ms / 1000
+                done, workers = await asyncio.wait(workers, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                self._bury(done)
+        except Exception:
+            self.dead_count = self.settings.threads
+            raise
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            for tp in list(self._tickets):
+                self._let_go(tp)  # of one that was cancelled before it began
         if self._unwritten:
             await self._write_checkpoints()
 
-    async def _survey(self) -> list[TopicPartition]:
-        """The logs that are due, the filthiest last."""
-        due: list[tuple[float, TopicPartition]] = []
-        slice_end = time.monotonic() + SLICE_SECONDS
+    async def _employ(self, workers: set[asyncio.Task[None]]) -> None:
+        """Adds workers, each with a log, while there are places for them and logs that are due."""
+        if time.monotonic() >= self._next_survey:
+            self.dead_count = 0
+        while len(workers) < self.settings.threads - self.dead_count:
+            if time.monotonic() >= self._next_survey:
+                await self._survey()
+            tp = self._waiting.take()
+            if tp is None or self._stopped:
+                return
+            if self._due(tp) is not None:
+                self.states.apply(tp, Event.GRAB)
+                ticket = self._tickets[tp] = Ticket()
+                workers.add(asyncio.get_running_loop().create_task(self._work(self._logs[tp], ticket)))
+
+    def _bury(self, workers: set[asyncio.Task[None]]) -> None:
+        """Counts the workers that an error has ended."""
+        for worker in workers:
+            error = None if worker.cancelled() else worker.exception()
+            if error is not None:
+                self.dead_count += 1
+                logger.error("A cleaner's worker ended, another one takes its place later: %s", error, exc_info=error)
+
+    async def _survey(self) -> None:
+        """Finds the logs that are due."""
+        waiting, pieces = self._waiting, Pieces()
+        waiting.restart()
         for tp in list(self._logs):
             log = self._logs.get(tp)
             if log is None or not log.config.compact:
                 continue
-            if time.monotonic() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = time.monotonic() + SLICE_SECONDS
-            candidate = self._due(tp)
-            if candidate is not None:
-                due.append((candidate.dirty_ratio, tp))
-        due.sort()
-        return [tp for _, tp in due]
+            if pieces.due():
+                await pieces.rest()
+            self._offer(tp)
+        self._next_survey = time.monotonic() + self.settings.interval_ms / 1000
+
+    def _offer(self, tp: TopicPartition) -> None:
+        candidate = self._due(tp)
+        if candidate is None:
+            self._waiting.withdraw(tp)
+        else:
+            self._waiting.offer(tp, candidate.dirty_ratio, self._clock.monotonic())
 
     def _due(self, tp: TopicPartition) -> Candidate | None:
         """How dirty a log is, when it is to be cleaned now."""
@@ -297,7 +318,8 @@ class CleanerManager:
         try:
             self._roll_overdue(log)
             candidate = self.found[tp] = self.assess(log)
-        except (OSError, KafkaError, ValueError) as error:
+        except Exception as error:
+            # As in a clean: one log that cannot be judged must not keep the others from being compacted.
             self._failed(tp, error)
             return None
         if candidate.offsets.healed is not None:
@@ -316,32 +338,19 @@ class CleanerManager:
             logger.info("%s: rolling the active segment, as max.compaction.lag.ms has passed", log.topic_partition)
             log.roll()
 
-    async def _work(self, queue: list[TopicPartition]) -> None:
-        """One worker: its buffers live as long as there is something to clean and the settings stay the same."""
-        settings = self.settings
-        # Half of a worker's share is for reading, half for writing.
-        worker = Cleaner(
-            self._files,
-            settings.dedupe_bytes // settings.threads,
-            settings.load_factor,
-            settings.io_buffer_bytes // settings.threads // 2,
-        )
-        while queue and not self._stopped and self.settings is settings:
-            tp = queue.pop()
-            # A clean that filled its offset map leaves the log due: the next round goes on where it ended.
-            while self._due(tp) is not None:
-                if not await self._clean(tp, worker):
-                    break
-                if self.settings is not settings:
-                    queue.append(tp)
-                    break
-            worker.release()
+    async def _work(self, log: UnifiedLog, ticket: Ticket) -> None:
+        """One clean of a log that was grabbed.  The log waits again when it is still due.
 
-    async def _clean(self, tp: TopicPartition, worker: Cleaner) -> bool:
+        It is: where the clean filled its offset map, or went over as many segments as one clean may.
+        """
+        if await self._clean(log, ticket):
+            self._offer(log.topic_partition)
+
+    async def _clean(self, log: UnifiedLog, ticket: Ticket) -> bool:
         """One clean of one log; False when it did not get anywhere."""
-        log = self._logs[tp]
-        ticket = self._tickets[tp] = Ticket()
-        self.states.apply(tp, Event.GRAB)
+        tp = log.topic_partition
+        settings = self.settings
+        worker = Cleaner(self._files, settings.map_bytes, settings.load_factor, settings.buffer_bytes)
         started = time.monotonic()
         try:
             summary = await self._carry_out(log, worker, ticket)
@@ -356,15 +365,19 @@ class CleanerManager:
                 self._failed(tp, error)
             return False
         finally:
-            ticket.aborted = True
-            del self._tickets[tp]
-            self.states.apply(tp, Event.FINISH)
+            worker.release()
+            self._let_go(tp)
         self._succeeded(log, summary, time.monotonic() - started)
         await self._write_checkpoints()
         return True
 
+    def _let_go(self, tp: TopicPartition) -> None:
+        self._tickets.pop(tp).aborted = True
+        self.states.apply(tp, Event.FINISH)
+
     async def _carry_out(self, log: UnifiedLog, worker: Cleaner, ticket: Ticket) -> CleanSummary:
         """Steps of a clean, those for a thread on a thread."""
+        ticket.check()
         finish_swap(log)
         candidate = self.assess(log)
         plan = plan_clean(log, candidate.offsets, self._files, self._clock.now_ms())
@@ -387,7 +400,7 @@ class CleanerManager:
     def _in_thread(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
-                thread_name_prefix="log-cleaner", initializer=ask_for_short_slices, initargs=(CLEANER_SLICE_NS,)
+                MOST_THREADS, "log-cleaner", initializer=ask_for_short_slices, initargs=(CLEANER_SLICE_NS,)
             )
         return asyncio.get_running_loop().run_in_executor(self._executor, job)
 

@@ -5,8 +5,8 @@ writes, lost un-synced writes or a full disk behind any call.  The methods are t
 is
 
 - `pwrite` writes every byte or raises; a short write is continued, never reported as success;
-- `write_atomic` is the only way to replace a small file: temporary file, fsync, rename, fsync of the directory.  A
-  crash at any point leaves the old or the new content, never a mixture;
+- `write_atomic` replaces a small file: temporary file, fsync, rename, fsync of the directory.  A crash at any point
+  leaves the old or the new content, never a mixture.  Where the loop must not wait, `ReplacedFile` has the same order;
 - failures are `OSError`s, untouched; the caller decides whether a log directory has failed.
 """
 

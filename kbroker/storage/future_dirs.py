@@ -25,13 +25,13 @@ from kbroker.storage.strays import KnownTopic
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.managed_logs import ManagedLogs
     from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.storage")
 
 
-def settle_futures(manager: LogManager, files: FileSystem, topics: Mapping[str, KnownTopic] | None) -> None:
+def settle_futures(manager: ManagedLogs, files: FileSystem, topics: Mapping[str, KnownTopic] | None) -> None:
     """Before the logs are loaded: puts copies in their place or away, and notes those that a move goes on with."""
     online = manager.online_directories()
     ids = None if topics is None else {name: topic.topic_id for name, topic in topics.items()}

@@ -10,13 +10,12 @@ The copy follows the log segment by segment, byte for byte, until it is the same
     truncation  the copies of what was cut go (`LocalLog.lowest_cut`)
 
 A file that is being copied is called `<base offset>.log.copy`.  It loses the suffix when the segment is whole, its
-indexes are there, and every batch in the copy has passed its checksum: so a `-future` directory always holds a valid
-beginning of a log.  A copy that a stop has interrupted goes on: `.log` and `.copy` files that are there already are
-compared with the segments, and copied from the first byte that differs.  Files become durable some at a time, and all
-of them with a step that asks for it.
+indexes are there, and every batch has passed its checksum: a `-future` directory always holds a valid start of a log.
+After a stop the copy goes on: `.log` and `.copy` files are compared with the segments, and copied from the first byte
+that differs.  Files become durable some at a time, and all of them with a step that asks for it.
 
-`next_steps` is asked on the loop, which looks at the segments then; what it returns runs on a thread, which sees only
-descriptors, paths and lengths.  Between steps all state belongs to the loop.
+`next_steps` looks at the segments on the loop; what it returns runs on a thread, which sees descriptors, paths and
+lengths.  Between steps all state belongs to the loop.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.local_log import NEVER_CUT
 from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.log_segment import (
@@ -133,6 +133,7 @@ class FutureLog:
         "directory",
         "discarded_bytes",
         "end_offset",
+        "epochs",
         "files",
         "log",
         "parent",
@@ -142,12 +143,11 @@ class FutureLog:
 
     def __init__(self, files: FileSystem, log: UnifiedLog, parent: str, found: str | None = None) -> None:
         """`found`: a directory that a stop left, to go on with."""
-        self.files = files
-        self.log = log
-        self.parent = parent
+        self.files, self.log, self.parent = files, log, parent
         self.directory = found or f"{parent}/{marked_directory(*log.topic_partition, FUTURE_SUFFIX)}"
         self.resumed = found is not None
         self.cancelled = False
+        self.epochs = b"", 0  # what the copy's epoch file holds, and the log's end when that was read
         self.cleaning_paused = False
         self.copied_bytes = 0
         self.discarded_bytes = 0
@@ -436,8 +436,8 @@ class FutureLog:
         if sync:
             files.fsync(target.fd)
 
-    def copy_small_files(self, snapshots: list[int]) -> None:
-        """Brings the topic's id and the producers' snapshots over, durable; removes what belongs to no segment."""
+    def copy_small_files(self, snapshots: list[int], epochs: bytes) -> None:
+        """Brings topic id, producers' snapshots and epochs over, durable; removes what belongs to no segment."""
         files = self.files
         self.remove_dropped()
         source = self.log.directory
@@ -447,6 +447,7 @@ class FutureLog:
                 files.write_file(f"{self.directory}/{name}", files.read_file(f"{source}/{name}"), sync=True)
             except FileNotFoundError:
                 continue
+        files.write_atomic(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}", epochs)
         for leftover in self._leftovers.values():
             files.unlink_if_exists(f"{self.directory}/{leftover}")
         self._leftovers.clear()

@@ -1,6 +1,6 @@
 """fsync before the answer: group commit, for `kbroker.fsync=commit` and for topics with `flush.messages`.
 
-    append -> appended() -> (end of the loop's turn) -> one fsync in a thread -> durable -> all that waited for it
+    append -> appended() -> (end of the loop's turn) -> one fsync in a thread -> durable -> `Partition.advance`
 
 Each log that needs it has a `LogCommitter`.  At most one fsync of a log is under way; appends that come meanwhile wait
 for the next one together, so the slower the disk is, the more appends share an fsync.  Nothing here blocks the loop.
@@ -32,14 +32,17 @@ from kbroker.storage.open_files import SegmentFile
 from kbroker.storage.write_gate import FailedGate
 
 if TYPE_CHECKING:
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.config import LogConfig
+    from kbroker.errors import KafkaStorageError
+    from kbroker.storage.log_dir_failure import LogDirFailureChannel
+    from kbroker.storage.log_segments import LogSegments
+    from kbroker.storage.write_gate import WriteGate
+    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
 NEVER = 1 << 62
 INTERNAL_PREFIX = "__"
-
-Settled = Callable[[KafkaError | None], None]
 
 
 class FsyncMode(Enum):
@@ -60,6 +63,59 @@ class Loop(Protocol):
         """The same, from another thread."""
 
 
+class Environment(Protocol):
+    """What logs share."""
+
+    failures: LogDirFailureChannel | None
+
+
+class Local(Protocol):
+    """The segments of a log, as group commit sees them."""
+
+    flush_failed: bool
+    log_end_offset: int
+
+    @property
+    def environment(self) -> Environment:
+        """What logs share."""
+
+    @property
+    def segments(self) -> LogSegments:
+        """As they are now."""
+
+    def sync_directory(self) -> None:
+        """Makes the names of the files durable."""
+
+
+class CommittedLog(Protocol):
+    """A log, as group commit sees it."""
+
+    directory: str
+    gate: WriteGate
+    topic_partition: TopicPartition
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings."""
+
+    @property
+    def local(self) -> Local:
+        """Its segments."""
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is durable, with indexes and snapshots."""
+
+    def flush(self) -> None:
+        """Makes everything durable, in place."""
+
+    def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+        """The client's error for a disk that failed."""
+
+    def truncate_to(self, offset: int) -> object:
+        """Drops every record at or after `offset`."""
+
+
 class _Job(NamedTuple):
     """One fsync: what to sync, and up to where that makes the log durable."""
 
@@ -73,22 +129,44 @@ class _Job(NamedTuple):
 class GroupCommit:
     """What the committers of all logs share.  Until `attach` there is no loop, and appends fsync in place."""
 
-    __slots__ = ("_executor", "_files", "fsync_count", "fsync_seconds", "loop", "mode", "on_durable", "settled_count")
+    __slots__ = (
+        "_executor",
+        "_files",
+        "fsync_count",
+        "fsync_seconds",
+        "loop",
+        "mode",
+        "on_durable",
+        "on_refused",
+        "settled_count",
+    )
 
     def __init__(self, files: FileSystem, mode: FsyncMode = FsyncMode.OS) -> None:
         self._files = files
         self._executor: Executor | None = None
         self.mode = mode
         self.loop: Loop | None = None
-        self.on_durable: Callable[[UnifiedLog], None] = lambda log: None
+        self.on_durable: Callable[[CommittedLog], None] = lambda log: None
+        self.on_refused: Callable[[CommittedLog, KafkaError], None] = lambda log, error: None
         self.fsync_count = 0
         self.fsync_seconds = 0.0
         self.settled_count = 0
 
-    def attach(self, loop: Loop, executor: Executor, on_durable: Callable[[UnifiedLog], None]) -> None:
-        """From now on fsync in `executor`.  `on_durable(log)` is told, on the loop, before those who wait are."""
+    def attach(
+        self,
+        loop: Loop,
+        executor: Executor,
+        on_durable: Callable[[CommittedLog], None],
+        on_refused: Callable[[CommittedLog, KafkaError], None],
+    ) -> None:
+        """From now on fsync in `executor`.
+
+        Called on the loop: `on_durable(log)` when more of a log is durable, `on_refused(log, why)` when what is not
+        durable yet will not be.
+        """
         self._executor = executor
         self.on_durable = on_durable
+        self.on_refused = on_refused
         self.loop = loop
 
     def detach(self) -> None:
@@ -99,7 +177,7 @@ class GroupCommit:
         """How many records make an fsync due."""
         return 1 if self.mode is FsyncMode.COMMIT else flush_messages
 
-    def committer(self, log: UnifiedLog, known: LogCommitter | None = None) -> LogCommitter | None:
+    def committer(self, log: CommittedLog, known: LogCommitter | None = None) -> LogCommitter | None:
         """The committer that a log needs with its settings, `known` if it has one."""
         threshold = self.threshold(log.config.flush_messages)
         if known is not None:
@@ -147,13 +225,13 @@ class LogCommitter:
         "_named_base",
         "_paused",
         "_running",
-        "_waiting",
         "durable_offset",
+        "has_failed",
         "requested_offset",
         "threshold",
     )
 
-    def __init__(self, commits: GroupCommit, log: UnifiedLog, threshold: int) -> None:
+    def __init__(self, commits: GroupCommit, log: CommittedLog, threshold: int) -> None:
         self._closed = False
         self._commits = commits
         self._log = log
@@ -161,7 +239,7 @@ class LogCommitter:
         self._named_base = -1
         self._paused = False
         self._running = False
-        self._waiting: list[tuple[int, Settled]] = []
+        self.has_failed = False
         self.threshold = threshold
         self.durable_offset = log.recovery_point
         self.requested_offset = log.recovery_point
@@ -182,9 +260,13 @@ class LogCommitter:
         """Whether the batch that ends with `last_offset` must not be acknowledged yet."""
         return self.durable_offset <= last_offset < self.requested_offset
 
-    def wait(self, last_offset: int, settled: Settled) -> None:
-        """Call `settled` once when the batch that ends with `last_offset` is durable (None) or will not be (why)."""
-        self._waiting.append((last_offset, settled))
+    def bound(self, log_end_offset: int) -> int:
+        """The offset below which all is as durable as the settings ask, of a log that ends at `log_end_offset`."""
+        return self.durable_offset if self.has_failed or self.requested_offset > self.durable_offset else log_end_offset
+
+    def settled(self, count: int) -> None:
+        """Counts acknowledgements that have waited for an fsync."""
+        self._commits.settled_count += count
 
     def flushed(self, end_offset: int) -> None:
         """Everything below `end_offset` was made durable in another way."""
@@ -215,18 +297,9 @@ class LogCommitter:
             self._schedule()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """The log is going away: whoever waits is told to look elsewhere, or the reason."""
+        """The log is going away: what waits for it is refused, with the reason or NOT_LEADER_OR_FOLLOWER."""
         self._closed = True
-        refusal = reason or NotLeaderOrFollowerError()
-        loop = self._commits.loop
-        if loop is not None and self._waiting:
-            # Not in the midst of the change that takes the log away: an answer lets its connection's next request in.
-            loop.call_soon(lambda: self._refuse(refusal))
-
-    def _refuse(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, settled in waiting:
-            settled(error)
+        self._commits.on_refused(self._log, reason or NotLeaderOrFollowerError())
 
     # -- the fsync ----------------------------------------------------------------------------------------------------
 
@@ -266,18 +339,8 @@ class LogCommitter:
             self.durable_offset = max(self.durable_offset, job.end_offset)
             self.requested_offset = max(self.requested_offset, self.durable_offset)
             self._commits.on_durable(self._log)
-            self._settle()
         if self.requested_offset > self.durable_offset:
             self._schedule()
-
-    def _settle(self) -> None:
-        durable = self.durable_offset
-        ready = [settled for last_offset, settled in self._waiting if last_offset < durable]
-        self._waiting = [waiting for waiting in self._waiting if waiting[0] >= durable]
-        self._commits.settled_count += len(ready)
-        for settled in ready:
-            # An answer lets its connection go on at once: its next append may come before this returns.
-            settled(None)
 
     def _fail(self, error: OSError) -> None:
         log = self._log
@@ -289,8 +352,9 @@ class LogCommitter:
             logger.error("%s refuses appends until the broker is started again", log.topic_partition)
             log.local.flush_failed = True
             log.gate = FailedGate(refusal)
+            self.has_failed = True
             self.requested_offset = self.durable_offset
-        self._refuse(refusal)
+        self._commits.on_refused(log, refusal)
 
     def _cut(self) -> bool:
         """Cuts the log back to its durable end, where nobody was told of what lies behind it; whether it did."""

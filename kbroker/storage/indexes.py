@@ -17,6 +17,7 @@ roll.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from kbroker._fast.batch_seek import find_batch
 from kbroker._fast.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
@@ -266,13 +267,25 @@ class OffsetIndex(IndexFile):
         slot = self._slot_for(offset - 1)
         return None if slot == NO_SLOT else self._get(slot)
 
-    def upper_bound_offset(self, position: int) -> int | None:
-        """The offset of the first entry whose batch starts at or after `position`."""
-        slot = self.table.upper_slot_for_value(position)
+    def upper_bound(self, position: int) -> tuple[int, int] | None:
+        """The first entry (offset, position) whose batch starts at or after `position`."""
+        return next(self.entries_behind(position - 1), None)
+
+    def entries_behind(self, position: int) -> Iterator[tuple[int, int]]:
+        """The entries (offset, position) of batches behind `position`, in their order."""
+        slot = self.table.upper_slot_for_value(position + 1)
         if slot == NEEDS_MAP:
             self._attach()
-            slot = self.table.upper_slot_for_value(position)
-        return None if slot == NO_SLOT else self._get(slot)[0]
+            slot = self.table.upper_slot_for_value(position + 1)
+        if slot != NO_SLOT:
+            for at in range(slot, self.table.entries):
+                yield self._get(at)
+
+    def entries_down_from(self, offset: int, most: int) -> Iterator[tuple[int, int]]:
+        """The last entries (offset, position) up to `offset`, at most so many, the last one first."""
+        slot = self._slot_for(offset)
+        for at in range(slot, max(-1, slot - most), -1):
+            yield self._get(at)
 
     def truncate_to(self, offset: int) -> None:
         """Drops entries for `offset` and later."""

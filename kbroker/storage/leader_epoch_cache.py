@@ -4,17 +4,19 @@ Invariants: epochs and start offsets both ascend strictly; the start offset of a
 up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here: a
 follower finds with it where its log left the leader's.
 
-The file is written by `write`, which a log calls before its recovery point moves and when it closes: batches carry
-their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
-its start are cut at load.  Appends and truncations never wait for an fsync here.
+The file is replaced by `write` and what that returns, before a log's recovery point moves and when it closes: batches
+carry their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
+its start are cut at load.  Appends and truncations never wait for an fsync here.  Of a log with records whose file is
+damaged, empty or missing the pairs are found again in all of its batches (`log_mending.mend_epochs`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log_fields import EpochFields
 from kbroker.storage.checkpoints import (
@@ -25,6 +27,10 @@ from kbroker.storage.checkpoints import (
     whole_number,
 )
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.replaced_file import ReplacedFile
+
+if TYPE_CHECKING:
+    pass
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -52,30 +58,39 @@ def _decode(data: bytes) -> tuple[tuple[int, int], ...]:
 class LeaderEpochCache(EpochFields):
     """The pairs of one partition and their file."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "dirty", "path")
+    __slots__ = ("_epochs", "_file", "_files", "_starts", "dirty")
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
-        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._file = ReplacedFile(files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest_epoch = UNDEFINED_EPOCH
         self.dirty = False
 
-    def load(self) -> bool:
-        """Reads the file.  False when it was corrupt: the caller has to find the pairs again from the log."""
-        try:
-            data = self._files.read_file(self.path)
-        except FileNotFoundError:
-            return True
+    def load(self, *, exists: bool) -> bool:
+        """Reads the file.  False when it is damaged: the pairs are found again in the log (`log_mending`).
+
+        Kafka makes the file empty, and writes it with the first pair, which the first record brings.
+        """
+        data = b""
+        if exists:
+            with contextlib.suppress(FileNotFoundError):
+                data = self._files.read_file(self._file.path)
         try:
             pairs = _decode(data)
         except CorruptCheckpointError as error:
-            logger.warning("Rebuilding leader epochs: %s: %s", self.path, error)
+            logger.warning("Finding leader epochs again in the log: %s: %s", self._file.path, error)
+            self.dirty = True
             return False
         for epoch, start in pairs:
             self._insert(epoch, start)
         return True
+
+    @property
+    def path(self) -> str:
+        """Where its file is."""
+        return self._file.path
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -149,18 +164,29 @@ class LeaderEpochCache(EpochFields):
         self.dirty = True
 
     def moved_to(self, directory: str) -> None:
-        """The file lies in another directory now, and is made durable with the next `write`."""
-        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        """The file lies in another directory now, and is replaced with the next `write`; after `withdraw`."""
+        self._file.moved_to(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         self.dirty = True
 
     def encode(self) -> bytes:
         """The file's content for what is in memory."""
         return encode_checkpoint(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
 
-    def write(self) -> bool:
-        """Replaces the file with what is in memory, when that changed; the caller makes it durable.  True if so."""
-        if not self.dirty:
-            return False
-        self._files.write_atomic(self.path, self.encode(), sync=False)
-        self.dirty = False
-        return True
+    def write(self) -> ReplacedFile | None:
+        """What makes the file hold what is in memory: to be run, in any thread, before the directory's fsync.
+
+        None when it holds that already.
+        """
+        if self.dirty:
+            self._file.stage(self.encode())
+            self.dirty = False
+        return self._file if self._file.is_staged else None
+
+    def put_in_place(self) -> bool:
+        """See `ReplacedFile.put_in_place`."""
+        return self._file.put_in_place()
+
+    def withdraw(self) -> None:
+        """The directory is about to get another name, or not to be written to any more."""
+        if self._file.withdraw():
+            self.dirty = True

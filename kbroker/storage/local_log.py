@@ -25,14 +25,17 @@ from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.storage.damages import Damages
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.flush_totals import FlushTotals
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_segment import LogSegment, SegmentConfig, SyncJob
+from kbroker.storage.log_segment import DurableJob, LogSegment, SyncJob
 from kbroker.storage.log_segments import LogSegments
 from kbroker.storage.open_files import OpenFiles
 from kbroker.storage.roll import RollReason
+from kbroker.storage.segment_damage import DamagedSegmentError
 from kbroker.storage.segment_removal import SegmentRemoval, retired_suffix
+from kbroker.storage.segment_view import SegmentConfig
 from kbroker.storage.write_gate import WriteGate
 from kbroker.types import TopicPartition
 
@@ -50,7 +53,8 @@ class LogEnvironment:
     """What all logs of a broker share.
 
     `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` is told of I/O
-    errors.  Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
+    errors, `damages` of what cannot be read or is not there.
+    Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
     after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.
     `producers` is what the logs' producers are counted against; `verifies`: a transaction's first batch must bring a
     guard (`transaction.partition.verification.enable`).
@@ -59,6 +63,7 @@ class LogEnvironment:
     __slots__ = (
         "clock",
         "commits",
+        "damages",
         "executor",
         "failures",
         "files",
@@ -89,6 +94,7 @@ class LogEnvironment:
         self.producers = producers or ProducerBudget()
         self.verifies = verifies
         self.flushes = FlushTotals()
+        self.damages = Damages()
         self.commits = commits
         self.gates: dict[str, WriteGate] = {}
         self.failures: LogDirFailureChannel | None = None
@@ -124,6 +130,7 @@ def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, 
         segment_config(config),
         created_ms=environment.clock.now_ms(),
         roll_jitter_ms=random_jitter(config),
+        failures=environment.failures,
     )
     segment.create_files()
     return segment
@@ -241,6 +248,13 @@ class LocalLog(LocalLogFields):
         if failures is not None:
             failures.report(self.directory, what, error, fsync=fsync)
 
+    def note_damage(self, error: ValueError) -> None:
+        """A read has failed: what is damaged, if that is why, is said once and kept."""
+        if isinstance(error, DamagedSegmentError):
+            following = self.segments.higher(error.hole.offset)
+            end = following.base_offset if following is not None else self.log_end_offset
+            self.environment.damages.damaged(self.topic_partition, error, end)
+
     def _check_flushes(self) -> None:
         """Raises when an fsync has failed: the next one may succeed without the bytes of that one.
 
@@ -249,7 +263,7 @@ class LocalLog(LocalLogFields):
         if self.flush_failed:
             raise OSError(errno.EIO, "an earlier fsync failed", self.directory)
 
-    def flush_now(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
+    def flush_now(self, end_offset: int, extra: Iterable[DurableJob] = ()) -> None:
         """fsyncs and moves the recovery point to `end_offset`."""
         if end_offset <= self.recovery_point:
             return
@@ -263,13 +277,13 @@ class LocalLog(LocalLogFields):
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
-    def _sync(self, jobs: Iterable[SyncJob]) -> None:
+    def _sync(self, jobs: Iterable[DurableJob]) -> None:
         with self.environment.flushes.timed():
             for job in jobs:
                 job.run(self.environment.files)
             self.sync_directory()
 
-    def flush_later(self, end_offset: int, extra: Iterable[SyncJob] = ()) -> None:
+    def flush_later(self, end_offset: int, extra: Iterable[DurableJob] = ()) -> None:
         """The same on the executor, when there is one; `collect_flushes` moves the recovery point."""
         executor = self.environment.executor
         if executor is None:
@@ -292,6 +306,11 @@ class LocalLog(LocalLogFields):
     @property
     def is_flushing(self) -> bool:
         return bool(self._flushing)
+
+    @property
+    def flushes_under_way(self) -> list[Future[None]]:
+        """What `flush_later` started and `collect_flushes` has not seen done."""
+        return [future for _, future in self._flushing]
 
     def collect_flushes(self) -> None:
         """Moves the recovery point over flushes that the executor has finished, up to the first that failed."""

@@ -1,5 +1,8 @@
 """The offset checkpoints of all log directories: which file holds what, and writing them without holding the loop.
 
+Recovery points of logs that group commits make durable move here: a commit covers the bytes, not the indexes, which the
+recovery point promises as well.
+
 A periodic write copies the offsets on the loop and leaves the rest (encoding, fsync, rename) to a thread; it is left
 out while the one before is under way, and nothing is written when nothing has changed.  A clean stop writes in place,
 after what was under way.
@@ -7,11 +10,14 @@ after what was under way.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, wait
 from typing import NamedTuple
 
+from kbroker.errors import KafkaError
+from kbroker.periodic import Pieces
 from kbroker.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -101,6 +107,24 @@ class LogCheckpoints:
         return found
 
     # Periodic
+
+    async def move_recovery_points(self) -> None:
+        """Flushes what group commits made durable, indexes included, so that recovery points move; writes them then."""
+        pieces = Pieces()
+        flushed = []
+        for log in list(self._logs.values()):
+            committer = log.committer
+            if committer is not None and committer.durable_offset > log.recovery_point and not log.local.flush_failed:
+                try:
+                    log.flush_later()
+                except KafkaError as error:
+                    logger.error("Flushing %s could not be started: %s", log.topic_partition, error)
+                flushed += [asyncio.wrap_future(flush) for flush in log.local.flushes_under_way]
+            if pieces.due():
+                await pieces.rest()
+        # What became of them each log sees when its recovery point is asked for.
+        await asyncio.gather(*flushed, return_exceptions=True)
+        self.start_recovery_points()
 
     def start_recovery_points(self) -> None:
         for checkpoints, logs in self._pairs():

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from kbroker.errors import KafkaError
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_dirs import LogDir
+from kbroker.storage.recovery_progress import RecoveryProgress
 from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.storage")
@@ -34,6 +35,17 @@ class _Failures:
         self.count += 1
         if self.count == 1:
             logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+
+
+def may_end_clean(directory: LogDir, progress: RecoveryProgress) -> bool:
+    """Whether a directory's next start may take this stop for a clean one, once its logs are closed.
+
+    Where a start ended before its time: when it was clean before, and no index was being built again.
+    """
+    if directory.loaded:
+        return True
+    rebuilding = any(path.startswith(f"{directory.path}/") for path in progress.rebuilding)
+    return directory.is_taken and directory.clean and not rebuilding
 
 
 def close_logs(directory: LogDir, logs: list[UnifiedLog], files: FileSystem) -> bool:
@@ -70,6 +82,10 @@ def _sync_at_once(directory: LogDir, waiting: Waiting, files: FileSystem) -> Wai
         device = files.device(directory.path)
         here = [log for log, _ in waiting if files.device(log.directory) == device]
         if not directory.sync_file_system():
+            return waiting
+        # What was staged may have its name now, and the names have to be durable as well.
+        renamed = [log.leader_epoch_cache.put_in_place() for log in here]
+        if any(renamed) and not directory.sync_file_system():
             return waiting
     except OSError as error:
         logger.warning("Flushing %s log by log: %s", directory.path, error)

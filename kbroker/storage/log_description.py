@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import KafkaError
 from kbroker.storage.cleaner_state import Phase
-from kbroker.storage.log_explanation import explain_compaction, explain_retention
+from kbroker.storage.log_explanation import explain_compaction, explain_damage, explain_retention
 from kbroker.types import ZERO_UUID, uuid_to_text
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kbroker.clock import Clock
     from kbroker.storage.cleaner_plan import Candidate
+    from kbroker.storage.damages import Damage
     from kbroker.storage.log_manager import LogManager
     from kbroker.storage.log_segment import LogSegment
     from kbroker.storage.unified_log import UnifiedLog
@@ -61,7 +62,7 @@ def dirt(manager: LogManager, log: UnifiedLog) -> Candidate | None:
 def state_of(manager: LogManager, log: UnifiedLog) -> str:
     """What is special about a log just now; `ok` when nothing is."""
     tp = log.topic_partition
-    notes = []
+    notes = sorted({damage.kind.value for damage in _damages(manager, log)})
     phase = manager.cleaner.states.of(tp).phase
     if phase is not Phase.NONE:
         notes.append(phase.value)
@@ -72,12 +73,16 @@ def state_of(manager: LogManager, log: UnifiedLog) -> str:
     if log.local.flush_failed:
         notes.append("an fsync failed")
     gate = manager.environment.gates.get(log.parent)
-    if gate is not None and gate.closed:
+    if gate is not None and gate.is_refusing:
         notes.append("no space left")
     future = manager.plans.futures.get(tp)
     if future is not None:
         notes.append(f"moving to {future.parent}")
     return ", ".join(notes) or "ok"
+
+
+def _damages(manager: LogManager, log: UnifiedLog) -> list[Damage]:
+    return manager.environment.damages.known({log.topic_partition: log})
 
 
 def description(manager: LogManager, log: UnifiedLog, clock: Clock) -> Description:
@@ -96,6 +101,17 @@ def description(manager: LogManager, log: UnifiedLog, clock: Clock) -> Descripti
         "leader_epochs": [{"epoch": epoch, "start_offset": start} for epoch, start in log.leader_epoch_cache.entries],
         "producers": _producers(log),
         "compaction": _compaction(manager, log, clock),
+        "damages": [
+            {
+                "kind": damage.kind.value,
+                "path": damage.path,
+                "position": damage.position if damage.position >= 0 else None,
+                "offset": damage.offset,
+                "end_offset": damage.end_offset,
+                "reason": damage.reason,
+            }
+            for damage in _damages(manager, log)
+        ],
         "explanation": explanation(manager, log, clock),
     }
 
@@ -104,6 +120,7 @@ def explanation(manager: LogManager, log: UnifiedLog, clock: Clock) -> Descripti
     """In words, why the log is (not) compacted and shortened, and when that changes."""
     told: Description = {}
     explanations: dict[str, Callable[[], list[str]]] = {
+        "damage": lambda: explain_damage(log, _damages(manager, log)),
         "compaction": lambda: explain_compaction(log, manager.cleaner, clock.now_ms(), clock.monotonic()),
         "retention": lambda: explain_retention(log, clock.now_ms()),
     }

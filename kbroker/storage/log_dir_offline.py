@@ -20,7 +20,7 @@ from kbroker.types import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.storage.filesystem import FileSystem
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.managed_logs import ManagedLogs
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -31,7 +31,7 @@ IDLE_SPACE_INTERVAL_MS = 500
 ROOMY_BYTES = 4 << 30
 
 
-def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
+def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
     """Closes everything below a directory that has failed.  The partitions that lay there."""
     refusal = KafkaStorageError(f"Log directory {path} is offline")
     gone = [log for log in manager.logs.values() if log.parent == path]
@@ -59,7 +59,7 @@ def take_offline(manager: LogManager, path: str) -> list[TopicPartition]:
     return [log.topic_partition for log in gone]
 
 
-def miss_lost(manager: LogManager, files: FileSystem, known: Mapping[str, str]) -> None:
+def miss_lost(manager: ManagedLogs, files: FileSystem, known: Mapping[str, str]) -> None:
     """Takes directories offline that are empty although the broker has used them: their disks are not mounted.
 
     `known` has the ids of directories that were used, by path.  Started with what is below the mount point, a broker
@@ -76,7 +76,7 @@ def miss_lost(manager: LogManager, files: FileSystem, known: Mapping[str, str]) 
             )
 
 
-def directory_ids(manager: LogManager) -> dict[str, str]:
+def directory_ids(manager: ManagedLogs) -> dict[str, str]:
     """The ids of the directories that serve, by path."""
     return {each.path: uuid_to_text(each.meta.directory_id) for each in manager.online_directories() if each.meta}
 
@@ -85,15 +85,15 @@ class DirectoryWatch:
     """Looks at every directory in short intervals: whether it is still there, and its free space (`write_gate`).
 
     A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
-    `make_room` is called when a gate has closed: there may be something to delete.  `activity` returns a number that
-    changes while there is work, such as the count of requests; without it every moment is taken for a busy one.
+    `make_room` is called when a directory begins to refuse: there may be something to delete.  `activity` returns a
+    number that changes while there is work, such as the count of requests; without it every moment is a busy one.
     """
 
     __slots__ = ("_activity", "_closed", "_make_room", "_manager", "_seen")
 
     def __init__(
         self,
-        manager: LogManager,
+        manager: ManagedLogs,
         make_room: Callable[[], Awaitable[None]],
         activity: Callable[[], int] | None = None,
     ) -> None:
@@ -118,7 +118,7 @@ class DirectoryWatch:
             self.look_for_lost()
             for gate in manager.gates:
                 gate.measure()
-            closed = {gate.path for gate in manager.gates if gate.closed}
+            closed = {gate.path for gate in manager.gates if gate.is_refusing}
             newly, self._closed = closed - self._closed, closed
             if newly:
                 await self._make_room()

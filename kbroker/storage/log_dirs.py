@@ -1,10 +1,12 @@
 """Log directories: who owns one, which cluster and node it belongs to, and whether the last stop was clean.
 
-    .lock                 held with flock by the one process that uses the directory
+    .lock                 held with flock by the one process that uses the directory, whose id is in it
     meta.properties       version, cluster.id, node.id, directory.id (version 1; version 0 names the node broker.id)
-    .kafka_cleanshutdown  written as the last thing of a clean stop, removed as the first thing of a start
+    .kafka_cleanshutdown  written as the last thing of a clean stop, removed as the first thing of a start; it has the
+                          broker epoch, the number of the run that wrote it
 
-The marker is removed, durably, before anything else is read: a crash while loading then counts as unclean.
+The marker is removed, durably, before anything else is read: a crash while loading then counts as unclean.  A start
+that ends before its time puts it back (`LogManager.shutdown`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import logging
 import os
 import re
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from kbroker.storage.filesystem import FileSystem
 from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
@@ -29,6 +32,9 @@ FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
 MAX_PARTITION_DIRECTORY = 255
+NO_EPOCH = -1
+META_VERSION = 1
+"""Version 0 is that of brokers with ZooKeeper."""
 
 _PARTITION = re.compile(r"^(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]+)$")
 _MARKED = re.compile(r"^(?P<topic>\S+)-(?P<partition>[0-9]+)\.(?P<id>[0-9a-fA-F-]+)-(?P<mark>delete|future|stray)$")
@@ -53,6 +59,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: bytes
+    version: int = field(default=META_VERSION, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def encode_meta_properties(meta: MetaProperties) -> bytes:
         f"#{stamp}",
         f"node.id={meta.node_id}",
         f"directory.id={uuid_to_text(meta.directory_id)}",
-        "version=1",
+        f"version={META_VERSION}",
         f"cluster.id={meta.cluster_id}",
     )
     return "".join(f"{line}\n" for line in lines).encode()
@@ -102,14 +109,15 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
             fields[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
     try:
         version = int(fields["version"])
-        if version not in (0, 1):
-            raise LogDirError(f"{path}: version {version}, expected 0 or 1")
+        if version not in (0, META_VERSION):
+            raise LogDirError(f"{path}: version {version}, expected 0 or {META_VERSION}")
         node_id = int(fields["node.id"] if "node.id" in fields else fields.get("broker.id", "-1"))
         directory = fields.get("directory.id")
         return MetaProperties(
             fields["cluster.id"] if version else fields.get("cluster.id", ""),
             node_id,
             uuid_from_text(directory) if directory else random_uuid(),
+            version,
         )
     except (KeyError, ValueError) as error:
         raise LogDirError(
@@ -117,10 +125,19 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
         ) from error
 
 
+def _read_broker_epoch(files: FileSystem, path: str) -> int:
+    """The broker epoch in a marker; NO_EPOCH where there is none, as in what Kafka wrote before 3.7."""
+    try:
+        fields = json.loads(files.read_file(path))
+        return int(fields["brokerEpoch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return NO_EPOCH
+
+
 class LogDir:
     """One directory of `log.dirs`, locked by this process."""
 
-    __slots__ = ("_files", "_lock_fd", "clean", "failure", "meta", "path")
+    __slots__ = ("_files", "_lock_fd", "broker_epoch", "clean", "failure", "is_taken", "loaded", "meta", "path")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -128,6 +145,12 @@ class LogDir:
         self.path = os.path.abspath(path)  # noqa: PTH100  (symbolic links stay as they were named)
         self.meta: MetaProperties | None = None
         self.clean = False
+        self.broker_epoch = NO_EPOCH
+        """What the marker said when the directory was opened."""
+        self.is_taken = False
+        """Whether the marker is gone and the directory's logs are being loaded, or are."""
+        self.loaded = False
+        """Whether all of its logs are loaded."""
         self.failure = ""
 
     def open(self) -> None:
@@ -139,11 +162,13 @@ class LogDir:
         except OSError as error:
             raise self._unusable(error) from error
         if not files.lock(self._lock_fd):
+            holder = self._holder()
             self.release()
             raise LogDirLockedError(
-                f"log directory {self.path} is in use by another broker (it holds {self.path}/{LOCK_FILE}); "
+                f"log directory {self.path} is in use by another broker ({holder} holds {self.path}/{LOCK_FILE}); "
                 "stop that one, or give this one another log.dirs"
             )
+        self._sign_lock()
         path = f"{self.path}/{META_PROPERTIES}"
         try:
             self.meta = decode_meta_properties(files.read_file(path), path)
@@ -152,7 +177,23 @@ class LogDir:
         except OSError as error:
             self.release()
             raise self._unusable(error) from error
-        self.clean = files.exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.clean = files.exists(marker)
+        if self.clean:
+            self.broker_epoch = _read_broker_epoch(files, marker)
+
+    def _sign_lock(self) -> None:
+        """Writes who holds the lock, for people and scripts; a disk without room for it does not matter."""
+        with suppress(OSError):
+            self._files.ftruncate(self._lock_fd, 0)
+            self._files.pwrite(self._lock_fd, b"%d\n" % os.getpid(), 0)
+
+    def _holder(self) -> str:
+        with suppress(OSError):
+            text = self._files.pread(self._lock_fd, 20, 0).strip()
+            if text.isdigit():
+                return f"process {int(text)}"
+        return "it"
 
     def _unusable(self, error: OSError) -> LogDirError:
         # What is no directory is a mistake in log.dirs, not a disk that fails.
@@ -183,13 +224,25 @@ class LogDir:
 
     def take_clean_marker(self) -> bool:
         """Whether the last stop was clean.  The marker is gone, durably, when this returns."""
+        self.is_taken = True
         if self.clean:
             self._files.unlink_if_exists(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self._files.fsync_directory(self.path)
         return self.clean
 
-    def write_clean_marker(self) -> None:
-        data = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
+    def check_epoch(self, last: int) -> None:
+        """Logs when the directory was not closed by the last run of this broker, which had the epoch `last`."""
+        if NO_EPOCH not in (self.broker_epoch, last) and self.broker_epoch != last:
+            logger.warning(
+                "%s was last closed by broker epoch %d, but the last run of this broker was %d: the directory was away "
+                "then, or comes from a copy, and lacks what was written to it since",
+                self.path,
+                self.broker_epoch,
+                last,
+            )
+
+    def write_clean_marker(self, broker_epoch: int = NO_EPOCH) -> None:
+        data = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
         self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", data)
 
     def sync_file_system(self) -> bool:
@@ -211,7 +264,6 @@ class OpenedDirs:
 
     first: str
     cluster_id: str | None
-    hold_partitions: bool
 
 
 def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = False) -> list[LogDir]:
@@ -248,11 +300,6 @@ def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = Fa
     return opened
 
 
-def describe(files: FileSystem, directories: list[LogDir]) -> OpenedDirs:
+def describe(directories: list[LogDir]) -> OpenedDirs:
     cluster_id = next((d.meta.cluster_id for d in directories if d.meta and d.meta.cluster_id), None)
-    holds = any(
-        entry.is_directory and parse_partition_directory(entry.name) is not None
-        for directory in directories
-        for entry in files.list_directory(directory.path)
-    )
-    return OpenedDirs(directories[0].path, cluster_id, holds)
+    return OpenedDirs(directories[0].path, cluster_id)

@@ -6,10 +6,12 @@ cleaner and retention act upon.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.storage.cleaner_plan import ACTIVE_BOUND, NO_LAG_LIMIT, Candidate
 from kbroker.storage.cleaner_state import Phase
+from kbroker.storage.damages import Damage, Kind
 from kbroker.storage.retention import decide, look_at
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def explain_compaction(log: UnifiedLog, cleaner: CleanerManager, now_ms: int, mo
         )
     elif candidate.is_due(config):
         why = "max.compaction.lag.ms has passed" if candidate.overdue_ms else "enough of it is dirty"
-        told.append(f"Due, as {why}: compacted within {duration(cleaner.settings.backoff_ms)}, after filthier logs.")
+        told.append(f"Due, as {why}: compacted {_when(cleaner)}, after filthier logs.")
     else:
         told.extend(_not_due(log, candidate, now_ms))
     last = cleaner.last_cleans.get(tp)
@@ -61,12 +63,53 @@ def explain_compaction(log: UnifiedLog, cleaner: CleanerManager, now_ms: int, mo
     return told
 
 
+def explain_damage(log: UnifiedLog, damages: Sequence[Damage]) -> list[str]:
+    """What cannot be read or is not there, and how to go on: with commands."""
+    topic, partition = log.topic_partition
+    if not damages:
+        return []
+    told = []
+    for damage in damages:
+        if damage.kind is Kind.DAMAGED:
+            told.append(
+                f"{damage.where}: {damage.reason}. "
+                f"Fetches of {damage.offsets} answer CORRUPT_MESSAGE; the rest is served."
+            )
+        else:
+            told.append(f"Missing: {damage.offsets}: {damage.reason}.")
+    damaged = [damage for damage in damages if damage.kind is Kind.DAMAGED]
+    for damage in damaged:
+        if damage.end_offset is not None:
+            told.append(
+                f"Skip, one group: `kbroker groups reset-offsets GROUP --topic {topic}:{partition} --to-offset "
+                f"{damage.end_offset} --execute`, while it has no members."
+            )
+    repair = f"kbroker logs repair {topic} {partition} --directory {log.parent}"
+    if damaged:
+        told.append(
+            f"Skip, everybody: stop the broker, `{repair} --skip`: what cannot be read is taken out, a copy kept."
+        )
+        told.append(f"Truncate: stop the broker, `{repair} --truncate`: the log ends before the damage, a copy kept.")
+    told.append(
+        f"Restore: stop the broker, put the segment's .log from a backup into {log.directory}, remove the .index and "
+        ".timeindex of that segment, start. " + (f"`{repair}` checks all bytes before." if damaged else "")
+    )
+    return [sentence.strip() for sentence in told]
+
+
 def _share(candidate: Candidate) -> str:
     return (
         f"Clean: {candidate.clean_bytes} bytes below offset {candidate.offsets.first_dirty_offset}. "
         f"Dirty and cleanable: {candidate.cleanable_bytes} bytes up to offset "
         f"{candidate.offsets.first_uncleanable_offset}, {candidate.dirty_ratio:.0%} of both."
     )
+
+
+def _when(cleaner: CleanerManager) -> str:
+    settings = cleaner.settings
+    if cleaner.busy_count >= settings.threads:
+        return f"when one of {settings.threads} threads (log.cleaner.threads) is free"
+    return f"within {duration(settings.interval_ms)}"
 
 
 def _not_due(log: UnifiedLog, candidate: Candidate, now_ms: int) -> list[str]:

@@ -26,6 +26,7 @@ from kbroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.filesystem import DirectoryEntry
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
+from kbroker.storage.log_mending import lacks_epochs, mend_epochs, mend_segments
 from kbroker.storage.log_recovery import LogRecovery, TooWideSegmentError
 from kbroker.storage.log_segment import (
     CLEANED_SUFFIX,
@@ -45,9 +46,8 @@ from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.producer_state import ProducerState
 from kbroker.storage.recovery_progress import LogProgress, RecoveryProgress
 from kbroker.storage.recovery_saver import RecoverySaver
-from kbroker.storage.segment_search import CorruptSegmentError
+from kbroker.storage.segment_damage import CorruptSegmentError
 from kbroker.storage.segment_split import split_segment
-from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 
@@ -117,12 +117,14 @@ class _Listing:
         "logs",
         "metadata",
         "snapshots",
+        "time_index_sizes",
         "txn_indexes",
     )
 
     def __init__(self, entries: list[DirectoryEntry]) -> None:
         self.logs: dict[int, int] = {}
         self.index_sizes: dict[int, int] = {}
+        self.time_index_sizes: dict[int, int] = {}
         self.txn_indexes: set[int] = set()
         self.snapshots: list[tuple[str, int]] = []
         self.leftovers: list[str] = []  # what an interrupted deletion, compaction or split left behind
@@ -139,6 +141,7 @@ class _Listing:
                 self.index_sizes[base] = size
                 self.indexes[name] = base
             elif kind is _Kind.TIME_INDEX:
+                self.time_index_sizes[base] = size
                 self.indexes[name] = base
             elif kind is _Kind.TXN_INDEX:
                 self.txn_indexes.add(base)
@@ -158,14 +161,13 @@ class _Listing:
 class PreparedLog(NamedTuple):
     """A directory in order (passes 1 to 3), with what the passes after those share.
 
-    `unindexed` segments are read whole whatever the stop was; `progress` is of a log that has to be recovered.
+    `progress` is of a log that has to be recovered.
     """
 
     request: LoadRequest
     environment: LogEnvironment
     epochs: LeaderEpochCache
     state: ProducerState
-    unindexed: frozenset[int]
     segments: list[LogSegment]
     metadata: PartitionMetadata
     progress: LogProgress
@@ -180,10 +182,12 @@ def load_log(request: LoadRequest, environment: LogEnvironment) -> UnifiedLog:
 def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: LogProgress | None = None) -> PreparedLog:
     """Brings a directory into order and says what recovery will read; `finish_log` comes next."""
     listing = _list(request.directory, environment)
+    removed: set[int] = set()
     if listing.leftovers:
+        removed = {base_offset_of(name) for name in listing.leftovers}
         _resolve_leftovers(request.directory, listing, environment)
         listing = _list(request.directory, environment)
-    _remove_orphans(request.directory, listing, environment)
+    _remove_orphans(request, listing, environment, removed)
     state = ProducerState(
         environment.files,
         request.topic_partition,
@@ -195,9 +199,13 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
     for name, size in listing.snapshots:
         state.note_snapshot_file(name, size)
     epochs = LeaderEpochCache(environment.files, request.directory)
-    epochs_known = epochs.load() if listing.epochs else True
+    epochs_known = epochs.load(exists=listing.epochs)
     segments = _open_segments(request, listing, environment)
-    unindexed = frozenset(base for base, size in listing.logs.items() if size and base not in listing.index_sizes)
+    _mend(request, listing, environment, segments, state)
+    durable = [segment for segment in segments if request.clean or segment.base_offset < request.recovery_point]
+    if not epochs_known or (epochs.earliest is None and lacks_epochs(durable, environment.files)):
+        logger.warning("%s: finding leader epochs again in %d segments", epochs.path, len(durable))
+        mend_epochs(epochs, durable, environment.files, 1 << 62 if request.clean else request.recovery_point)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
     if progress is None:
         total = None if request.clean else request.progress
@@ -207,7 +215,6 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
         environment,
         epochs,
         state,
-        unindexed if epochs_known else frozenset(listing.logs),
         segments,
         metadata,
         progress,
@@ -301,6 +308,9 @@ def _install_swaps(
     for name, base in replaced.items():
         if first <= base < end:
             files.unlink_if_exists(f"{directory}/{name}")
+    if swaps:
+        # Else a new segment might get its name and an old one keep it.
+        files.fsync_directory(directory)
     for parts in swaps.values():
         for part in sorted(parts, key=lambda name: name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
             files.rename(f"{directory}/{part}", f"{directory}/{part.removesuffix(SWAP_SUFFIX)}")
@@ -336,12 +346,46 @@ def _size_of(environment: LogEnvironment, path: str) -> int:
         environment.files.close(fd)
 
 
-def _remove_orphans(directory: str, listing: _Listing, environment: LogEnvironment) -> None:
-    """Index files whose log is gone mean nothing."""
+def _remove_orphans(request: LoadRequest, listing: _Listing, environment: LogEnvironment, removed: set[int]) -> None:
+    """Index files whose log is gone mean nothing, but that it was there.
+
+    It should be, unless what was `removed` has a leftover, or an interrupted recovery has dropped what was not durable.
+    """
+    directory = request.directory
+    gone = sorted({base for base in listing.indexes.values() if base not in listing.logs})
+    for base in gone:
+        if base not in removed and (request.clean or base < request.recovery_point):
+            following = min((each for each in listing.logs if each > base), default=None)
+            reason = f"there are index files of segment {base} in {directory}, but no log file"
+            environment.damages.missing(request.topic_partition, directory, base, following, reason)
     for name, base in listing.indexes.items():
         if base not in listing.logs:
             logger.warning("Removing %s/%s: there is no log file for it", directory, name)
             environment.files.unlink_if_exists(f"{directory}/{name}")
+
+
+def _mend(
+    request: LoadRequest,
+    listing: _Listing,
+    environment: LogEnvironment,
+    segments: list[LogSegment],
+    state: ProducerState,
+) -> None:
+    """Indexes that are missing or wrong.  Until they are whole the directory is no clean one."""
+    rebuilding = request.progress.rebuilding if request.clean and request.progress is not None else None
+    if rebuilding is not None:
+        rebuilding.add(request.directory)
+    mend_segments(
+        request.topic_partition,
+        segments,
+        environment,
+        state,
+        listing.index_sizes,
+        listing.time_index_sizes,
+        None if request.clean else request.recovery_point,
+    )
+    if rebuilding is not None:
+        rebuilding.discard(request.directory)
 
 
 def _open_segments(request: LoadRequest, listing: _Listing, environment: LogEnvironment) -> list[LogSegment]:
@@ -358,6 +402,7 @@ def _open_segments(request: LoadRequest, listing: _Listing, environment: LogEnvi
             has_txn_index=base in listing.txn_indexes,
             created_ms=now_ms,
             roll_jitter_ms=random_jitter(request.config),
+            failures=environment.failures,
         )
         for base in sorted(listing.logs)
     ]
@@ -370,6 +415,9 @@ def _open_local_log(opening: PreparedLog) -> LocalLog:
     end = _clean_end(opening, segments)
     if end is None:
         segments, end = _recover(opening)
+    if end < request.recovery_point:
+        reason = f"the log ends at {end}, but everything up to {request.recovery_point} was made durable"
+        environment.damages.missing(tp, request.directory, end, request.recovery_point, reason)
     if segments and end < start:
         logger.warning("%s: the log ends at %d, below its log start offset %d: starting empty there", tp, end, start)
         for segment in segments:
@@ -387,33 +435,34 @@ def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
     """The log end by the active segment's last bytes; None when segments have to be recovered."""
     if not segments:
         return opening.request.log_start_offset
-    if not opening.request.clean or opening.unindexed:
+    if not opening.request.clean:
         return None
     active = segments[-1]
+    if active.size == 0:
+        return active.base_offset
     try:
-        for segment in segments:
-            if segment.has_txn_index:
-                segment.txn_index.sanity_check()
-        if active.size == 0:
-            return active.base_offset
-        end = active.end_offset(is_indexed=opening.active_is_indexed)
-        active.close_files()
-        return end
-    except (CorruptSegmentError, CorruptIndexError) as error:
+        end, epoch = active.end(is_indexed=opening.active_is_indexed)
+    except CorruptSegmentError as error:
         logger.warning("%s: recovering in spite of a clean stop: %s", opening.request.topic_partition, error)
         return None
+    if epoch > opening.epochs.latest_epoch:
+        logger.warning("%s is older than its log: finding leader epochs again", opening.epochs.path)
+        mend_epochs(opening.epochs, segments, opening.environment.files, end)
+    active.close_files()
+    return end
 
 
 def _recovery_start(opening: PreparedLog) -> int:
-    """The offset from which the log must be read: the recovery point, or less where an index is missing."""
+    """The offset from which the log is read: the recovery point, or the active segment's start after a clean stop."""
     request = opening.request
-    point = 0 if request.clean and not opening.unindexed else request.recovery_point
-    return min((point, *opening.unindexed))
+    return opening.segments[-1].base_offset if request.clean else request.recovery_point
 
 
 def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
     """Reads what may not be durable and keeps the valid prefix: (segments, log end)."""
     request = opening.request
+    if request.clean and request.progress is not None:
+        request.progress.rebuilding.add(request.directory)
     scan = LogRecovery(
         opening.environment,
         request.topic_partition,
@@ -422,9 +471,12 @@ def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
         opening.progress,
         request.saver,
         is_compacted=request.config.compact,
+        durable_offset=request.recovery_point,
     )
     kept, end = scan.run(opening.segments, _recovery_start(opening), request.log_start_offset)
     opening.state.remove_snapshots_after(end)
+    if request.progress is not None:
+        request.progress.rebuilding.discard(request.directory)
     return kept, end
 
 
@@ -443,6 +495,8 @@ def _assemble(opening: PreparedLog, local: LocalLog) -> UnifiedLog:
         state.remove_strays(frozenset(segment.base_offset for segment in local.segments))
     if state.map_end_offset != end:
         log_lookup.rebuild_producer_state(log)
+        if request.clean and not state.snapshots:
+            state.take_snapshot()  # or each start would read the whole log for it
     state.on_high_watermark(log.high_watermark)
     log.check_invariants()
     return log

@@ -21,12 +21,21 @@ from kbroker.storage.log_values import (
     TimestampOffset,
 )
 from kbroker.storage.producer_state import ProducerState
-from kbroker.storage.segment_batches import iterate_headers, read_batch
+from kbroker.storage.segment_batches import read_batch
+from kbroker.storage.segment_damage import (
+    DamagedSegmentError,
+    begin_of,
+    confirmed,
+    readable_headers,
+    readable_position,
+)
+from kbroker.storage.segment_search import check_end
+from kbroker.storage.segment_view import BatchPlace, Hole
 from kbroker.storage.time_search import latest_time, start_for
 from kbroker.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.storage.log_view import Log
 
 NO_TIMESTAMP = -1
 
@@ -36,27 +45,31 @@ def region(
 ) -> tuple[LogSegment, int, int, bool] | None:
     """(segment, position, length, first batch incomplete) of what to give for a read; None when nothing is there.
 
-    `start_offset` < `bound` <= log end.  Compaction leaves gaps: the next batch after the offset counts.
+    `start_offset` < `bound` <= log end.  Compaction leaves gaps: the next batch after the offset counts.  The region
+    ends in front of a hole; DamagedSegmentError when the offset lies in one.
     """
     segments = local.segments
     segment: LogSegment | None = segments.active
     if start_offset < segments.active.base_offset:
         segment = segments.floor(start_offset) or segments.first
     while segment is not None:
-        place = segment.locate(start_offset)
+        following = segments.higher(segment.base_offset)
+        place = _locate(segment, start_offset, following)
         if place is not None:
             break
-        segment = segments.higher(segment.base_offset)
+        if following is not None and segment.base_offset <= start_offset and not local.config.compact:
+            check_end(segment, local.environment.files, start_offset)
+            local.environment.damages.gap(local.topic_partition, segment.path, start_offset, following.base_offset)
+        segment = following
     if segment is None or place is None:
         return None
     position, first_size, _, _ = place
-    end = segment.size
+    end = segment.readable_end(position) if segment.is_damaged else segment.size
     if bound != local.log_end_offset:
         following = segments.higher(segment.base_offset)
         if following is None or following.base_offset > bound:
-            limit = segment.locate(bound)
-            if limit is not None:
-                end = limit[0]
+            limit = begin_of(segment, bound)
+            end = end if limit is None else min(end, limit)
         if segment.base_offset >= bound:
             return None
     available = end - position
@@ -66,15 +79,30 @@ def region(
     return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
 
 
+def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchPlace | None:
+    """`LogSegment.locate`, for a batch that lies before the next segment: the file of another one is damage, too."""
+    place = segment.locate(offset)
+    if place is not None and following is not None and place.last_offset >= following.base_offset:
+        reason = f"offset {place.last_offset} in a segment that ends before {following.base_offset}"
+        hole = Hole(place.position, segment.size, max(offset, segment.base_offset), None, reason)
+        segment.add_hole(hole)
+        raise DamagedSegmentError(segment.path, hole)
+    return place
+
+
 def aborted_transactions(
     local: LocalLog, segment: LogSegment, start_offset: int, position: int, length: int
 ) -> list[AbortedTransaction]:
     """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
     segments = local.segments
     following = segments.higher(segment.base_offset)
-    upper = segment.offset_index.upper_bound_offset(position + length) if length > 0 else start_offset
-    if upper is None:
+    upper = start_offset
+    if length > 0:
         upper = following.base_offset if following is not None else local.log_end_offset
+        entry = segment.offset_index.upper_bound(position + length)
+        # A damaged entry may name an offset too small, and transactions would be left out.
+        if entry is not None and confirmed(segment, local.environment.files, *entry, segment.size) is not None:
+            upper = entry[0]
     found: list[AbortedTransaction] = []
     current: LogSegment | None = segment
     while current is not None and not current.txn_index.collect(start_offset, upper, found):
@@ -96,17 +124,19 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
 
 
 def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
-    """Brings producer state from `start_offset` up to `end_offset`."""
+    """Brings producer state from the batch that contains `start_offset`, as Kafka does, up to `end_offset`.
+
+    DeleteRecords may leave the log start inside a batch: a retry of that batch is a duplicate like any other.
+    """
     files = local.environment.files
     # With a snapshot at the end, as a clean stop leaves it, no file is opened.
     segments = local.segments.between(start_offset, end_offset) if start_offset < end_offset else ()
     for segment in segments:
-        place = segment.locate(start_offset) if start_offset > segment.base_offset else None
-        position = place.position if place is not None else 0
-        for info in iterate_headers(files, segment, position, segment.size):
+        position = readable_position(segment, start_offset)
+        for info in readable_headers(segment, files, position, segment.size, strict=False):
             if info.base_offset >= end_offset:
                 break
-            if info.producer_id < 0 or info.base_offset < start_offset:
+            if info.producer_id < 0 or info.last_offset < start_offset:
                 continue
             marker = markers.read_marker(read_batch(files, segment, info)) if info.is_control else None
             completed = state.update(info, info.base_offset, info.last_offset, marker)
@@ -115,7 +145,7 @@ def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, e
     state.map_end_offset = end_offset
 
 
-def rebuild_producer_state(log: UnifiedLog) -> None:
+def rebuild_producer_state(log: Log) -> None:
     """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it."""
     local, state = log.local, log.producer_state
     end = local.log_end_offset
@@ -131,7 +161,7 @@ class DeferredSearch:
     `search` looks into that batch, in whatever thread; `go_on`, on the loop, continues behind it when nothing is there.
     """
 
-    log: UnifiedLog
+    log: Log
     segment: LogSegment
     batch: bytes
     leader_epoch: int
@@ -163,7 +193,7 @@ def offset_for_timestamp(
     epochs: LeaderEpochCache,
     log_start_offset: int,
     timestamp: int,
-    deferring: UnifiedLog | None = None,
+    deferring: Log | None = None,
 ) -> Found:
     """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
@@ -183,12 +213,12 @@ def offset_for_timestamp(
     return None
 
 
-def find_by_timestamp(log: UnifiedLog, timestamp: int) -> Found:
+def find_by_timestamp(log: Log, timestamp: int) -> Found:
     """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
     return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
 
 
-def _latest_record(local: LocalLog, log_start_offset: int, deferring: UnifiedLog | None) -> Found:
+def _latest_record(local: LocalLog, log_start_offset: int, deferring: Log | None) -> Found:
     newest = max(local.segments, key=lambda segment: latest_time(segment, local.environment.files))
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
@@ -200,11 +230,13 @@ def _latest_record(local: LocalLog, log_start_offset: int, deferring: UnifiedLog
 
 
 def _first_record_at(
-    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: UnifiedLog | None
+    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: Log | None
 ) -> Found:
     start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
-    position = segment.offset_index.position_for(start)
-    return _record_in(local, segment, position, timestamp, log_start_offset, deferring)
+    place = _locate(segment, start, local.segments.higher(segment.base_offset))
+    if place is None:
+        return None
+    return _record_in(local, segment, place.position, timestamp, log_start_offset, deferring)
 
 
 def _record_in(
@@ -213,10 +245,10 @@ def _record_in(
     position: int,
     timestamp: int,
     log_start_offset: int,
-    deferring: UnifiedLog | None,
+    deferring: Log | None,
 ) -> Found:
     files = local.environment.files
-    for info in iterate_headers(files, segment, position, segment.size, 64):
+    for info in readable_headers(segment, files, position, segment.size, 64, strict=True):
         if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
             continue
         batch, epoch = read_batch(files, segment, info), info.partition_leader_epoch
@@ -236,7 +268,7 @@ def _first_in_batch(batch: bytes, timestamp: int, log_start_offset: int, epoch: 
     return None
 
 
-def check_invariants(log: UnifiedLog) -> None:
+def check_invariants(log: Log) -> None:
     """See UnifiedLog.check_invariants."""
     start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
     if not start <= stable <= high <= end:

@@ -2,7 +2,8 @@
 
 Start: `open_dirs` locks the directories and reads what they are bound to; `claim` binds new ones; `load_all` opens
 every partition, recovering those whose last stop was not clean.  Stop: `shutdown` flushes everything, writes the
-checkpoints and, only when all of that succeeded, the clean-shutdown marker.
+checkpoints and, only when all of that succeeded, the clean-shutdown marker.  After a start that ended before its time
+it puts the marker back in directories that had one.
 
 Periodic work is offered as `periodic_tasks`; the broker's loop runs it.  Deleted partitions are renamed to `-delete`
 at once and removed after `file.delete.delay.ms`.
@@ -21,22 +22,25 @@ from functools import partial
 from kbroker._fast.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
-from kbroker.errors import KafkaStorageError
+from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner_manager import CleanerManager
+from kbroker.storage.cleaner_settings import CleanerSettings
 from kbroker.storage.delayed_deletions import DelayedDeletions
+from kbroker.storage.directory_plans import DirectoryPlans
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.future_dirs import settle_futures
-from kbroker.storage.group_commit import FsyncMode, GroupCommit, Loop
+from kbroker.storage.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
 from kbroker.storage.local_log import LogEnvironment, storage_error
 from kbroker.storage.log_checkpoints import LogCheckpoints
-from kbroker.storage.log_closing import close_logs
+from kbroker.storage.log_closing import close_logs, may_end_clean
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_dir_offline import DirectoryWatch, directory_ids, miss_lost, take_offline
 from kbroker.storage.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
+    NO_EPOCH,
     STRAY_SUFFIX,
     LogDir,
     OpenedDirs,
@@ -47,13 +51,14 @@ from kbroker.storage.log_dirs import (
 )
 from kbroker.storage.log_flusher import LogFlusher
 from kbroker.storage.log_loader import LoadRequest, load_log
-from kbroker.storage.log_placement import DirectoryPlans, make_partition_directory, stray_of_two
-from kbroker.storage.log_recoveries import Opener, recover_logs, take_saved_points
+from kbroker.storage.log_placement import make_partition_directory, stray_of_two
+from kbroker.storage.log_recoveries import Opener, note_loaded, recover_logs, take_saved_points
+from kbroker.storage.lost_files import LostPartitions, tell_unbound
 from kbroker.storage.open_files import open_segments, process_limits
 from kbroker.storage.recovery_progress import RecoveryProgress
 from kbroker.storage.recovery_saver import RecoverySaver
 from kbroker.storage.retention import Retention
-from kbroker.storage.strays import KnownTopic, stray_logs
+from kbroker.storage.strays import KnownTopic, stray_logs, tell_set_aside
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.storage.write_gate import DirectoryGate
 from kbroker.types import ZERO_UUID, TopicPartition
@@ -63,17 +68,14 @@ complaints = RateLimitedLog(logger)
 
 TopicConfigs = Mapping[str, KnownTopic]
 DELETION_INTERVAL_MS = 1_000
-MIN_COMPACTION_INTERVAL_MS = 100
 COMPACTION_TASK = "compaction"
-MAX_FLUSH_INTERVAL_MS = 10_000
 FLUSH_WORKERS = 2
 COMMIT_WORKERS = 8
 
 
 def compaction_interval_ms(config: BrokerConfig) -> int:
     """How often logs that are due are looked for."""
-    backoff_ms: int = config.get("log.cleaner.backoff.ms")
-    return max(backoff_ms, MIN_COMPACTION_INTERVAL_MS)
+    return CleanerSettings.of(config).interval_ms
 
 
 class LogManager:
@@ -119,8 +121,9 @@ class LogManager:
         self.directories: list[LogDir] = []
         self.watch = DirectoryWatch(self, self._make_room, activity)
         self.progress = RecoveryProgress()
+        self.broker_epoch = NO_EPOCH
         self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures, self.plans.futures)
-        self.flusher = LogFlusher(self.logs, clock, every_time=self.commits.mode is FsyncMode.INTERVAL)
+        self.flusher = LogFlusher(self.logs, clock, config)
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -138,7 +141,7 @@ class LogManager:
             gate.measure()
             self.gates.append(gate)
             self.environment.gates[path] = gate
-        return describe(self._files, self.online_directories())
+        return describe(self.online_directories())
 
     def online_directories(self) -> list[LogDir]:
         """The directories that serve: opened at start, and not failed since."""
@@ -150,12 +153,19 @@ class LogManager:
         `known`: the ids of those that were used before; what is empty of them is lost (`miss_lost`).
         """
         miss_lost(self, self._files, known or {})
+        tell_unbound(self._files, self.online_directories())
         for directory in self.online_directories():
             try:
                 directory.bind(cluster_id, self._config.node_id)
             except OSError as error:
                 self._survive(directory.path, "writing meta.properties", error)
         return directory_ids(self)
+
+    def begin_epoch(self, epoch: int, last: int) -> None:
+        """The number of this start, for markers of clean stops, and of the one before it."""
+        self.broker_epoch = epoch
+        for directory in self.online_directories():
+            directory.check_epoch(last)
 
     def start(self, cluster_id: str, topics: TopicConfigs | None = None) -> None:
         """`open_dirs`, `claim` and `load_all` in one."""
@@ -170,37 +180,40 @@ class LogManager:
         """
         started = time.monotonic()
         default = log_config(self._config, {})
-        requests: list[LoadRequest] = []
+        found: dict[str, list[LoadRequest]] = {}
+        lost = LostPartitions()
         settle_futures(self, self._files, topics)
         clean = True
         for directory in self.online_directories():
             try:
                 clean = directory.take_clean_marker() and clean
-                requests.extend(self._find_partitions(directory, topics, default))
+                found[directory.path] = list(self._find_partitions(directory, topics, default, lost))
             except OSError as error:
                 self._survive(directory.path, "reading the directory", error)
+        requests = [request for each in found.values() for request in each]
+        lost.note(self.environment.damages, (request.topic_partition for request in requests), topics)
         self.progress.logs_total = len(requests)
         collecting = gc.isenabled()
         gc.disable()  # nothing that loading makes is garbage: collections over it would double the time of a start
         try:
             self._load(requests, topics)
+        except BaseException:
+            note_loaded(self.directories, found, self.logs)
+            raise
         finally:
             if collecting:
                 gc.enable()
+        note_loaded(self.directories, found)
         if topics is not None:
             self._set_strays_aside(topics)
         self.drop_failed()
         if requests:
-            logger.info(
-                "Loaded %d logs from %d directories in %.3f s after %s stop",
-                len(self.logs),
-                len(self.directories),
-                time.monotonic() - started,
-                "a clean" if clean else "an unclean",
-            )
+            text = "Loaded %d logs from %d directories in %.3f s after %s stop"
+            stop = "a clean" if clean else "an unclean"
+            logger.info(text, len(self.logs), len(self.directories), time.monotonic() - started, stop)
 
     def _find_partitions(
-        self, directory: LogDir, topics: TopicConfigs | None, default: LogConfig
+        self, directory: LogDir, topics: TopicConfigs | None, default: LogConfig, lost: LostPartitions
     ) -> Iterator[LoadRequest]:
         checkpoints = self.checkpoints[directory.path]
         recovery_points = checkpoints.recovery_points.read()
@@ -209,7 +222,8 @@ class LogManager:
         saver = None
         if not directory.clean:
             saver = RecoverySaver(self._files, checkpoints.recovery_points, recovery_points, self.failures)
-        for entry in self._files.list_directory(directory.path):
+        strays = []
+        for entry in lost.look_at(directory, recovery_points, self._files.list_directory(directory.path)):
             if not entry.is_directory or entry.name == CLUSTER_METADATA_DIRECTORY:
                 continue
             found = parse_partition_directory(entry.name)
@@ -219,6 +233,8 @@ class LogManager:
             if found.mark:
                 if found.mark == "delete":
                     self.deletions.later(0, partial(self._files.remove_tree, path))
+                elif found.mark == "stray":
+                    strays.append(entry.name)
                 continue
             tp = TopicPartition(found.topic, found.partition)
             known = topics.get(found.topic) if topics is not None else None
@@ -233,18 +249,26 @@ class LogManager:
                 self.progress,
                 saver,
             )
+        tell_set_aside(directory.path, strays)
+
+    def interrupt_loading(self) -> None:
+        """Makes `load_all`, which another thread runs, raise LoadingInterruptedError soon; `shutdown` comes next."""
+        self.progress.interrupted = True
 
     def _load(self, requests: list[LoadRequest], topics: TopicConfigs | None) -> None:
         """Clean ones here, one after the other; the others on threads, as checking bytes needs no GIL."""
         unclean = [request for request in requests if not request.clean]
         for request in requests:
             if request.clean:
+                self.progress.check()
                 self._register(self._open(request, partial(load_log, request, self.environment)), topics)
         if unclean:
             workers = self._config.get("num.recovery.threads.per.data.dir") * max(1, len(self.directories))
-            for log in recover_logs(unclean, self.environment, workers, self.progress, self._recover):
-                self._register(log, topics)
-            take_saved_points(self.logs.values(), unclean)
+            try:
+                for log in recover_logs(unclean, self.environment, workers, self.progress, self._recover):
+                    self._register(log, topics)
+            finally:
+                take_saved_points(self.logs.values(), unclean)
 
     def _open(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
         """The log; None where its directory has failed."""
@@ -256,7 +280,7 @@ class LogManager:
 
     def _recover(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
         log = self._open(request, opener)
-        if log is not None and self.commits.mode is FsyncMode.COMMIT:
+        if log is not None and log.committer is not None and log.committer.threshold == 1:
             # What a killed process left in memory is about to be shown to consumers.
             try:
                 log.flush()
@@ -299,10 +323,15 @@ class LogManager:
             except KafkaStorageError as error:
                 self._survive(directory, f"setting {tp} aside", error)
 
-    def attach(self, loop: Loop, on_durable: Callable[[UnifiedLog], None]) -> None:
+    def attach(
+        self,
+        loop: Loop,
+        on_durable: Callable[[CommittedLog], None],
+        on_refused: Callable[[CommittedLog, KafkaError], None],
+    ) -> None:
         """The logs are loaded and belong to `loop` now: no append fsyncs in place any more (`GroupCommit.attach`)."""
         self._commit_executor = ThreadPoolExecutor(COMMIT_WORKERS, thread_name_prefix="log-commit")
-        self.commits.attach(loop, self._commit_executor, on_durable)
+        self.commits.attach(loop, self._commit_executor, on_durable, on_refused)
 
     def follow(self, config: BrokerConfig) -> None:
         """Takes over settings that were changed at run time; `BrokerSettings` has checked them."""
@@ -330,7 +359,7 @@ class LogManager:
         """
         log = self.logs.get(topic_partition)
         if log is not None:
-            log.config = config
+            self.configure(log, config)
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
             return log
@@ -343,7 +372,13 @@ class LogManager:
         except OSError as error:
             raise storage_error("creating log", topic_partition, path, error, self.failures) from error
         self.logs[topic_partition] = log
+        self.flusher.expect(config.flush_ms)
         return log
+
+    def configure(self, log: UnifiedLog, config: LogConfig) -> None:
+        """Gives a log the settings that its topic has now."""
+        log.config = config
+        self.flusher.expect(config.flush_ms)
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
@@ -376,39 +411,37 @@ class LogManager:
 
     def run_due(self) -> None:
         """Deletes what has waited long enough, or everything that waits while a directory is short of space."""
-        self.deletions.run_due(everything=any(gate.closed for gate in self.gates))
+        self.deletions.run_due(everything=any(gate.is_refusing for gate in self.gates))
 
     def periodic_tasks(self) -> list[PeriodicTask]:
+        """What the loop runs.  Five begin after `log.initial.task.delay.ms`, as Kafka's LogManager has them."""
         get = self._config.get
-        flush_interval_ms = min(get("log.flush.scheduler.interval.ms"), MAX_FLUSH_INTERVAL_MS)
-        if self.commits.mode is FsyncMode.INTERVAL:
-            flush_interval_ms = get("kbroker.fsync.interval.ms")
+        delay_ms = get("log.initial.task.delay.ms")
         write = self.checkpoints
         return [
             PeriodicTask("watch the disks", self.watch.interval_ms, self.watch.run),
-            PeriodicTask("flush logs", flush_interval_ms, self.flusher.run),
+            self.flusher.task(delay_ms),
             PeriodicTask(
                 "checkpoint recovery points",
                 get("log.flush.offset.checkpoint.interval.ms"),
-                write.start_recovery_points,
+                write.move_recovery_points,
+                delay_ms,
             ),
             PeriodicTask(
                 "checkpoint log start offsets",
                 get("log.flush.start.offset.checkpoint.interval.ms"),
                 write.start_log_starts,
+                delay_ms,
             ),
             PeriodicTask(
                 "checkpoint high watermarks",
                 get("replica.high.watermark.checkpoint.interval.ms"),
                 write.start_high_watermarks,
             ),
-            PeriodicTask("delete files", lambda: self.deletions.next_due_ms(DELETION_INTERVAL_MS), self.run_due),
             PeriodicTask(
-                "retention",
-                get("log.retention.check.interval.ms"),
-                self.retention.run,
-                get("log.initial.task.delay.ms"),
+                "delete files", lambda: self.deletions.next_due_ms(DELETION_INTERVAL_MS), self.run_due, delay_ms
             ),
+            PeriodicTask("retention", get("log.retention.check.interval.ms"), self.retention.run, delay_ms),
             PeriodicTask(COMPACTION_TASK, compaction_interval_ms(self._config), self.cleaner.run),
             PeriodicTask("expire producer ids", get("producer.id.expiration.check.interval.ms"), self.expire_producers),
         ]
@@ -434,19 +467,25 @@ class LogManager:
     # -- stop ---------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Closes every log, makes all durable, writes checkpoints, then markers; a directory that fails gets none."""
+        """Closes every log, makes all durable, writes checkpoints, then markers; a directory that fails gets none.
+
+        One that was not loaded, or not wholly, is left as the start found it: with its marker, if it had one, unless an
+        index of it was being built again.
+        """
         self.cleaner.stop()
         self.deletions.stop()
         logs = self.checkpoints.by_directory()
         for directory in self.online_directories():
-            if close_logs(directory, logs.get(directory.path, []), self._files):
+            may_be = may_end_clean(directory, self.progress)
+            if may_be and close_logs(directory, logs.get(directory.path, []), self._files):
                 self._write_final_checkpoints(directory)
         self.release()
 
     def _write_final_checkpoints(self, directory: LogDir) -> None:
         try:
-            self.checkpoints.write_all(directory.path)
-            directory.write_clean_marker()
+            if directory.loaded:  # else the checkpoints still say more than the logs that were loaded
+                self.checkpoints.write_all(directory.path)
+            directory.write_clean_marker(self.broker_epoch)
         except OSError as error:
             logger.error("No clean-shutdown marker for %s: %s", directory.path, error)
 

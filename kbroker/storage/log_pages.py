@@ -67,7 +67,7 @@ class LogPages:
                 "path": directory.path,
                 "state": "offline" if manager.failures.is_offline(directory.path) else "online",
                 "free_bytes": gates[directory.path].free_bytes if directory.path in gates else None,
-                "refusing_produce": gates[directory.path].closed if directory.path in gates else None,
+                "refusing_produce": gates[directory.path].is_refusing if directory.path in gates else None,
                 "cordoned": directory.path in manager.plans.cordoned,
             }
             for directory in manager.directories

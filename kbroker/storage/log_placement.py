@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
 from kbroker.storage.filesystem import FileSystem
@@ -14,18 +13,14 @@ from kbroker.storage.log_dirs import LogDirError
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.config import BrokerConfig
-    from kbroker.storage.future_log import FutureLog
     from kbroker.storage.log_dirs import LogDir
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.managed_logs import ManagedLogs
     from kbroker.storage.unified_log import UnifiedLog
 
 logger = logging.getLogger("kbroker.storage")
 
-MAX_PREFERENCES = 10_000
 
-
-def make_partition_directory(manager: LogManager, files: FileSystem, topic_partition: TopicPartition) -> str:
+def make_partition_directory(manager: ManagedLogs, files: FileSystem, topic_partition: TopicPartition) -> str:
     """A new partition's directory: in the next best log directory where the best one turns out to have failed.
 
     KafkaStorageError when none takes it.
@@ -45,65 +40,18 @@ def make_partition_directory(manager: LogManager, files: FileSystem, topic_parti
         return path
 
 
-class MoveTotals(NamedTuple):
-    """What moves between directories have come to; `bytes_copied` also of those that failed or still run."""
-
-    done: int = 0
-    failed: int = 0
-    called_off: int = 0
-    bytes_copied: int = 0
-
-
-class DirectoryPlans:
-    """Where partitions are to go: what the settings and AlterReplicaLogDirs ask for.
-
-    `cordoned`   directories that take no new partitions (`cordoned.log.dirs`)
-    `preferred`  places for partitions that do not exist yet, in memory only, as in Kafka
-    `futures`    the copies of logs that move to another directory
-    `found`      the copies that the start has found, for moves to go on with
-    `totals`     what moves have done since the start
-    """
-
-    __slots__ = ("cordoned", "found", "futures", "preferred", "totals")
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self.preferred: dict[TopicPartition, str] = {}
-        self.futures: dict[TopicPartition, FutureLog] = {}
-        self.found: dict[TopicPartition, str] = {}
-        self.totals = MoveTotals()
-        self.follow(config)
-
-    def follow(self, config: BrokerConfig) -> None:
-        """Takes `cordoned.log.dirs` over; `*` stands for all directories."""
-        named = config.get("cordoned.log.dirs")
-        # As `LogDir` makes its paths: symbolic links stay as they were named.
-        self.cordoned = frozenset(map(os.path.abspath, config.log_dirs if "*" in named else named))
-
-    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
-        """Remembers where to make a partition; the oldest wish goes when there are too many."""
-        self.preferred[topic_partition] = path
-        if len(self.preferred) > MAX_PREFERENCES:
-            del self.preferred[next(iter(self.preferred))]
-
-    def cancel(self, topic_partition: TopicPartition) -> None:
-        """Ends a move: whoever carries it out removes the copy."""
-        future = self.futures.pop(topic_partition, None)
-        if future is not None:
-            future.cancelled = True
-
-
-def all_cordoned(manager: LogManager) -> bool:
+def all_cordoned(manager: ManagedLogs) -> bool:
     """Whether no directory that serves takes new partitions."""
     return all(directory.path in manager.plans.cordoned for directory in manager.online_directories())
 
 
-def directory_for(manager: LogManager, topic_partition: TopicPartition) -> LogDir:
+def directory_for(manager: ManagedLogs, topic_partition: TopicPartition) -> LogDir:
     """The directory that was asked for where that serves, else the emptiest.  KafkaStorageError when none serves."""
     wanted = manager.plans.preferred.get(topic_partition)
     return next((each for each in manager.online_directories() if each.path == wanted), None) or emptiest(manager)
 
 
-def emptiest(manager: LogManager) -> LogDir:
+def emptiest(manager: ManagedLogs) -> LogDir:
     """The directory that serves with the fewest partitions, then the most free space.
 
     Cordoned directories and those without space count only where there are no others.
@@ -111,7 +59,7 @@ def emptiest(manager: LogManager) -> LogDir:
     online = manager.online_directories()
     if not online:
         raise KafkaStorageError("all log directories are offline")
-    closed = {gate.path for gate in manager.gates if gate.closed}
+    closed = {gate.path for gate in manager.gates if gate.is_refusing}
     cordoned = manager.plans.cordoned
     candidates = [directory for directory in online if directory.path not in cordoned] or online
     candidates = [directory for directory in candidates if directory.path not in closed] or candidates

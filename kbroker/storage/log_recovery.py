@@ -7,7 +7,8 @@ again on the way.  At the first bytes that are not a valid batch the segment end
 that was never flushed.  What follows the cut goes first, the last segment before the others, so that a second crash
 never leaves segments behind a gap that they do not belong to.
 
-Producer state starts from the newest snapshot at or below the scan's start and the batches in between.  A snapshot is
+Producer state starts from the newest snapshot at or below the scan's start and the batches in between; without one,
+from the batch that contains the log start offset, which DeleteRecords may leave inside a batch.  A snapshot is
 taken at each segment's end, as at a roll; with the segment's files it is what a recovery that is killed keeps
 (`recovery_saver`).
 """
@@ -21,16 +22,18 @@ from kbroker._fast.index import TAIL_ENTRIES
 from kbroker._fast.record_batch import BatchInfo
 from kbroker._fast.segment_replay import account, last_of_each
 from kbroker._fast.segment_scan import SegmentScan
-from kbroker.errors import InvalidRecordError
-from kbroker.storage import markers
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, LogSegment
+from kbroker.storage.log_mending import mend_epochs, note_stored
+from kbroker.storage.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, DurableJob, LogSegment, SyncJob
 from kbroker.storage.producer_state import ProducerState
 from kbroker.storage.recovery_progress import LogProgress
 from kbroker.storage.recovery_saver import Finished, RecoverySaver
-from kbroker.storage.segment_batches import BATCHES_AT_ONCE, iterate_headers, read_batch
-from kbroker.storage.txn_index import AbortedTransaction, CorruptIndexError
+from kbroker.storage.segment_batches import BATCHES_AT_ONCE, iterate_headers
+from kbroker.storage.segment_damage import Stop, hole_at, readable_headers, readable_position
+from kbroker.storage.segment_search import rebuild_offset_index
+from kbroker.storage.time_search import is_latest, rebuild_time_index
+from kbroker.storage.txn_index import CorruptIndexError
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
@@ -70,9 +73,14 @@ def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, 
 
 
 class LogRecovery:
-    """One log's recovery.  In a compacted log gaps between offsets are nothing to warn of."""
+    """One log's recovery.  In a compacted log gaps between offsets are nothing to warn of.
+
+    Below `durable_offset`, the recovery point, there is no torn write: bytes there that are no batch are damage.  They
+    stay as they are, a hole, and so do the segments that follow.
+    """
 
     __slots__ = (
+        "_durable_offset",
         "_environment",
         "_epochs",
         "_is_compacted",
@@ -93,7 +101,9 @@ class LogRecovery:
         saver: RecoverySaver | None = None,
         *,
         is_compacted: bool = False,
+        durable_offset: int = 0,
     ) -> None:
+        self._durable_offset = durable_offset
         self._environment = environment
         self._topic_partition = topic_partition
         self._epochs = epochs
@@ -108,9 +118,14 @@ class LogRecovery:
     ) -> tuple[list[LogSegment], int]:
         """The segments of the valid prefix and the offset after its last record."""
         first = self._first_to_read(segments, from_offset)
-        position, scan_offset = self._trusted_start(segments[first], from_offset)
+        position, scan_offset, epoch = self._trusted_start(segments[first], from_offset)
+        if epoch > self._epochs.latest_epoch:
+            logger.warning("%s is older than its log: finding leader epochs again", self._epochs.path)
+            mend_epochs(self._epochs, segments[: first + 1], self._environment.files, scan_offset)
         known = min(from_offset, segments[first + 1].base_offset) if first + 1 < len(segments) else from_offset
         self._load_producers(segments[: first + 1], log_start_offset, scan_offset, max(scan_offset, known))
+        # What the file says from here on the batches say again; a pair that begins later would hide theirs.
+        self._epochs.truncate_from_end(scan_offset)
         kept = list(segments[: first + 1])
         end = scan_offset
         for at in range(first, len(segments)):
@@ -150,11 +165,13 @@ class LogRecovery:
         snapshot = state.take_snapshot()
         if saver is None:
             return
-        paths = [snapshot] if snapshot is not None else []
-        if self._epochs.write():
-            paths.append(self._epochs.path)
-        job = segment.sync_job()
-        saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, job, paths))
+        jobs: list[DurableJob] = [segment.sync_job()]
+        if snapshot is not None:
+            jobs.append(SyncJob((snapshot,)))
+        epochs = self._epochs.write()
+        if epochs is not None:
+            jobs.append(epochs)
+        saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, jobs))
 
     def _first_to_read(self, segments: Sequence[LogSegment], from_offset: int) -> int:
         at = len(segments) - 1
@@ -167,9 +184,9 @@ class LogRecovery:
             logger.warning("%s: dropping segment %d: %s", self._topic_partition, segment.base_offset, why)
             segment.delete_files()
 
-    def _trusted_start(self, segment: LogSegment, from_offset: int) -> tuple[int, int]:
-        """(position, offset) of a batch below the recovery point that an index entry leads to; else the start."""
-        start = 0, segment.base_offset
+    def _trusted_start(self, segment: LogSegment, from_offset: int) -> tuple[int, int, int]:
+        """(position, offset, epoch) of a batch below the recovery point that an index entry leads to, or the start."""
+        start = 0, segment.base_offset, -1
         index = segment.offset_index
         index.keep(index.sane_entries(segment.size - LEAST_BATCH_BYTES))
         times = segment.time_index
@@ -181,7 +198,11 @@ class LogRecovery:
         files = self._environment.files
         for info in iterate_headers(files, segment, position, segment.size, 1):
             if info.last_offset == offset:
-                return position, info.base_offset
+                times.truncate_to(offset + 1)
+                if is_latest(segment, files, times.last_entry(), position + info.size_in_bytes):
+                    return position, info.base_offset, info.partition_leader_epoch
+                logger.warning("%s: the time index lacks entries; building it again", segment.path)
+                return start
             break
         logger.warning("%s: the index entry for offset %d does not lead to it", self._topic_partition, offset)
         return start
@@ -200,31 +221,15 @@ class LogRecovery:
         for at, segment in enumerate(before):
             if at + 1 < len(before) and before[at + 1].base_offset <= offset:
                 continue
-            place = segment.locate(offset) if offset > segment.base_offset else None
-            position = place.position if place is not None else 0
-            for info in iterate_headers(files, segment, position, segment.size):
+            position = readable_position(segment, offset)
+            for info in readable_headers(segment, files, position, segment.size, strict=False):
                 if info.base_offset >= scan_offset:
                     return
-                if info.base_offset >= offset and info.producer_id >= 0:
+                if info.last_offset >= offset and info.producer_id >= 0:
                     self._note_producer(info, segment, index_aborted=False)
 
     def _note_producer(self, info: BatchInfo, segment: LogSegment, *, index_aborted: bool) -> None:
-        state = self._state
-        marker = None
-        if info.is_control:
-            try:
-                marker = markers.read_marker(read_batch(self._environment.files, segment, info))
-            except InvalidRecordError as error:
-                logger.warning("%s: offset %d ends no transaction: %s", self._topic_partition, info.base_offset, error)
-        completed = state.update(info, info.base_offset, info.last_offset, marker)
-        if completed is None or not state.has_open(completed):
-            return
-        if completed.is_aborted and index_aborted:
-            stable = state.stable_offset_after(completed)
-            segment.txn_index.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        state.complete(completed)
+        note_stored(self._state, self._environment.files, segment, info, index_aborted=index_aborted)
 
     def _scan(
         self, segment: LogSegment, position: int, next_offset: int, later: Sequence[LogSegment]
@@ -244,6 +249,9 @@ class LogRecovery:
             reason = reason or scan.reason or ""
         if position < size and not reason:
             reason = "the last batch is not whole"
+        if reason and later and next_offset < self._durable_offset:
+            self._keep_damaged(segment, size, Stop(None, position, next_offset, reason))
+            return later[0].base_offset, ""
         if reason and later:
             self._drop(later, "it follows a cut")
             files.fsync_directory(_directory_of(segment))
@@ -259,6 +267,14 @@ class LogRecovery:
                 reason,
             )
         return next_offset, reason
+
+    def _keep_damaged(self, segment: LogSegment, size: int, stop: Stop) -> None:
+        """Leaves a closed segment with its damage, indexed as far as its batches can be found."""
+        files = self._environment.files
+        segment.tail = None
+        hole_at(segment, files, stop, size)
+        rebuild_offset_index(segment, files, size)
+        rebuild_time_index(segment, files, "ends at the damage")
 
     def _take(self, segment: LogSegment, scan: SegmentScan, position: int, next_offset: int) -> tuple[int, int, str]:
         """Accounts for good batches: (next offset, next position, why the rest does not count or "")."""
@@ -283,7 +299,7 @@ class LogRecovery:
                 break
             if 0 <= info.partition_leader_epoch != epochs.latest_epoch:
                 epochs.assign(info.partition_leader_epoch, base)
-            if info.producer_id >= 0 and base >= self._producers_from:
+            if info.producer_id >= 0 and last >= self._producers_from:
                 self._note_producer(info, segment, index_aborted=True)
             segment.account(base, last, info.size_in_bytes, info.max_timestamp)
             next_offset = last + 1
@@ -299,6 +315,7 @@ class LogRecovery:
         return len(header) == OFFSET_BYTES and next_offset <= int.from_bytes(header, signed=True) < info.base_offset
 
     def _check_txn_index(self, segment: LogSegment) -> None:
+        """One that begins above the recovery point is made again whole; the others have been looked at."""
         if not segment.has_txn_index:
             return
         try:

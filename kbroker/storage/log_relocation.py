@@ -3,7 +3,7 @@
 All of it happens in one turn of the loop, and the log stays the same object: its offsets, producers, epochs, waiting
 fetches and appends know nothing of it.  In order:
 
-    1  the last bytes of the active segment, its last index entries, snapshots and epochs go into the copy
+    1  the last bytes of the active segment, its last index entries and snapshots go into the copy; epochs are there
     2  `<base offset>.log.copy` becomes `<base offset>.log`: the copy is whole
     3  the old directory becomes `-delete`
     4  the `-future` directory takes the partition's name
@@ -22,7 +22,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
-from kbroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.future_log import COPY_SUFFIX, FutureLog, SegmentCopy, copy_bytes, write_index_tails
 from kbroker.storage.local_log import LocalLog
 from kbroker.storage.log_dirs import DELETE_SUFFIX, marked_directory
@@ -50,6 +49,7 @@ def take_over(future: FutureLog) -> str:
     _finish_active(future, copies[-1])
     _write_small_files(future)
     tail = _open_tail(future, copies[-1])
+    log.leader_epoch_cache.withdraw()
     doomed = f"{log.parent}/{marked_directory(*log.topic_partition, DELETE_SUFFIX)}"
     target = f"{future.parent}/{log.topic_partition}"
     files.rename(log.directory, doomed)
@@ -86,9 +86,8 @@ def _finish_active(future: FutureLog, copy: SegmentCopy) -> None:
 
 
 def _write_small_files(future: FutureLog) -> None:
-    """Epochs as they are in memory, and the snapshots that were taken since the last were copied."""
+    """The snapshots that were taken since the last were copied."""
     log, files = future.log, future.files
-    files.write_file(f"{future.directory}/{LEADER_EPOCH_CHECKPOINT}", log.leader_epoch_cache.encode(), sync=False)
     for offset in log.producer_state.snapshots:
         name = f"{file_prefix(offset)}{SNAPSHOT_SUFFIX}"
         if not files.exists(f"{future.directory}/{name}"):
@@ -118,6 +117,7 @@ def _segment_at(directory: str, copy: SegmentCopy, local: LocalLog) -> LogSegmen
         has_txn_index=copy.has_txn_index,
         created_ms=source.created_ms,
         roll_jitter_ms=source.roll_jitter_ms,
+        failures=environment.failures,
     )
 
 
@@ -134,7 +134,12 @@ def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
     """Step 5.  What an fsync has covered of the old files counts as far as it covered the copy as well."""
     log, old = future.log, future.log.local
     old.left = True
-    recovery_point = min(old.recovery_point, max(future.synced_offset, 0))
+    covered = max(future.synced_offset, 0)
+    epochs, epochs_end = future.epochs
+    if log.leader_epoch_cache.encode() != epochs:
+        # Epochs that began since are found in the batches above the recovery point, until the next flush.
+        covered = min(covered, epochs_end)
+    recovery_point = min(old.recovery_point, covered)
     environment = old.environment
     log.local = LocalLog(
         target, log.topic_partition, old.config, environment, segments, recovery_point, old.log_end_offset

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.index import AppendTail
@@ -26,8 +26,12 @@ from kbroker.storage import segment_search
 from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.indexes import OffsetIndex, TimeIndex
 from kbroker.storage.open_files import OpenFiles, SegmentFile
-from kbroker.storage.segment_search import BatchPlace
+from kbroker.storage.segment_damage import begin_of
+from kbroker.storage.segment_view import BatchPlace, Hole, SegmentConfig
 from kbroker.storage.txn_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from kbroker.storage.log_dir_failure import LogDirFailureChannel
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -54,13 +58,11 @@ class SegmentOffsetOverflowError(ValueError):
     """A batch's last offset is too far from the segment's base offset for the indexes."""
 
 
-class SegmentConfig(NamedTuple):
-    """What a segment takes from its topic's configuration."""
+class DurableJob(Protocol):
+    """Something to be made durable, away from the loop."""
 
-    index_interval_bytes: int
-    max_index_bytes: int
-    preallocate_bytes: int = 0
-    segment_bytes: int = 1 << 30
+    def run(self, files: FileSystem) -> None:
+        """Waits for the disk.  OSError when it fails."""
 
 
 class SyncJob(NamedTuple):
@@ -89,6 +91,7 @@ class LogSegment(SegmentFields):
     """A segment of one partition's log.  Changed by its owner alone."""
 
     __slots__ = (
+        "_failures",
         "_files",
         "_has_txn_index",
         "_log_path",
@@ -102,6 +105,8 @@ class LogSegment(SegmentFields):
         "_txn_index",
         "config",
         "created_ms",
+        "holes",
+        "is_index_checked",
         "roll_jitter_ms",
         "times_checked",
     )
@@ -123,11 +128,15 @@ class LogSegment(SegmentFields):
         created_ms: int = 0,
         roll_jitter_ms: int = 0,
         suffix: str = "",
+        failures: LogDirFailureChannel | None = None,
     ) -> None:
+        self._failures = failures
         self._files = files
         self._open_files = open_files
         self.follow_ups: FollowUps | None = None
         self.times_checked = False
+        self.is_index_checked = False
+        self.holes: tuple[Hole, ...] = ()
         self._prefix = f"{directory}/{base_offset:020d}"
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
@@ -172,7 +181,8 @@ class LogSegment(SegmentFields):
         self._hold(file)
         self.offset_index.create()
         self.time_index.create()
-        self._files.unlink_if_exists(self.path_of(TXN_INDEX_SUFFIX))
+        self.times_checked = True
+        self.txn_index.reset()
         self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
 
     def _hold(self, file: SegmentFile) -> None:
@@ -311,6 +321,7 @@ class LogSegment(SegmentFields):
 
         Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
         """
+        self._keep_holes(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(txn_offset)
@@ -346,7 +357,7 @@ class LogSegment(SegmentFields):
                 offset_index.append(last_offset, position)
                 time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
             except OSError as error:  # The entries are in memory; the next one, a flush or a roll writes them.
-                logger.warning("Cannot write an index of %s, trying again later: %s", self._log_path, error)
+                self._tell("writing an index", error)
         self.indexes_full = offset_index.is_full or time_index.is_full
 
     def cut_failed_write(self, file: SegmentFile, position: int) -> None:
@@ -355,7 +366,13 @@ class LogSegment(SegmentFields):
         try:
             self._cut_leftover(file)
         except OSError as error:
-            logger.warning("Cannot cut a failed write off %s at %d: %s", self._log_path, position, error)
+            self._tell(f"cutting a failed write at {position}", error)
+
+    def _tell(self, what: str, error: OSError) -> None:
+        """An I/O error that no caller hears of; where it is the disk's, the directory has failed all the same."""
+        logger.warning("%s failed for %s, trying again later: %s", what, self._log_path, error)
+        if self._failures is not None:
+            self._failures.report(self._log_path, what, error)
 
     def _cut_leftover(self, file: SegmentFile) -> None:
         if self.allocated_bytes == UNCUT:
@@ -387,7 +404,10 @@ class LogSegment(SegmentFields):
     # -- read ---------------------------------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`; None when there is none."""
+        """The first batch that ends at or after `offset`; None when there is none.
+
+        DamagedSegmentError when it cannot be told, because the bytes where it should be are no batches.
+        """
         tail = self.tail
         if tail is not None:
             found = tail.find(offset)
@@ -398,20 +418,34 @@ class LogSegment(SegmentFields):
             end = self._size
         return segment_search.find_place(self, self._files, offset, end)
 
+    def add_hole(self, hole: Hole) -> None:
+        """Keeps what reading has found: the fast paths leave the segment to `locate` and `readable_end` from now on."""
+        self.holes = tuple(sorted((*self.holes, hole)))
+        self.is_damaged = True
+
+    def _keep_holes(self, position: int) -> None:
+        """Forgets what was found from `position` on."""
+        self.holes = tuple(hole for hole in self.holes if hole.position < position)
+        self.is_damaged = bool(self.holes)
+
+    def readable_end(self, position: int) -> int:
+        """Where the batches end that follow each other from `position` on: the next hole, or the end."""
+        return min((hole.position for hole in self.holes if hole.position >= position), default=self.size)
+
     def measure(self) -> tuple[int, int, int]:
         """(next offset, max timestamp, offset of it) from the index ends and the batches after them.
 
         CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
         """
-        next_offset, timestamp, offset = segment_search.measure_end(self, self._files, is_indexed=True)
-        if self._size == 0:
-            return next_offset, timestamp, offset
-        largest = self.time_index.last_entry()
-        return (next_offset, timestamp, offset) if timestamp > largest[0] else (next_offset, *largest)
+        return segment_search.measure(self, self._files)
 
-    def end_offset(self, *, is_indexed: bool) -> int:
-        """The offset after the last batch, as `measure`; without `is_indexed` the offset index is known to be empty."""
-        return segment_search.measure_end(self, self._files, is_indexed=is_indexed)[0]
+    def end(self, *, is_indexed: bool) -> tuple[int, int]:
+        """The offset after the last batch, and that one's leader epoch (-1 without one).
+
+        Errors as `measure`; without `is_indexed` the offset index is known to be empty.
+        """
+        measured = segment_search.measure_end(self, self._files, is_indexed=is_indexed)
+        return measured.next_offset, measured.leader_epoch
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
@@ -441,13 +475,11 @@ class LogSegment(SegmentFields):
     def truncate_to(self, offset: int) -> int:
         """Drops the batches from the one that holds `offset`.  Returns the bytes dropped."""
         self.prepare_append()
-        place = self.locate(offset)
+        position = begin_of(self, offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        if place is None:
-            return 0
-        return self.cut(place.position)
+        return 0 if position is None else self.cut(position)
 
     def cut(self, position: int) -> int:
         """Drops the bytes from `position`, which begins a batch; the indexes must be cut already."""
@@ -456,6 +488,7 @@ class LogSegment(SegmentFields):
         self._size = position
         self.tail = None
         self.follow_ups = None
+        self._keep_holes(position)
         self.roll_after_timestamp = ASK_RULE
         if position == 0:
             self._rolling_timestamp = None

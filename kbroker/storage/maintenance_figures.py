@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.metrics.maintenance import Values
 from kbroker.periodic import Pieces
+from kbroker.storage.damages import Kind
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions:
     """Values by family."""
     return {
         **recovery_figures(manager),
+        **_damages(manager),
         **_moves(manager),
         **await _dirt(manager, clock, max_partitions, pieces),
         **await _last_cleans(manager.cleaner, pieces),
@@ -37,6 +39,12 @@ async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions:
         **await _retention(manager, clock, pieces),
         **_flushes(manager),
     }
+
+
+def _damages(manager: LogManager) -> Values:
+    """What is known to be damaged or missing."""
+    kinds = [damage.kind for damage in manager.environment.damages.known(manager.logs)]
+    return {"kbroker_log_damages": {(kind.value,): kinds.count(kind) for kind in Kind}}
 
 
 def _moves(manager: LogManager) -> Values:
@@ -69,6 +77,9 @@ def recovery_figures(manager: LogManager) -> Values:
     return {
         "kbroker_recovery_logs_left": {(each.path,): each.logs_left for each in directories},
         "kbroker_recovery_segments_left": {(each.path,): each.segments_left for each in directories},
+        "kbroker_recovery_thread_segments_left": {
+            (name,): segments for name, segments in manager.progress.threads().items()
+        },
         "kbroker_recovery_left_bytes": {(each.path,): each.bytes_left for each in directories},
         "kbroker_recovery_left_seconds": {
             (each.path,): each.seconds_left for each in directories if each.seconds_left is not None
@@ -84,7 +95,13 @@ async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: 
     ratios: dict[Label, float] = {}
     sizes: dict[Label, float] = {}
     ages: dict[Label, float] = {}
-    dirty = uncleanable = count = 0
+    dirty = count = 0
+    failing: dict[Label, float] = {(directory.path,): 0 for directory in manager.online_directories()}
+    uncleanable = dict(failing)
+    for tp in list(cleaner.uncleanable):
+        log = manager.logs.get(tp)
+        if log is not None:
+            failing[(log.parent,)] = failing.get((log.parent,), 0) + 1
     filthiest = 0.0
     now_ms = clock.now_ms()
     oldest = now_ms
@@ -102,7 +119,7 @@ async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: 
         if since >= 0:
             oldest = min(oldest, since)
         if tp in cleaner.uncleanable:
-            uncleanable += candidate.cleanable_bytes
+            uncleanable[(log.parent,)] = uncleanable.get((log.parent,), 0) + candidate.cleanable_bytes
         if detailed:
             label = _label(tp)
             ratios[label], sizes[label] = ratio, candidate.cleanable_bytes
@@ -112,6 +129,7 @@ async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: 
         "kbroker_cleaner_dirty_bytes": dirty,
         "kbroker_cleaner_max_dirty_ratio": filthiest,
         "kbroker_cleaner_oldest_dirty_seconds": (now_ms - oldest) / 1000,
+        "kbroker_cleaner_uncleanable_partitions": failing,
         "kbroker_cleaner_uncleanable_bytes": uncleanable,
         "kbroker_partition_dirty_ratio": ratios,
         "kbroker_partition_dirty_bytes": sizes,
@@ -143,7 +161,6 @@ def _failing(cleaner: CleanerManager, clock: Clock, max_partitions: int) -> Valu
     failing = list(cleaner.uncleanable.items())[:max_partitions]
     now_ms, monotonic = clock.now_ms(), clock.monotonic()
     return {
-        "kbroker_cleaner_uncleanable_partitions": len(cleaner.uncleanable),
         "kbroker_partition_clean_failures": {_label(tp): failure.attempts for tp, failure in failing},
         "kbroker_partition_clean_failing_seconds": {
             _label(tp): max(0, now_ms - failure.since_ms) / 1000 for tp, failure in failing
@@ -160,6 +177,7 @@ def _cleaner_totals(cleaner: CleanerManager) -> Values:
     return {
         "kbroker_cleaner_threads": settings.threads if settings.enabled else 0,
         "kbroker_cleaner_busy_threads": cleaner.busy_count,
+        "kbroker_cleaner_dead_threads": cleaner.dead_count,
         "kbroker_cleaner_runs": {
             ("done",): totals.cleans,
             ("failed",): totals.failures,

@@ -14,7 +14,7 @@ from kbroker.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from kbroker.storage.log_segment import LogSegment
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.storage.log_view import Log
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -47,7 +47,7 @@ def duplicate_result(duplicate: Duplicate, log_start_offset: int, size: int) -> 
 
 
 def update_producer(
-    log: UnifiedLog, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
+    log: Log, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
 ) -> None:
     """Notes in the producer state, and in the transaction index, a batch that was written."""
     state = log.producer_state
@@ -64,4 +64,5 @@ def update_producer(
             # cannot be a clean one now, builds the file again.
             logger.error("%s: the transaction index was not written: %s", log.topic_partition, error)
             log.local.flush_failed = True
+            log.local.report("writing a transaction index", error)
     state.complete(completed)

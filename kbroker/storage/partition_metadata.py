@@ -5,8 +5,9 @@ Two lines, the second without a line end, as Kafka writes it:
     version: 0
     topic_id: <22-character id>
 
-Written without waiting for the disk when the partition is made, durable with the log's first flush: until then the
-directory itself may be lost in a crash of the machine, and is made again from the cluster's metadata.
+Written without waiting for the disk when the partition is made, or when the file was damaged, and durable with the
+log's next flush.  Until then a crash of the machine may leave it empty, which is said at the next start, and the id is
+written again from the cluster's metadata: nothing is known here alone.
 """
 
 from __future__ import annotations
@@ -59,12 +60,13 @@ def decode_partition_metadata(data: bytes, path: str) -> bytes:
 class PartitionMetadata:
     """The file of one partition, read when somebody asks for the id."""
 
-    __slots__ = ("_files", "_topic_id", "path")
+    __slots__ = ("_files", "_topic_id", "path", "was_damaged")
 
     def __init__(self, files: FileSystem, directory: str, *, exists: bool) -> None:
         self._files = files
         self.path = f"{directory}/{PARTITION_METADATA}"
         self._topic_id: bytes | None = None if exists else ZERO_UUID
+        self.was_damaged = False
 
     @property
     def topic_id(self) -> bytes:
@@ -74,6 +76,7 @@ class PartitionMetadata:
                 self._topic_id = decode_partition_metadata(self._files.read_file(self.path), self.path)
             except CorruptPartitionMetadataError as error:
                 logger.warning("Ignoring damaged partition metadata: %s", error)
+                self.was_damaged = True
                 self._topic_id = ZERO_UUID
         return self._topic_id
 

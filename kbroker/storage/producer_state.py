@@ -46,6 +46,7 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger("kbroker.storage")
 
 NO_EPOCH = -1
+EPOCH_PER_TRANSACTION = 2
 DEFAULT_EXPIRATION_MS = 86_400_000
 
 
@@ -182,6 +183,20 @@ class ProducerState(ProducerFields):
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"Invalid coordinator epoch for producerId {info.producer_id} at offset {offset} in partition "
                 f"{self._topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    def check_final_epoch(self, producer_id: int, epoch: int, transaction_version: int, offset: int) -> None:
+        """Judges the epoch of a marker of transaction version 2 or later (KIP-890): there each has one of its own.
+
+        InvalidProducerEpochError for a late one; one that is sent again, after the transaction has ended, is not.
+        """
+        entry = self.producers.get(producer_id)
+        if transaction_version < EPOCH_PER_TRANSACTION or entry is None or epoch > entry.producer_epoch:
+            return
+        if epoch != entry.producer_epoch or entry.current_txn_first_offset >= 0:
+            raise InvalidProducerEpochError(
+                f"Epoch of producer {producer_id} at offset {offset} in {self._topic_partition} is {epoch}, "
+                f"which is smaller than or equal to the last seen epoch {entry.producer_epoch}"
             )
 
     def _check_epoch(self, entry: ProducerEntry, epoch: int, offset: int) -> None:

@@ -1,11 +1,12 @@
-"""How far the recovery of a start is, for the log, `/readyz` and the metrics.
+"""How far the recovery of a start is, for the log, `/readyz` and the metrics, and the end of a start before its time.
 
-Each log has its own figures, which the one thread that recovers it writes; whoever reports sums them up.  So nothing
-is locked, and a report may be a batch behind.
+Each log has its own figures, which the one thread that recovers it writes; reports sum them up.  So nothing is locked,
+and a report may be a batch behind.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import NamedTuple
 
@@ -13,12 +14,17 @@ LEAST_SECONDS = 0.5
 REPORT_SECONDS = 5.0
 
 
+class LoadingInterruptedError(Exception):
+    """The broker is to stop before all logs are loaded."""
+
+
 class LogProgress:
     """One log: segments and bytes that recovery has still to read, and the bytes that it has read."""
 
-    __slots__ = ("bytes_done", "bytes_left", "is_done", "segments_left")
+    __slots__ = ("_start", "bytes_done", "bytes_left", "is_done", "segments_left")
 
-    def __init__(self) -> None:
+    def __init__(self, start: RecoveryProgress | None = None) -> None:
+        self._start = start
         self.segments_left = 0
         self.bytes_left = 0
         self.bytes_done = 0
@@ -30,6 +36,9 @@ class LogProgress:
         self.bytes_left = size_bytes
 
     def read(self, size_bytes: int) -> None:
+        """LoadingInterruptedError when the start is to end: a recovery may end anywhere."""
+        if self._start is not None:
+            self._start.check()
         self.bytes_done += size_bytes
         self.bytes_left = max(0, self.bytes_left - size_bytes)
 
@@ -51,11 +60,15 @@ class DirectoryRecovery(NamedTuple):
 class RecoveryProgress:
     """The start of a broker: all its logs, and those of them that are recovered, by directory."""
 
-    __slots__ = ("_logs", "_started", "logs_done", "logs_total", "next_report")
+    __slots__ = ("_logs", "_started", "_working", "interrupted", "logs_done", "logs_total", "next_report", "rebuilding")
 
     def __init__(self) -> None:
         self.logs_total = 0
         self.logs_done = 0
+        self.interrupted = False
+        self.rebuilding: set[str] = set()
+        """Directories of partitions that are read anew in spite of a clean stop."""
+        self._working: dict[str, LogProgress] = {}
         self._started = time.monotonic()
         self.next_report = self._started + REPORT_SECONDS
         self._logs: dict[str, list[LogProgress]] = {}
@@ -65,9 +78,22 @@ class RecoveryProgress:
         if not self._logs:
             self._started = time.monotonic()
             self.next_report = self._started + REPORT_SECONDS
-        progress = LogProgress()
+        progress = LogProgress(self)
         self._logs.setdefault(path, []).append(progress)
         return progress
+
+    def check(self) -> None:
+        """LoadingInterruptedError when the start is to end."""
+        if self.interrupted:
+            raise LoadingInterruptedError
+
+    def take_up(self, progress: LogProgress) -> None:
+        """The thread that calls recovers this log now."""
+        self._working[threading.current_thread().name] = progress
+
+    def threads(self) -> dict[str, int]:
+        """The segments that each thread has still to read of the log that it recovers."""
+        return {name: progress.segments_left for name, progress in self._working.copy().items()}
 
     def directories(self) -> list[DirectoryRecovery]:
         """The directories where logs were recovered, with what is left."""

@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from kbroker.storage.checkpoints import OffsetCheckpoint
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_segment import SyncJob
+from kbroker.storage.log_segment import DurableJob
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
@@ -40,13 +40,12 @@ class Finished:
         topic_partition: TopicPartition,
         directory: str,
         end_offset: int,
-        segment_job: SyncJob,
-        small_files: Sequence[str],
+        jobs: Sequence[DurableJob],
     ) -> None:
         self.topic_partition = topic_partition
         self.directory = directory
         self.end_offset = end_offset
-        self.jobs = (segment_job, SyncJob(tuple(small_files)))
+        self.jobs = jobs
 
 
 class RecoverySaver:
@@ -127,4 +126,6 @@ class RecoverySaver:
                 self._checkpoint.write(self._points)
             except OSError as error:
                 logger.error("Cannot write %s: %s", self._checkpoint.path, error)
+                if self._failures is not None:
+                    self._failures.report(self._checkpoint.path, "writing a checkpoint", error)
             self._next_write = time.monotonic() + INTERVAL_SECONDS

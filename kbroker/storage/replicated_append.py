@@ -11,14 +11,14 @@ from kbroker.storage import markers
 from kbroker.storage.log_values import AppendResult
 
 if TYPE_CHECKING:
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.storage.log_view import Log
 
 logger = logging.getLogger("kbroker.storage")
 
 NO_TIMESTAMP = -1
 
 
-def append_batches(log: UnifiedLog, records: memoryview | bytearray | bytes) -> AppendResult | None:
+def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
     """See UnifiedLog.append_as_follower.  What was appended before a bad batch stays."""
     view = memoryview(records)
     first = last = -1
@@ -46,7 +46,7 @@ def append_batches(log: UnifiedLog, records: memoryview | bytearray | bytes) -> 
     return AppendResult(first, last, NO_TIMESTAMP, log.log_start_offset, False, size)
 
 
-def _append(log: UnifiedLog, info: BatchInfo, batch: memoryview) -> None:
+def _append(log: Log, info: BatchInfo, batch: memoryview) -> None:
     base, last, size = info.base_offset, info.last_offset, info.size_in_bytes
     log.leader_epoch_cache.assign(info.partition_leader_epoch, base)
     segment = log.segment_for(size, last, info.max_timestamp, base)

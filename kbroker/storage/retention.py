@@ -31,6 +31,7 @@ from typing import NamedTuple
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
+from kbroker.storage.time_search import latest_time
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 
@@ -154,6 +155,10 @@ def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
     segments = log.local.segments
     for segment in segments:
         timestamp = segment.largest_timestamp() if asking and segment.size else None
+        if timestamp is not None and now_ms - timestamp > config.retention_ms:
+            # A time index that is damaged, or lacks its last entry, would delete what is young.
+            latest_time(segment, log.local.environment.files)
+            timestamp = segment.largest_timestamp()
         facts.append(SegmentFacts(segment.base_offset, segment.size, timestamp))
         if timestamp is None or now_ms - timestamp <= config.retention_ms:
             # An empty segment in the middle, which compaction may leave, has no age; the next one says it.

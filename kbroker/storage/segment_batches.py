@@ -14,13 +14,13 @@ from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.filesystem import FileSystem
 
 if TYPE_CHECKING:
-    from kbroker.storage.log_segment import LogSegment
+    from kbroker.storage.segment_view import Segment
 
 BATCHES_AT_ONCE = 4096
 
 
 def iterate_headers(
-    files: FileSystem, segment: LogSegment, position: int, end: int, batches_at_once: int = BATCHES_AT_ONCE
+    files: FileSystem, segment: Segment, position: int, end: int, batches_at_once: int = BATCHES_AT_ONCE
 ) -> Iterator[BatchInfo]:
     """The header, with its position, of each batch that begins in [position, end); checksums are not looked at.
 
@@ -35,13 +35,13 @@ def iterate_headers(
             return
 
 
-def first_offset(files: FileSystem, segment: LogSegment, info: BatchInfo) -> int:
+def first_offset(files: FileSystem, segment: Segment, info: BatchInfo) -> int:
     """The offset of a batch's first record; that of an old format's wrapper takes decompressing it."""
     if info.magic >= MAGIC_V2 or not info.compression:
         return info.base_offset
     return next(iterate_stored_records(read_batch(files, segment, info))).offset
 
 
-def read_batch(files: FileSystem, segment: LogSegment, info: BatchInfo) -> bytes:
+def read_batch(files: FileSystem, segment: Segment, info: BatchInfo) -> bytes:
     """The bytes of a batch that `iterate_headers` found."""
     return files.pread(segment.file().fd, info.size_in_bytes, info.position)

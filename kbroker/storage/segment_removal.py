@@ -11,12 +11,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kbroker.storage.log_segment import DELETED_SUFFIX, LogSegment
-
-if TYPE_CHECKING:
-    from kbroker.storage.local_log import LocalLog
+from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -29,6 +27,19 @@ def retired_suffix() -> str:
     return f".{next(_retirements)}{DELETED_SUFFIX}"
 
 
+class ShortenedLog(Protocol):
+    """What a removal asks of the log that the segments have left."""
+
+    topic_partition: TopicPartition
+
+    @property
+    def left(self) -> bool:
+        """Whether the directory is another's affair by now."""
+
+    def report(self, what: str, error: OSError) -> None:
+        """Reports an error of the disk."""
+
+
 class SegmentRemoval:
     """Segments that leave a log together.  Each is renamed once, by whoever comes to it first.
 
@@ -37,7 +48,7 @@ class SegmentRemoval:
 
     __slots__ = ("_log", "_renamed", "_segments", "_suffix")
 
-    def __init__(self, log: LocalLog, segments: Iterable[LogSegment]) -> None:
+    def __init__(self, log: ShortenedLog, segments: Iterable[LogSegment]) -> None:
         self._log = log
         self._segments = list(segments)
         self._renamed = 0

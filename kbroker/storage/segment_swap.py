@@ -1,9 +1,9 @@
 """Segments that replace others, put in place so that a crash at any point leaves the old or the new ones.
 
-    1  the new segment is written to `.cleaned` files, which are durable
-    2  `.cleaned` becomes `.swap`, the segment with the highest base offset first
+    1  the new segment is written to `.cleaned` files, which are durable, names and content
+    2  `.cleaned` becomes `.swap`, the segment with the highest base offset first, each durable before the next
     3  the new segments take the old ones' place in memory
-    4  the old ones become `.deleted`, to be unlinked after `file.delete.delay.ms`
+    4  the old ones become `.deleted`, durably, to be unlinked after `file.delete.delay.ms`
     5  `.swap` loses its suffix
     6  the directory is made durable
 
@@ -11,6 +11,9 @@ What the loader makes of a crash: before 2 has ended there is a `.cleaned` file,
 base offset are an unfinished replacement and go; after that the `.swap` segments are complete and take the place of
 what they overlap.  A `.cleaned` file that an earlier clean could not remove would make the loader drop a finished
 replacement: so those are removed first of all (`remove_leftovers`).
+
+The directory is made durable between steps that depend on each other: a system that writes the later change of it first
+would otherwise leave neither the old segments nor the new ones, or both.
 
 A step that the disk refuses leaves the log whole in memory as on the disk: up to step 2 the old segments stay, after it
 the new ones serve as `.swap` until `finish_swap`, at the next clean, or a restart brings it to its end.
@@ -20,7 +23,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.storage.cleaner_plan import Source
@@ -120,16 +124,18 @@ def discard_cleaned(files: FileSystem, written: Sequence[CleanedSegment]) -> Non
                 logger.warning("Cannot remove %s: %s", segment.path_of(kind), error)
 
 
-def swap_in(log: UnifiedLog, old: Sequence[Source], written: Sequence[CleanedSegment]) -> None:
-    """Steps 2 to 5.  SegmentsChangedError when the log has not the segments any more that were read."""
+def swap_in(
+    log: UnifiedLog, old: Sequence[Source], written: Sequence[CleanedSegment], check: Callable[[], None]
+) -> Generator[Callable[[], None], None, None]:
+    """Steps 2 to 6; yields what a thread is to run, and goes on when that is done.
+
+    SegmentsChangedError when the log has not the segments any more that were read; `check` raises when the clean is
+    to end.
+    """
+    retired = _unchanged(log, old)
     local = log.local
-    retired = []
-    for source in old:
-        segment = local.segments.get(source.base_offset)
-        if segment is None or segment.path != source.path or segment.size != source.size:
-            raise SegmentsChangedError(f"segment {source.base_offset} of {log.topic_partition} has changed")
-        retired.append(segment)
     environment = local.environment
+    sync = partial(environment.files.fsync_directory, local.directory)
     new = [
         LogSegment(
             environment.files,
@@ -141,29 +147,49 @@ def swap_in(log: UnifiedLog, old: Sequence[Source], written: Sequence[CleanedSeg
             has_txn_index=cleaned.has_txn_index,
             created_ms=environment.clock.now_ms(),
             suffix=CLEANED_SUFFIX,
+            failures=environment.failures,
         )
         for cleaned in written
     ]
-    _rename_to_swap(environment.files, new)
+    try:
+        yield sync
+        for segment in reversed(new):
+            check()
+            segment.rename_suffix(SWAP_SUFFIX)
+            yield sync
+        check()
+        retired = _unchanged(log, old)
+    except BaseException:
+        _take_back(environment.files, new)
+        raise
     local.segments = local.segments.replacing(retired, new)
     _retire(log, retired)
+    yield sync
     for segment in new:
         _go_live(environment.files, segment)
     log.producer_state.remove_strays(frozenset(segment.base_offset for segment in local.segments))
+    yield sync
 
 
-def _rename_to_swap(files: FileSystem, new: Sequence[LogSegment]) -> None:
-    renamed: list[LogSegment] = []
-    try:
-        for segment in reversed(new):
-            renamed.append(segment)
-            segment.rename_suffix(SWAP_SUFFIX)
-    except OSError:
-        # As long as one `.cleaned` is there, a restart drops the `.swap` ones as well.
-        for segment in renamed:
-            for kind in SEGMENT_SUFFIXES:
-                files.unlink_if_exists(f"{live_path(segment, kind)}{SWAP_SUFFIX}")
-        raise
+def _unchanged(log: UnifiedLog, old: Sequence[Source]) -> list[LogSegment]:
+    """The segments that were read, as the log has them."""
+    found = []
+    for source in old:
+        segment = log.local.segments.get(source.base_offset)
+        if segment is None or segment.path != source.path or segment.size != source.size:
+            raise SegmentsChangedError(f"segment {source.base_offset} of {log.topic_partition} has changed")
+        found.append(segment)
+    return found
+
+
+def _take_back(files: FileSystem, new: Sequence[LogSegment]) -> None:
+    """Removes `.swap` files, of the first segment last: as long as it is `.cleaned`, a restart drops the others."""
+    first = f"{live_path(new[0], LOG_SUFFIX)}"
+    if files.exists(first + SWAP_SUFFIX):
+        files.rename(first + SWAP_SUFFIX, first + CLEANED_SUFFIX)
+    for segment in reversed(new):
+        for kind in SEGMENT_SUFFIXES:
+            files.unlink_if_exists(f"{live_path(segment, kind)}{SWAP_SUFFIX}")
 
 
 def live_path(segment: LogSegment, kind: str) -> str:

@@ -6,12 +6,15 @@ partition of that number.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kbroker.config import LogConfig
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import ZERO_UUID
+
+logger = logging.getLogger("kbroker.storage")
 
 
 class KnownTopic(NamedTuple):
@@ -33,3 +36,14 @@ def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> 
             yield log, "it belongs to a topic of that name that was deleted"
         elif known.partition_count is not None and partition >= known.partition_count:
             yield log, f"its topic has {known.partition_count} partition(s)"
+
+
+def tell_set_aside(path: str, names: list[str]) -> None:
+    """Logs which directories of earlier strays a log directory holds: they take space until somebody deletes them."""
+    if names:
+        logger.warning(
+            "%s holds %d partition(s) that were set aside and are not served; delete what is not needed: %s",
+            path,
+            len(names),
+            ", ".join(sorted(names)),
+        )

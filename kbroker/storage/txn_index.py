@@ -63,13 +63,20 @@ class TransactionIndex:
             self._entries = list(decode_entries(self._files.read_file(self.path), self.path))
         return self._entries
 
-    def sanity_check(self) -> None:
-        """Raises CorruptIndexError when an entry lies before the segment or before its predecessor."""
+    def sanity_check(self, end_offset: int | None = None) -> None:
+        """Raises CorruptIndexError for a file without entries, or with one that cannot be.
+
+        None lies before the segment or its predecessor, or at `end_offset` or behind; each has data before its marker.
+        """
         last = self.base_offset - 1
         for entry in self.entries:
-            if entry.last_offset <= last:
+            if entry.last_offset <= last or (end_offset is not None and entry.last_offset >= end_offset):
                 raise CorruptIndexError(f"{self.path}: {entry} is out of order in a segment from {self.base_offset}")
+            if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+                raise CorruptIndexError(f"{self.path}: {entry} is no transaction")
             last = entry.last_offset
+        if not self.entries:
+            raise CorruptIndexError(f"{self.path} is empty")
 
     def append(self, entry: AbortedTransaction) -> None:
         """Readers find it from now on, also when OSError says that the file has not got it."""

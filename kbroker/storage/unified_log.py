@@ -19,7 +19,8 @@ All state belongs to the event loop: no locks, no await.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from kbroker.storage.group_commit import GroupCommit
 from kbroker.storage.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.local_log import LocalLog, LogEnvironment, storage_error
 from kbroker.storage.log_dir_failure import NO_SPACE
-from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, NEVER, LogSegment, SyncJob
+from kbroker.storage.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, NEVER, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
@@ -116,7 +117,10 @@ class UnifiedLog(LogFields):
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Binds the directory to a topic.  InconsistentTopicIdError when it belongs to another."""
-        self.partition_metadata.assign(topic_id, self.topic_partition)
+        try:
+            self.partition_metadata.assign(topic_id, self.topic_partition)
+        except OSError as error:
+            raise self.storage_error("writing partition.metadata", error) from error
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """Notes that `epoch` begins at the log end."""
@@ -239,8 +243,15 @@ class UnifiedLog(LogFields):
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
         """The client's error for a disk that failed.  A directory that failed is reported, its space looked at."""
         if error.errno in NO_SPACE:
-            self.gate.ran_out()
+            self.gate.ran_out(self)
         return storage_error(what, self.topic_partition, self.directory, error, self._environment.failures)
+
+    @contextmanager
+    def _storage_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.storage_error(what, error) from error
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
@@ -286,14 +297,12 @@ class UnifiedLog(LogFields):
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
         base = max(expected_next_offset or 0, self.local.log_end_offset)
         state = self.producer_state
-        try:
+        with self._storage_errors("rolling a segment"):
             old = self.local.roll(base, reason)
             state.map_end_offset = base
             jobs = self._small_files(with_snapshot=True)
             if old.size:
                 self.local.flush_later(base, jobs)
-        except OSError as error:
-            raise self.storage_error("rolling a segment", error) from error
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -333,6 +342,7 @@ class UnifiedLog(LogFields):
         except OSError as error:
             raise self.storage_error("reading records", error) from error
         except ValueError as error:
+            local.note_damage(error)
             raise CorruptMessageError(f"Record batch is corrupt in {self.topic_partition}: {error}") from error
         records = FileRegion(file.fd, position, length, file)
         return FetchData(records, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, length)
@@ -391,11 +401,9 @@ class UnifiedLog(LogFields):
         ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
         gone = [segment for segment, _ in ends]
         if gone:
-            try:
+            with self._storage_errors("deleting segments"):
                 self.local.remove(gone)
                 self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
-            except OSError as error:
-                raise self.storage_error("deleting segments", error) from error
         return len(gone)
 
     def truncate_to(self, offset: int) -> bool:
@@ -407,22 +415,22 @@ class UnifiedLog(LogFields):
         if offset < self.local.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        try:
-            self.local.truncate_to(offset)
-        except OSError as error:
-            raise self.storage_error("truncating", error) from error
-        finally:
-            self._after_truncation(self.local.log_end_offset)
-            log_lookup.rebuild_producer_state(self)
+        with self._storage_errors("truncating"):
+            try:
+                self.local.truncate_to(offset)
+            finally:
+                self._after_truncation(self.local.log_end_offset)
+                log_lookup.rebuild_producer_state(self)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drops everything; the log goes on empty at `offset`."""
-        self.local.restart_at(offset)
-        if self.committer is not None:
-            self.committer.truncated(offset)
-        self.leader_epoch_cache.clear()
-        self.producer_state.restart_at(offset)
+        with self._storage_errors("truncating"):
+            self.local.restart_at(offset)
+            if self.committer is not None:
+                self.committer.truncated(offset)
+            self.leader_epoch_cache.clear()
+            self.producer_state.restart_at(offset)
         self.log_start_offset = offset
         self.high_watermark = offset
 
@@ -435,32 +443,26 @@ class UnifiedLog(LogFields):
 
     # -- durability ---------------------------------------------------------------------------------------------------
 
-    def _small_files(self, *, with_snapshot: bool) -> list[SyncJob]:
+    def _small_files(self, *, with_snapshot: bool) -> list[DurableJob]:
         """Writes what changed of the small files; what has to be durable before the recovery point moves."""
         snapshot = self.producer_state.take_snapshot() if with_snapshot else None
-        epochs = self.leader_epoch_cache.write()
-        paths = [self.partition_metadata.path] if self.local.recovery_point == 0 else []
-        if snapshot is not None:
-            paths.append(snapshot)
-        if epochs:
-            paths.append(self.leader_epoch_cache.path)
-        return [SyncJob(tuple(paths))] if paths else []
+        metadata = self.partition_metadata
+        changed = metadata.path if self.local.recovery_point == 0 or metadata.was_damaged else None
+        paths = tuple(path for path in (changed, snapshot) if path is not None)
+        jobs = (SyncJob(paths) if paths else None, self.leader_epoch_cache.write())
+        return [job for job in jobs if job is not None]
 
     def flush(self) -> None:
         """Makes everything up to the log end durable before it returns."""
-        try:
+        with self._storage_errors("flushing"):
             self.local.flush_now(self.local.log_end_offset, self._small_files(with_snapshot=False))
-        except OSError as error:
-            raise self.storage_error("flushing", error) from error
         if self.committer is not None:
             self.committer.flushed(self.local.log_end_offset)
 
     def flush_later(self) -> None:
         """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""
-        try:
+        with self._storage_errors("flushing"):
             self.local.flush_later(self.local.log_end_offset, self._small_files(with_snapshot=False))
-        except OSError as error:
-            raise self.storage_error("flushing", error) from error
 
     def prepare_close(self) -> Callable[[], None] | None:
         """Brings all files into their final form: snapshot at the log end, indexes trimmed.
@@ -471,7 +473,7 @@ class UnifiedLog(LogFields):
         state.map_end_offset = local.log_end_offset
         jobs = self._small_files(with_snapshot=True)
         local.close()
-        if local.log_end_offset <= local.recovery_point:
+        if local.log_end_offset <= local.recovery_point and self.leader_epoch_cache.write() is None:
             return None
         jobs.extend(local.sync_jobs(local.log_end_offset))
         files = self._environment.files
@@ -486,11 +488,11 @@ class UnifiedLog(LogFields):
     def close(self, *, clean: bool = True) -> None:
         """Ends the use of the log.  `clean`: everything is durable when this returns."""
         if not clean:
+            self.leader_epoch_cache.withdraw()
             for segment in self.local.segments:
                 segment.close_files()
             return
-        make_durable = self.prepare_close()
-        if make_durable is not None:
+        if (make_durable := self.prepare_close()) is not None:
             make_durable()
         self.closed_durably()
 

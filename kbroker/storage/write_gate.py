@@ -4,6 +4,10 @@
     closed  it fell below: clients' appends are refused, the rest goes on; it opens again by itself an eighth of the
             reserve above the line, so that a disk at the line does not flap
 
+A write may find no space while the gate is open, as with a reserve of 0 or a quota.  That closes nothing, since a
+smaller one may still fit, but the directory counts as refusing until the log that met it grows or there are ROOM_BYTES
+more.
+
 Coordinators (committed offsets, group metadata) may use half of the reserve: consumers can say how far they are while
 the disk is cleared.  Deletion, compaction, checkpoints and the metadata may use all of it.
 
@@ -14,6 +18,7 @@ whose fsync failed gets one of its own that stays closed.
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple, Protocol
 
 from kbroker._fast.log_fields import GateFields
 from kbroker.errors import KafkaError, KafkaStorageError
@@ -22,8 +27,25 @@ from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_validator import AppendOrigin
 
 SHORT_BYTES = 256 << 20
+ROOM_BYTES = 1 << 20
 
 logger = logging.getLogger("kbroker.storage")
+
+
+class Growing(Protocol):
+    """A log, as far as it shows whether appends succeed."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+
+class _FoundFull(NamedTuple):
+    """A write that found no space: which log's, where that ended, and how much was said to be free."""
+
+    log: Growing
+    end_offset: int
+    free_bytes: int
 
 
 class WriteGate(GateFields):
@@ -34,11 +56,16 @@ class WriteGate(GateFields):
     def __init__(self) -> None:
         self.closed = False
 
+    @property
+    def is_refusing(self) -> bool:
+        """Whether appends find no space, or are not let through."""
+        return self.closed
+
     def check(self, origin: AppendOrigin) -> None:
         """Raises KafkaStorageError when an append of that origin may not go on; ask when `closed`."""
 
-    def ran_out(self) -> None:
-        """A write found no space."""
+    def ran_out(self, log: Growing) -> None:
+        """A write of a log found no space."""
 
 
 class FailedGate(WriteGate):
@@ -57,7 +84,7 @@ class FailedGate(WriteGate):
 class DirectoryGate(WriteGate):
     """The gate of one log directory; `measure` opens and closes it."""
 
-    __slots__ = ("_failures", "_files", "free_bytes", "path", "refused_count", "reserve_bytes")
+    __slots__ = ("_failures", "_files", "_found_full", "free_bytes", "path", "refused_count", "reserve_bytes")
 
     def __init__(
         self, files: FileSystem, path: str, reserve_bytes: int, failures: LogDirFailureChannel | None = None
@@ -65,10 +92,16 @@ class DirectoryGate(WriteGate):
         super().__init__()
         self._failures = failures
         self._files = files
+        self._found_full: _FoundFull | None = None
         self.path = path
         self.reserve_bytes = reserve_bytes
         self.free_bytes = 0
         self.refused_count = 0
+
+    @property
+    def is_refusing(self) -> bool:
+        """Closed, or open but full."""
+        return self.closed or self._found_full is not None
 
     @property
     def is_short(self) -> bool:
@@ -101,6 +134,10 @@ class DirectoryGate(WriteGate):
         elif self.closed and free >= reserve + reserve // 8:
             self.closed = False
             logger.warning("%s has %d bytes left: produce is accepted there again", self.path, free)
+        full = self._found_full
+        if full is not None and (free >= full.free_bytes + ROOM_BYTES or full.log.log_end_offset > full.end_offset):
+            self._found_full = None
+            logger.warning("%s has %d bytes left: writes find space there again", self.path, free)
 
     def check(self, origin: AppendOrigin) -> None:
         if origin is AppendOrigin.COORDINATOR and self.free_bytes >= self.reserve_bytes // 2:
@@ -108,5 +145,9 @@ class DirectoryGate(WriteGate):
         self.refused_count += 1
         raise KafkaStorageError(f"Log directory {self.path} is short of space")
 
-    def ran_out(self) -> None:
+    def ran_out(self, log: Growing) -> None:
+        self.refused_count += 1
         self.measure()
+        if self._found_full is None:
+            logger.error("A write found no space in %s, which has %d bytes left", self.path, self.free_bytes)
+        self._found_full = _FoundFull(log, log.log_end_offset, self.free_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import json
 import os
@@ -32,6 +33,7 @@ progress = pytest.importorskip("bench.progress")
 report = pytest.importorskip("bench.report")
 runners = pytest.importorskip("bench.runners")
 operations = pytest.importorskip("bench.operations")
+side_by_side = pytest.importorskip("bench.side_by_side")
 verdict = pytest.importorskip("bench.verdict")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -128,6 +130,23 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path: pathlib.Path) -> None
     (tmp_path / "results.json").write_text("[]")
     with pytest.raises(ValueError, match="no results of this benchmark"):
         compare.load(tmp_path)
+
+
+def test_a_result_is_read_and_reported_compressed_as_well(tmp_path: pathlib.Path, document: dict[str, Any]) -> None:
+    """The results that the tree keeps are compressed: neither a comparison nor a report could be made of them."""
+    (tmp_path / "results.json.gz").write_bytes(gzip.compress(STORED.read_bytes()))
+    assert compare.load(tmp_path) == compare.load(tmp_path / "results.json.gz") == document
+    argv = [sys.executable, "bench/side_by_side.py", "--report", str(tmp_path)]
+    subprocess.run(argv, cwd=ROOT, check=True, timeout=60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md", "results.json.gz"]
+    (tmp_path / "results.json.gz").write_bytes(gzip.compress(STORED.read_bytes())[:100])
+    with pytest.raises(ValueError, match="can't be read"):
+        compare.load(tmp_path)
+
+
+def test_a_run_has_five_rounds_unless_told_otherwise() -> None:
+    """Medians of fewer rounds say little of cells that vary by a fifth."""
+    assert side_by_side.parse_arguments([]).rounds == 5
 
 
 def test_every_cell_can_be_run_and_judged() -> None:

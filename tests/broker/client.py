@@ -14,11 +14,22 @@ from types import TracebackType
 from typing import Any
 
 from tests.compat.waiting import wait_for
-from tests.network.raw_client import scrape
+from tests.network.raw_client import readiness, scrape
 from tests.scenarios.batches import Batch
 from tests.scenarios.wire import Closed, Wire, build
 
-__all__ = ["Batch", "Client", "Closed", "Wire", "build", "open_connections", "scrape", "until_waiting", "wait_for"]
+__all__ = [
+    "Batch",
+    "Client",
+    "Closed",
+    "Wire",
+    "build",
+    "open_connections",
+    "readiness",
+    "scrape",
+    "until_waiting",
+    "wait_for",
+]
 
 MEGABYTE = 1 << 20
 FIRST_WITH_TOPIC_IDS = 13

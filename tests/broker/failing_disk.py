@@ -10,7 +10,14 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pytest
+
+from tests.broker_process import BrokerProcess
+from tests.conftest import StartBroker
 
 MEGABYTE = 1 << 20
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -59,3 +66,22 @@ class FailingDisk:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise CannotMountError(f"{' '.join(command)}: {error}") from error
+
+
+@contextmanager
+def failing_disk(folder: Path) -> Iterator[FailingDisk]:
+    """A disk for one test, which is skipped where mounting is not allowed."""
+    try:
+        made = FailingDisk(folder)
+    except CannotMountError as error:
+        pytest.skip(f"needs the right to mount an ext4 image: {error}")
+    yield made
+    with suppress(CannotMountError):
+        made.unmount(lazily=True)
+
+
+def two_disks(start: StartBroker, tmp_path: Path, second: Path, **settings: str) -> BrokerProcess:
+    """A broker whose first directory works; partitions go to the two in turn, so partition 1 lies on the second."""
+    dirs = f"{tmp_path}/first,{second}"
+    defaults = {"kbroker.disk.reserve.bytes": str(MEGABYTE), "offsets.topic.num.partitions": "2"}
+    return start({"log.dirs": dirs, **defaults, **settings})

@@ -13,10 +13,13 @@ import pytest
 
 from kbroker.coordinator.partitioner import partition_for
 from tests.broker.client import Batch, Client, Closed, fetch_values, scrape, wait_for
-from tests.broker.failing_disk import CannotMountError, FailingDisk
+from tests.broker.failing_disk import FailingDisk, failing_disk, two_disks
 from tests.broker.records import Writer, check_all_there_once, read_topic
+from tests.broker.slow_disk import slow_fsync
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
+
+__all__ = ["slow_fsync"]
 
 MEGABYTE = 1 << 20
 STORAGE_ERROR = 56
@@ -31,13 +34,8 @@ LOST, KEPT = 1, 0
 def disk(tmp_path: Path) -> Iterator[FailingDisk]:
     folder = tmp_path / "second"
     folder.mkdir()
-    try:
-        made = FailingDisk(folder)
-    except CannotMountError as error:
-        pytest.skip(f"needs the right to mount an ext4 image: {error}")
-    yield made
-    with suppress(CannotMountError):
-        made.unmount(lazily=True)
+    with failing_disk(folder) as made:
+        yield made
 
 
 @pytest.fixture
@@ -51,13 +49,6 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("needs the right to mount a tmpfs")
     yield path
     subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
-
-
-def two_disks(start: StartBroker, tmp_path: Path, second: Path, **settings: str) -> BrokerProcess:
-    """A broker whose first directory works; partitions go to the two in turn, so partition 1 lies on the second."""
-    dirs = f"{tmp_path}/first,{second}"
-    defaults = {"kbroker.disk.reserve.bytes": str(MEGABYTE), "offsets.topic.num.partitions": "2"}
-    return start({"log.dirs": dirs, **defaults, **settings})
 
 
 def offline(broker: BrokerProcess) -> int:
@@ -439,18 +430,6 @@ def test_topics_can_be_deleted_on_a_disk_without_a_byte_left(memory: Path, kbrok
     with Client(broker.port) as client:
         listed = client.ask("Metadata", 12, {"topics": None}).topics
         assert [topic.name for topic in listed] == ["after"]
-
-
-@pytest.fixture
-def slow_fsync(tmp_path: Path) -> tuple[dict[str, str], Path]:
-    """The environment of a broker whose fdatasync waits while a file is there, and that file."""
-    library, switch = tmp_path / "slow_fsync.so", tmp_path / "slow"
-    source = Path(__file__).with_name("slow_fsync.c")
-    try:
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs a C compiler")
-    return {"LD_PRELOAD": str(library), "KBROKER_TEST_SLOW": str(switch)}, switch
 
 
 def test_a_request_does_not_wait_longer_for_an_fsync_than_it_said(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.client import Batch, Client, scrape, wait_for
+from tests.broker.client import Batch, Client, readiness, scrape, wait_for
 from tests.broker.records import Writer, check_all_there_once, read_topic
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
@@ -155,7 +155,8 @@ def test_without_a_reserve_a_full_disk_refuses_each_write_and_heals(
     """With the watch turned off a write that fails midway would leave half a batch in the log."""
     broker = broker_on(disk, kbroker_process, **{"kbroker.disk.reserve.bytes": "0"})
     with Client(broker.port) as client:
-        client.create("t")
+        # A full disk has retention look at once, and the records of tests are old.
+        client.create("t", configs={"retention.ms": "-1"})
         disk.take(leave=5 * MEGABYTE)
         big = Batch(((b"k", b"v" * 300_000),))
         written = 0
@@ -164,7 +165,12 @@ def test_without_a_reserve_a_full_disk_refuses_each_write_and_heals(
         assert 5 < written < 20
         assert client.produce("t", big).error_code == STORAGE_ERROR
         assert client.offset("t") == written
+        assert refusing(broker)
+        status, text = readiness(broker.metrics_url)
+        assert status == 200 and "- produce finds no space in log directory" in text
         disk.give_back()
         assert client.write("t", big) == written
+        wait_for(lambda: not refusing(broker), "the space to be noticed")
+        assert readiness(broker.metrics_url) == (200, "ready\n")
     broker.restart(kill=True)
     assert [offset for _, offset, _ in read_topic(broker.bootstrap, "t")] == list(range(written + 1))

@@ -96,3 +96,19 @@ def test_work_in_pieces_lets_others_have_their_turn() -> None:
         assert not Pieces(3600.0).due()
 
     asyncio.run(main())
+
+
+def test_a_task_that_is_hastened_asks_for_its_interval_again() -> None:
+    """A flush that has become due sooner would wait for the time that was set before."""
+
+    async def main() -> None:
+        interval_ms = HOUR_MS
+        ran = asyncio.Event()
+        tasks = PeriodicTasks(asyncio.get_running_loop())
+        tasks.add("work", lambda: interval_ms, ran.set)
+        interval_ms = 1
+        tasks.hasten("work")
+        await asyncio.wait_for(ran.wait(), 10)
+        tasks.stop()
+
+    asyncio.run(main())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from kbroker.records.batch import RecordBatchBuilder
 from tests.broker.client import (
@@ -203,17 +202,16 @@ def test_a_later_signal_ends_at_once(broker: BrokerProcess) -> None:
     assert not (broker.data_dir / MARKER).exists()
 
 
-def test_two_signals_at_once_are_one_stop(broker: BrokerProcess) -> None:
-    """Ctrl-C on `make run` reaches the broker twice, and would cost a recovery."""
-    end(broker)
-    end(broker)
-    assert broker.wait() == 0
-    assert (broker.data_dir / MARKER).exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_each_stop_signal_is_a_clean_stop(broker: BrokerProcess, number: signal.Signals) -> None:
-    """Ctrl-C at a terminal would cost a recovery."""
-    os.kill(broker.pid, number)
-    assert broker.wait() == 0
-    assert (broker.data_dir / MARKER).exists()
+def test_the_marker_names_the_run_that_wrote_it(broker: BrokerProcess) -> None:
+    """A directory that was away during a run would look like the newest."""
+    epochs = []
+    for _ in range(3):
+        broker.stop()
+        epochs.append(json.loads((broker.data_dir / MARKER).read_text())["brokerEpoch"])
+        broker.start()
+    assert epochs == [0, 1, 2]
+    assert "was last closed" not in broker.output()
+    broker.stop()
+    (broker.data_dir / MARKER).write_text('{"version":0,"brokerEpoch":1}')
+    broker.start()
+    assert "was last closed by broker epoch 1, but the last run of this broker was 3" in broker.output()

@@ -10,7 +10,7 @@ from kbroker._fast.record_batch import BatchInfo, iterate_batches
 from kbroker.records.compression import Codec
 from kbroker.storage.cleaner import CleaningAbortedError, Ticket
 from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.segment_search import CorruptSegmentError
+from kbroker.storage.segment_damage import CorruptSegmentError
 from kbroker.storage.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, cleaner, config, pairs_batch, put, records_of, table_of
 from tests.storage.batches import START_MS, append, marker, open_log

@@ -21,7 +21,7 @@ from kbroker.storage.log_values import AppendOrigin
 from kbroker.storage.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, cleaner, config, pairs_batch, put, records_of, table_of
 from tests.storage.batches import START_MS, HandClock, append, environment, marker, open_log
-from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
+from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles, each_crash
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SLOW = pytest.mark.slow
@@ -104,10 +104,7 @@ def prepared(request: pytest.FixtureRequest, scratch: Path) -> tuple[Path, dict[
     return base, held
 
 
-MODES = [Fault.TORN, Fault.LOSE, pytest.param(Fault.KEEP, marks=SLOW), pytest.param(Fault.GARBLE, marks=SLOW)]
-
-
-@pytest.mark.parametrize("fault", MODES)
+@each_crash
 def test_crash_at_every_call_of_a_clean(
     prepared: tuple[Path, dict[int, Record]], fault: Fault, scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,7 +144,7 @@ def test_crash_at_every_call_of_a_clean(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", [Fault.TORN, Fault.LOSE])
+@pytest.mark.parametrize("fault", [Fault.TORN, Fault.LOSE, Fault.FORGET, Fault.REORDER])
 def test_crash_at_every_call_of_the_repair(
     prepared: tuple[Path, dict[int, Record]], fault: Fault, scratch: Path
 ) -> None:

@@ -30,7 +30,7 @@ def compaction(broker: Brokerless, log: UnifiedLog) -> str:
     return " ".join(explain_compaction(log, broker.cleaner, now, broker.clock.monotonic()))
 
 
-def test_compaction_is_explained_at_every_stage(tmp_path: Path) -> None:
+def test_compaction_is_explained_at_every_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users would not learn that the active segment is what keeps their topic from being compacted."""
     broker = Brokerless(tmp_path)
     log = broker.log(internal_segment_bytes=1 << 20)
@@ -40,6 +40,9 @@ def test_compaction_is_explained_at_every_stage(tmp_path: Path) -> None:
     assert "active segment" in text and "1048576 bytes" in text
     log.roll()
     assert "Due, as enough of it is dirty: compacted within 15 s" in compaction(broker, log)
+    with monkeypatch.context() as busy:
+        busy.setattr(type(broker.cleaner), "busy_count", 1)
+        assert "compacted when one of 1 threads (log.cleaner.threads) is free" in compaction(broker, log)
     broker.turn()
     put(log, (b"k1", b"x"))
     log.roll()

@@ -48,9 +48,11 @@ def test_a_log_that_fails_to_be_compacted_is_named(tmp_path: Path) -> None:
     broker.turn()
     broker.clock.now += 6_000
     seen = figures(broker)
-    assert seen["kbroker_cleaner_uncleanable_partitions"] == 1
+    # By directory, as Kafka's uncleanable-partitions-count and uncleanable-bytes.
+    assert labelled(seen, "kbroker_cleaner_uncleanable_partitions") == {(str(tmp_path),): 1}
     dirty = broker.cleaner.found[TP].cleanable_bytes
-    assert seen["kbroker_cleaner_uncleanable_bytes"] == dirty > 0
+    assert labelled(seen, "kbroker_cleaner_uncleanable_bytes") == {(str(tmp_path),): dirty}
+    assert dirty > 0
     assert seen["kbroker_cleaner_dirty_bytes"] == dirty
     assert seen["kbroker_cleaner_max_dirty_ratio"] == 1.0
     assert seen["kbroker_cleaner_oldest_dirty_seconds"] == pytest.approx(6.0, abs=0.1)
@@ -67,7 +69,7 @@ def test_a_log_that_fails_to_be_compacted_is_named(tmp_path: Path) -> None:
     broker.clock.now += 60_000
     broker.turn()
     healed = figures(broker)
-    assert healed["kbroker_cleaner_uncleanable_partitions"] == 0
+    assert labelled(healed, "kbroker_cleaner_uncleanable_partitions") == {(str(tmp_path),): 0}
     assert healed["kbroker_cleaner_oldest_dirty_seconds"] == 0
     assert not labelled(healed, "kbroker_partition_clean_failures")
     broker.manager.shutdown()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig
-from kbroker.storage.cleaner_manager import CleanerManager, CleanerSettings, check_reconfiguration
+from kbroker.storage.cleaner_manager import CleanerManager
+from kbroker.storage.cleaner_settings import CleanerSettings, check_reconfiguration
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.unified_log import UnifiedLog
@@ -135,7 +136,7 @@ def test_min_compaction_lag_keeps_young_records(tmp_path: Path) -> None:
     broker.manager.shutdown()
 
 
-def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
+def test_the_filthiest_log_comes_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log that would give most space back would wait for all the others."""
     broker = Brokerless(tmp_path)
     cleaner = broker.cleaner
@@ -146,7 +147,10 @@ def test_the_filthiest_log_comes_first(tmp_path: Path) -> None:
     mild.roll()
     fill(filthy, 30)
     assert cleaner.assess(mild).dirty_ratio < cleaner.assess(filthy).dirty_ratio
-    assert asyncio.run(cleaner._survey()) == [OTHER, TP]
+    with caplog.at_level(logging.INFO, "kbroker.cleaner"):
+        broker.turn()
+    compacted = [record.args[0] for record in caplog.records if isinstance(record.args, tuple)]
+    assert compacted == [TP, OTHER]
     broker.manager.shutdown()
 
 

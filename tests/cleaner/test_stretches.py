@@ -20,7 +20,7 @@ from kbroker.records.compression import Codec
 from kbroker.storage.cleaner import CleanSummary
 from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.log_values import AppendOrigin
-from kbroker.storage.segment_search import CorruptSegmentError
+from kbroker.storage.segment_damage import CorruptSegmentError
 from kbroker.storage.unified_log import UnifiedLog
 from tests.cleaner.logs import Pair, clean, cleaner, config, pairs_batch, put
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append, marker, open_log

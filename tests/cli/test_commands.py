@@ -52,7 +52,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["topics", "create"], 2, "Missing argument"),
         (["topics", "create", "t", "-p", "0"], 2, "0 is not in the range x>=1"),
         (["topics", "create", "t", "-c", "novalue"], 2, "must be key=value"),
-        (["topics", "list", "-b", "nohost"], 2, "must be host:port"),
+        (["topics", "list", "-b", "nohost"], 2, "is not host:port"),
         (["topics", "alter", "t"], 2, "nothing to alter"),
         (["groups", "reset-offsets", "g", "--all-topics"], 2, "give one of --to-earliest"),
         (["groups", "reset-offsets", "g", "--to-latest"], 2, "give --topic, or --all-topics"),

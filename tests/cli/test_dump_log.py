@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from kbroker.cli.dump_log import command
 from kbroker.cli.internal_records import decode_record
+from kbroker.schemas import message
 
 VECTORS = Path(__file__).parent / "vectors"
 FIRST, SECOND = "00000000000000000000", "00000000000000000004"
@@ -118,6 +119,17 @@ def test_consumer_offsets_are_decoded() -> None:
     assert payloads[3]["key"] == {"group": "g1", "topic": "t", "partition": 1}
     assert (payloads[3]["value"]["offset"], payloads[3]["value"]["topic_id"]) == (3, "T4Z5w1f1Q9SlnEVfaeQqLw")
     assert payloads[-1]["value"] is None
+
+
+@pytest.mark.parametrize("claimed", [1, 3, 9, -1])
+def test_a_subscription_without_the_fields_of_its_version_is_decoded(claimed: int) -> None:
+    """The subscriptions of clients that claim a later version would show as hexadecimal."""
+    subscription = claimed.to_bytes(2, "big", signed=True) + bytes.fromhex("00000001 0001 74 ffffffff")
+    value = message("GroupMetadataValue")
+    group = value(protocol_type="consumer", members=[value.MemberMetadata(member_id="m", subscription=subscription)])
+    decoded = decode_record("__consumer_offsets", b"\0\2\0\1g", b"\0\3" + bytes(value.program(3).encode(group)))
+    (member,) = decoded["value"]["members"]
+    assert member["subscription"]["topics"] == ["t"]
 
 
 def test_transaction_state_is_decoded() -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.ports import free_port
@@ -45,7 +49,7 @@ def test_a_refusal_is_one_line_with_the_reason(broker: BrokerProcess) -> None:
     for arguments, reason in (
         (("set", "log.cleaner.threads=9"), "cannot be increased to more than double the current value 1"),
         (("set", "log.dirs=/x"), "Cannot update these configs dynamically: [log.dirs]"),
-        (("set", "num.io.threads=9"), "kbroker does not act on these settings"),
+        (("set", "max.connection.creation.rate=9"), "kbroker does not act on these settings"),
         (("set", "cordoned.log.dirs=/x"), "broker id must be specified"),
         (("set", "log.retention.ms=1", "--broker", "7"), "Unexpected broker id, expected 1"),
         (("show", "no.such"), "the broker has no setting no.such"),
@@ -54,3 +58,51 @@ def test_a_refusal_is_one_line_with_the_reason(broker: BrokerProcess) -> None:
         assert reason in said and len(said.splitlines()) == 1
     assert "must be key=value" in kbroker(broker, "set", "log.dirs", status=2).stderr
     assert "cannot connect" in kbroker(None, "show", status=1).stderr
+
+
+class BrokerWithFile(BrokerProcess):
+    """A broker with a file of settings."""
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "my server.properties"
+
+    def command(self) -> list[str]:
+        return [*super().command(), str(self.file)]
+
+
+@pytest.fixture
+def broker_with_file(tmp_path: Path) -> Iterator[BrokerWithFile]:
+    broker = BrokerWithFile(tmp_path, {"log.roll.hours": "7"}, environ={"KBROKER_LOG_RETENTION_HOURS": "24"})
+    broker.file.write_text("# comment\nnum.partitions=3\nlog.roll.hours=5\nlog.cleaner.threads=2\n")
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+def test_what_was_set_at_start_names_its_origin(broker_with_file: BrokerWithFile) -> None:
+    """Who looks for a setting that --override set would look in vain in server.properties."""
+    broker, file = broker_with_file, broker_with_file.file
+    rows = {row["name"]: row for row in json.loads(kbroker(broker, "show", "--json").stdout)}
+    origins = {
+        "num.partitions": f"{file} line 2",
+        "log.roll.hours": "--override",
+        "log.retention.hours": "environment KBROKER_LOG_RETENTION_HOURS",
+        "log.cleaner.threads": f"{file} line 4",
+        "log.dirs": "--override",
+        "log.segment.bytes": None,
+    }
+    assert {name: rows[name]["origin"] for name in origins} == origins
+    assert rows["num.partitions"]["source"] == "set at start" and rows["log.segment.bytes"]["source"] == "default"
+    kbroker(broker, "set", "log.cleaner.threads=3")
+    changed = kbroker(broker, "show", "--changed").stdout
+    lines = {line.split()[0]: line for line in changed.splitlines() if line.strip()}
+    assert lines["log.roll.hours"].split()[1:] == ["7", "--override"]
+    assert lines["num.partitions"].endswith(f"{file} line 2")
+    assert lines["log.cleaner.threads"].endswith("all brokers")
+
+
+def test_a_setting_that_may_have_been_meant_is_named(broker: BrokerProcess) -> None:
+    """Who mistypes a name would take the setting for one that kbroker does not have."""
+    said = kbroker(broker, "show", "log.retention.our", status=1).stderr
+    assert "the broker has no setting log.retention.our; did you mean log.retention.hours?" in said

@@ -82,9 +82,14 @@ class Driver:
 
     def produce(self, topic: str, records: Sequence[Record], codec: str = "none", **options: Any) -> list[Record]:
         """Write the records and wait for every acknowledgement; the records as they lie in the log."""
+        self.begin_produce(topic, records, codec, **options)
+        return with_offsets(records, self.finish("produce"))
+
+    def begin_produce(self, topic: str, records: Sequence[Record], codec: str = "none", **options: Any) -> None:
+        """Begin to write the records; `finish` has their offsets."""
         lines = [record.to_json() for record in records]
-        offsets = self._call("produce", topic=topic, codec=codec, records=lines, **options)
-        return with_offsets(records, offsets)
+        self.drain()
+        self._send({"op": "produce", "topic": topic, "codec": codec, "records": lines, **options})
 
     def read(self, topic: str, ends: Mapping[int, int], **options: Any) -> list[Record]:
         """Read the partitions from their beginning up to the offsets given."""
@@ -135,6 +140,10 @@ class Driver:
     def _call(self, operation: str, **arguments: Any) -> Any:
         self.drain()
         self._send({"op": operation, **arguments})
+        return self.finish(operation)
+
+    def finish(self, operation: str) -> Any:
+        """The result of the command that was begun."""
         deadline = time.monotonic() + 45
         while True:
             try:

@@ -92,6 +92,9 @@ class MemoryLog:
         if self.cache is not None and self.cache.topic(GROUP_METADATA_TOPIC) is None:
             create_topics(self.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(self.partitions)))
 
+    def max_batch_bytes(self) -> int:
+        return 1 << 20
+
     def bounds(self, partition_index: int) -> tuple[int, int]:
         batches = self.partitions[partition_index]
         if not batches:
@@ -156,14 +159,19 @@ class World:
     """A coordinator with everything around it."""
 
     def __init__(
-        self, settings: dict[str, object] | None = None, log: MemoryLog | None = None, start: float = 1_000.0
+        self,
+        settings: dict[str, object] | None = None,
+        log: MemoryLog | None = None,
+        start: float = 1_000.0,
+        *,
+        with_topic: bool = True,
     ) -> None:
         self.loop = ManualLoop(start)
         self.cache = make_cache()
         self.log = log or MemoryLog(self.cache)
         self.log.cache = self.cache
-        if log is not None:
-            create_topics(self.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(log.partitions)))
+        if with_topic:
+            create_topics(self.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(self.log.partitions)))
         values = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4} | (settings or {})
         self.config = BrokerConfig.from_mapping(values)
         self.coordinator = GroupCoordinator(self.config, self.loop, self.loop, self.log, self.cache)

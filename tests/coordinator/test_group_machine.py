@@ -16,6 +16,7 @@ from kbroker.coordinator.group_state import GroupState
 from kbroker.coordinator.messages import LeavingMember
 from kbroker.errors import ErrorCode
 from tests.coordinator.harness import Waiting, World, protocols, subscription
+from tests.coordinator.invariants import check_group
 
 SLOTS = st.integers(0, 4)
 SUBSCRIPTION = subscription("t1")
@@ -163,27 +164,8 @@ class GroupMachine(RuleBasedStateMachine):
         if group is None:
             assert not self.waiting
             return
-        members = group.members
-        assert (group.leader_id is None) == (not members)
-        assert group.leader_id is None or group.leader_id in members
-        assert group.awaiting_join_count == sum(member.awaits_join for member in members.values())
-        assert {m.group_instance_id: m.member_id for m in members.values() if m.is_static} == group.static_members
-        assert not set(group.pending_joins) & set(members)
-        assert group.pending_syncs <= set(members)
+        check_group(group, len(self.waiting))
         assert group.awaiting_join_count <= 4
-        parked = sum(member.awaits_join + member.awaits_sync for member in members.values())
-        assert parked == len(self.waiting), "a request waits that no member holds"
-        if group.state is GroupState.EMPTY:
-            assert not members
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            assert members
-            assert all(any(p.name == group.protocol_name for p in m.protocols) for m in members.values())
-            assert not any(member.awaits_join for member in members.values())
-        for member in members.values():
-            assert member.session is not None
-            assert member.session.armed or member.is_excused
-        if group.state is GroupState.PREPARING_REBALANCE:
-            assert group.join_deadline is not None and group.join_deadline.armed
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:

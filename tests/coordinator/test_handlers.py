@@ -109,20 +109,20 @@ def test_the_coordinator_is_where_the_client_dialled(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_transactions_have_no_coordinator_yet(version: int) -> None:
-    """A transactional producer would ask again and again until it times out, instead of failing with a reason."""
+def test_a_transactional_id_is_looked_for_here(version: int) -> None:
+    """Some clients look for its coordinator again and again, whatever the error: InitProducerId is who refuses."""
     client = Client(World())
     if version >= 4:
         found = client.call("FindCoordinator", version, key_type=1, coordinator_keys=["t"]).coordinators[0]
     else:
         found = client.call("FindCoordinator", version, key_type=1, key="t")
-    assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "transactions" in found.error_message
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "127.0.0.1", 9092)
+    assert client.topics.ensured == [], "the topic of the groups is not made for a transaction"
 
 
 def test_a_state_topic_that_cannot_be_made_is_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the disk would reach consumers under a code that ends them."""
-    world = World()
+    world = World(with_topic=False)
 
     def fail(self: MemoryLog) -> None:
         raise CoordinatorNotAvailableError("the disk is full")
@@ -132,6 +132,38 @@ def test_a_state_topic_that_cannot_be_made_is_no_coordinator(monkeypatch: pytest
     assert (found.error_code, found.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "the disk is full")
     answer = Client(world).call("JoinGroup", 3, **join())
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_metadata_that_could_never_be_stored_are_refused_and_not_kept() -> None:
+    """A member with 90 MB of them would hold that memory for a group that never gets a generation."""
+    world = World()
+    request = message("JoinGroupRequest")
+    large = memoryview(bytes(8 * world.log.max_batch_bytes() + 1))
+    protocols = [request.JoinGroupRequestProtocol(name="range", metadata=large)]
+    answer = Client(world).call("JoinGroup", 3, **{**join(), "protocols": protocols})
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(world.coordinator.list_groups((), ())) == []
+
+
+def test_assignments_that_could_never_be_stored_end_the_generation_as_a_failed_write_does() -> None:
+    """They would be copied and packed, for a fraction of a second on the loop, only to be refused by the log."""
+    world = World()
+    client = Client(world)
+    joined = client.call("JoinGroup", 3, **join())
+    request = message("SyncGroupRequest")
+    large = memoryview(bytes(8 * world.log.max_batch_bytes() + 1))
+    assignments = [request.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=large)]
+    before = [len(partition) for partition in world.log.partitions]
+    answer = client.call(
+        "SyncGroup",
+        3,
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=assignments,
+    )
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [len(partition) for partition in world.log.partitions] == before
 
 
 # Offsets
@@ -356,3 +388,24 @@ def test_a_client_without_a_name_still_gets_an_id() -> None:
     client = Client(World())
     answer = client.call("JoinGroup", 9, **join(protocols=[protocol("range", b"")]))
     assert answer.member_id.startswith("probe-")
+
+
+def test_a_retention_time_beyond_the_end_of_time_is_for_ever() -> None:
+    """The commit failed half-way, its connection was closed, and an empty group was left behind."""
+    world = World()
+    request = message("OffsetCommitRequest")
+    partition = request.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    topic = request.OffsetCommitRequestTopic(name="t1", partitions=[partition])
+    answer = Client(world).call("OffsetCommit", 3, group_id="g", retention_time_ms=2**63 - 1, topics=[topic])
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    world.loop.advance(10.0**9)
+    world.coordinator.expire_offsets()
+    assert world.restarted().committed("g") == 5
+
+
+def test_the_longest_group_id_gets_an_answer_in_every_version() -> None:
+    """The text of the error quotes the id, and the answer could not be sent."""
+    client = Client(World())
+    for version in versions(ApiKey.DESCRIBE_GROUPS):
+        (group,) = client.call("DescribeGroups", version, groups=["x" * 0x7FFF]).groups
+        assert (group.group_state, len(group.group_id)) == ("Dead", 0x7FFF)

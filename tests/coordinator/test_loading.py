@@ -10,7 +10,9 @@ from kbroker.coordinator import shard as shard_module
 from kbroker.coordinator.messages import PartitionCommit
 from kbroker.coordinator.offset_commits import Committer
 from kbroker.errors import CoordinatorLoadInProgressError, ErrorCode, KafkaError, KafkaStorageError
+from kbroker.schemas import message
 from tests.coordinator.harness import MemoryLog, World, join_request, protocols
+from tests.coordinator.wire import Client
 
 
 def snapshot(world: World) -> dict[str, Any]:
@@ -193,10 +195,17 @@ def test_stopping_ends_timers_and_loading(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_state_topic_is_made_for_the_first_group() -> None:
     """The first consumer of a new broker would have no coordinator."""
-    world = World()
+    world = World(with_topic=False)
     assert world.cache.topic("__consumer_offsets") is None
-    assert world.coordinator.list_groups((), ()) == []
-    world.commit("g", 1)
+    assert list(world.coordinator.list_groups((), ())) == []
+    assert world.join().answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    # The handlers make it.
+    commit = message("OffsetCommitRequest")
+    assert Client(world).call("OffsetCommit", 7, group_id="g", topics=[commit.OffsetCommitRequestTopic(name="t1")])
+    assert world.cache.topic("__consumer_offsets") is None
+    partitions = [commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topics = [commit.OffsetCommitRequestTopic(name="t1", partitions=partitions)]
+    Client(world).call("OffsetCommit", 7, group_id="g", topics=topics)
     topic = world.cache.topic("__consumer_offsets")
     assert topic is not None and len(topic.partitions) == 4
 

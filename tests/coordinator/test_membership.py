@@ -72,7 +72,7 @@ def test_a_refused_join_leaves_no_group_behind(fields: dict[str, object], code: 
     world = World()
     values = {"group_id": "new", **fields}
     assert world.join(**values).answer.error is code  # type: ignore[arg-type]
-    assert world.coordinator.list_groups((), ()) == []
+    assert list(world.coordinator.list_groups((), ())) == []
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocols": protocols("other")}])
@@ -285,3 +285,28 @@ def test_static_members_are_removed_by_instance_id() -> None:
         ("i2", ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     assert world.state() == "Empty"
+
+
+def test_a_protocol_named_twice_counts_once() -> None:
+    """The first generation failed after the member was in: the group refused everybody for five minutes."""
+    world = World()
+    joined = world.join(protocols=(*protocols("range", metadata=b"first"), *protocols("range", "rr", metadata=b"x")))
+    assert (joined.answer.error, joined.answer.protocol_name) == (ErrorCode.NONE, "range")
+    assert [member.metadata for member in joined.answer.members] == [b"first"]
+    world.sync("g", joined.answer.member_id, 1)
+    other = world.join(protocols=protocols("rr", "rr"))
+    again = world.join(member_id=joined.answer.member_id, protocols=protocols("rr", "range", "rr"))
+    assert (again.answer.protocol_name, len(again.answer.members)) == ("rr", 2)
+    assert world.leave("g", other.answer.member_id) == [ErrorCode.NONE]
+    assert world.join(member_id=joined.answer.member_id, protocols=protocols("rr")).answer.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("instance", [None, "\u00fc" * 0x3FFF])
+def test_a_member_id_fits_whatever_the_client_calls_itself(instance: str | None) -> None:
+    """An id longer than a string may be cannot be answered or stored: the group would be stuck with the member."""
+    world = World()
+    joined = world.stable_member(client_id="x" * 0x7FFF, group_instance_id=instance)
+    assert len(joined.member_id.encode()) <= 0x7FFF
+    assert joined.member_id.startswith("x" * 0x7000 if instance is None else "\u00fc" * 0x3000)
+    assert world.state() == "Stable"
+    assert list(world.restarted().group().members) == [joined.member_id]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbroker._fast.codec import Struct
+from kbroker._fast.pending import Pending
+from kbroker._fast.slices import Slices
 from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC
 from kbroker.handlers import groups, offsets
 from kbroker.handlers.table import Handler
 from kbroker.schemas import message
 from tests.coordinator.harness import World
+from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS)}
 
@@ -23,9 +26,11 @@ class Topics:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.ensured: list[str] = []
 
-    def ensure_internal(self, name: str) -> None:
+    async def ensure_internal(self, name: str) -> None:
         assert name == GROUP_METADATA_TOPIC
+        self.ensured.append(name)
         self._world.log.ensure_topic()
 
 
@@ -38,6 +43,7 @@ class Services:
     group_coordinator: Any
     topics: Topics
     loop: Any
+    slices: Slices
     state_log: Any = None
 
 
@@ -57,6 +63,7 @@ class Context:
     client_id: str | None = "probe"
     connection: Connection = field(default_factory=Connection)
     answers: list[Struct] = field(default_factory=list)
+    waiting: Any = None
 
     def respond(self, response: Struct) -> None:
         self.answers.append(response)
@@ -65,9 +72,11 @@ class Context:
 class Client:
     """One connection: at most one request under way."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, client_id: str | None = "probe") -> None:
+        self._client_id = client_id
+        self.topics = Topics(world)
         self._services = Services(
-            world.config, world.loop, 1, world.cache, world.coordinator, Topics(world), world.loop
+            world.config, world.loop, 1, world.cache, world.coordinator, self.topics, world.loop, UNBROKEN
         )
         self._context: Context | None = None
         self._response: tuple[Any, int] = (None, 0)
@@ -77,10 +86,12 @@ class Client:
         row = HANDLERS[request.api_key]
         assert row.serves(version)
         body = request.program(version).decode(request.program(version).encode(request(**fields)))
-        self._context = Context(version, self._services)
+        self._context = Context(version, self._services, self._client_id)
         self._response = (message(f"{name}Response"), version)
-        answer = row.handle(self._context, body)  # type: ignore[arg-type]
-        if answer is not None:
+        answer = finished(row.handle(self._context, body))  # type: ignore[arg-type]
+        if isinstance(answer, Pending):
+            answer.begin(self._context)
+        else:
             assert isinstance(answer, Struct)
             self._context.respond(answer)
 

@@ -13,6 +13,7 @@ from kbroker.handlers import api_versions, cluster, configs, metadata, producer_
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
+from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import LocalStore
@@ -20,6 +21,7 @@ from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.topic_manager import TopicManager
 from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import message
+from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {
     int(row.api_key): row
@@ -55,7 +57,7 @@ class Context:
     correlation_id: int = 1
     client_id: str | None = "test"
     open: bool = True
-    abandoned: Any = None
+    waiting: Any = None
 
     def respond(self, response: Any) -> None:
         raise AssertionError("admin APIs answer by return value")
@@ -78,15 +80,18 @@ class AdminBroker:
             store.cluster_id, controller_id=NODE_ID, brokers=[local_broker(config, NODE_ID)], topics=store.topics()
         )
         cache = MetadataCache(image)
+        broker_settings = BrokerSettings(config, store, NODE_ID)
         services = Services(
-            config=config,
+            config=broker_settings.config,
             clock=SYSTEM_CLOCK,
             node_id=NODE_ID,
             metadata_cache=cache,
             metadata_store=store,
-            topics=TopicManager(config, cache, store),
+            topics=TopicManager(config, cache, store, UNBROKEN),
             producer_ids=ProducerIdManager(store),
+            slices=UNBROKEN,
             advertised_apis=advertised_ranges(HANDLERS.values()),
+            broker_settings=broker_settings,
         )
         return cls(services, store)
 
@@ -102,7 +107,7 @@ class AdminBroker:
         row = HANDLERS[request_class.api_key]
         assert row.serves(version)
         context = Context(self.services, request_class.api_key, version, self.connection)
-        answer: Any = row.handle(context, request_class.program(version).decode(wire))
+        answer: Any = finished(row.handle(context, request_class.program(version).decode(wire)))
         self._remember_ids()
         program = response_class.program(version)
         plain: dict[str, Any] = self._plain(

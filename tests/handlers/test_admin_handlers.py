@@ -180,12 +180,40 @@ def test_metadata_v0_without_names_means_all_topics(broker: AdminBroker) -> None
 
 def test_offsets_topic_made_by_a_client_has_its_own_settings(broker: AdminBroker) -> None:
     """Committed offsets would be deleted after a week."""
+    broker.ask("Metadata", 13, {"topics": [{"name": "__consumer_offsets"}]})
     answer = broker.ask("Metadata", 13, {"topics": [{"name": "__consumer_offsets"}]})
     assert len(answer["topics"][0]["partitions"]) == 50
     assert answer["topics"][0]["is_internal"]
     topic = broker.services.metadata_cache.topic("__consumer_offsets")
     assert topic is not None
     assert topic.configs["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_created_topic_is_in_the_answer_only_where_a_setting_says_so(at_once: bool, tmp_path: Path) -> None:
+    """Suites written for Kafka expect its UNKNOWN_TOPIC_OR_PARTITION; a client that asks once wants the topic."""
+    broker = AdminBroker.start(tmp_path, {"kbroker.auto.create.answers.at.once": at_once} if at_once else {})
+    try:
+        asked = {"topics": [{"name": "new"}, {"name": "not a name"}], "allow_auto_topic_creation": True}
+        first, second = (broker.ask("Metadata", 12, asked)["topics"] for _ in range(2))
+    finally:
+        broker.stop()
+    wanted = ErrorCode.NONE if at_once else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = {topic["name"]: (topic["error_code"], len(topic.get("partitions", ()))) for topic in first}
+    assert found == {"new": (wanted, 4 if at_once else 0), "not a name": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)}
+    assert [topic["error_code"] for topic in second if topic["name"] == "new"] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("name", ["x" * 0x7FFF, "\u20ac" * 0x2AAA])
+def test_an_answer_that_quotes_a_long_name_can_be_sent(broker: AdminBroker, name: str) -> None:
+    """The connection was closed: the text around the name made it longer than a string may be."""
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    created = broker.ask("CreateTopics", 7, {"topics": [topic]})["topics"][0]
+    assert created["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert name[:100] in created["error_message"]
+    for resource_type in (2, 4, 8, 16, 32):
+        resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": None}
+        assert broker.ask("DescribeConfigs", 4, {"resources": [resource]})["results"][0]["error_code"]
 
 
 def test_a_transactional_id_is_refused_for_good(broker: AdminBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -258,7 +286,7 @@ def test_one_request_makes_a_bounded_number_of_topics(broker: AdminBroker) -> No
         assert len(answered) == len(names)
         assert {topic["error_code"] for topic in answered} <= {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         counts.append(sum(topic["error_code"] == 0 for topic in answered))
-    assert counts[:3] == [16, 32, 48]
+    assert counts[:4] == [0, 16, 32, 48]
 
 
 def test_one_request_describes_a_bounded_number_of_settings(

@@ -25,15 +25,6 @@ def _load(name: str) -> list[Step]:
     return steps
 
 
-def _created_at_once(expected: Step, actual: Step) -> None:
-    """A new topic is usable, so it is in the answer; Kafka says UNKNOWN_TOPIC_OR_PARTITION first."""
-    for answered in actual["topics"]:
-        if answered["name"] in {topic["name"] for topic in expected["topics"] if topic["error_code"] == 3}:
-            assert answered["error_code"] == 0
-            assert answered["partitions"]
-    actual["topics"] = expected["topics"]
-
-
 def _collision_is_told(expected: Step, actual: Step) -> None:
     """A name that can never be created is INVALID_TOPIC; Kafka says UNKNOWN_TOPIC_OR_PARTITION for ever."""
     expected["topics"][0]["error_code"] = INVALID_TOPIC
@@ -66,11 +57,6 @@ def _loggers_differ(expected: Step, actual: Step) -> None:
         config.update(value="")
 
 
-def _no_settings_for_all_brokers(expected: Step, actual: Step) -> None:
-    """Kafka's only one comes from eligible leader replicas (KIP-966), which are not served."""
-    expected["results"][0]["configs"] = []
-
-
 def _own_defaults(expected: Step, actual: Step) -> None:
     """`listeners` and settings that Kafka itself derives differ."""
     ours = {config["name"]: config for config in actual["results"][0]["configs"]}
@@ -95,24 +81,11 @@ def _default_replication_is_clamped(expected: Step, actual: Step) -> None:
 
 
 DEVIATIONS: dict[str, Callable[[Step, Step], None]] = {
-    **dict.fromkeys(
-        (
-            "metadata auto v1",
-            "metadata auto v4",
-            "metadata auto v9",
-            "metadata auto collision",
-            "metadata auto in one request",
-            "metadata auto duplicate",
-            "metadata auto tx state",
-        ),
-        _created_at_once,
-    ),
     "metadata auto collision 2": _collision_is_told,
     "metadata auto collision 3": _collision_is_told,
     "metadata null name zero id": _no_crash_on_nameless_topic,
     "cp excessive": _growth_has_a_limit,
     "dc logger": _loggers_differ,
-    "dc broker default": _no_settings_for_all_brokers,
     "dc broker": _own_defaults,
     "create rf default": _default_replication_is_clamped,
 }
@@ -132,24 +105,11 @@ def _sort(answer: Step, api: str, name: str) -> None:
         answer["topics"].sort(key=lambda topic: topic["name"])
 
 
-def _without_elr(configs: list[Step]) -> None:
-    """Kafka with eligible leader replicas writes min.insync.replicas as a setting of all brokers (source 3)."""
-    for config in configs:
-        if config["name"] == "min.insync.replicas":
-            config["synonyms"] = [entry for entry in config.get("synonyms") or [] if entry["source"] != 3]
-            if config["config_source"] == 3:
-                config["config_source"] = 5
-            if not config["synonyms"]:
-                del config["synonyms"]
-
-
 def _reduce(answer: Step, api: str, full: bool) -> None:
     for topic in answer["topics"] if api == "CreateTopics" else ():
-        _without_elr(topic.get("configs") or [])
         if topic.get("configs") and not full:
             topic["configs"] = [config for config in topic["configs"] if config["config_source"] != 5]
     for result in answer["results"] if api == "DescribeConfigs" else ():
-        _without_elr(result["configs"])
         for config in result["configs"]:
             if config.get("documentation"):
                 config["documentation"] = "..."

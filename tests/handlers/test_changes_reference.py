@@ -18,7 +18,6 @@ RECORD = load()
 
 OPERATION = "An operation that does not exist is INVALID_REQUEST; Kafka says UNKNOWN_SERVER_ERROR."
 TWICE = "AlterConfigs that names a resource twice is INVALID_REQUEST for both; Kafka does not answer."
-NOT_ACTED_ON = "A setting that kbroker does not act on, or reads at start only, is INVALID_REQUEST with the reason;"
 OWN = "kbroker's own settings are read-only, while Kafka stores every name that it does not know."
 FRACTION = "Among synonyms a fraction is shown as it was read, `1000000.0`; Kafka shows what was typed."
 THREADS = "No threads at all are refused with words; Kafka's answer is `/ by zero`."
@@ -36,7 +35,6 @@ ON_PURPOSE = {
             "0 log.cleaner.threads=0": THREADS,
             "16 max.connections.per.ip.overrides=127.0.0.1": ADDRESSES,
             "17 max.connections.per.ip.overrides=127.0.0.1:x": ADDRESSES,
-            "29 background.threads=25": NOT_ACTED_ON,
             "30 kbroker.fsync=commit": OWN,
         }.items()
     },

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.pending import Pending
 from kbroker.clock import SystemClock
 from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from kbroker.handlers.fetch import ORDINARY, FetchResponse, handle_fetch
@@ -31,7 +32,7 @@ class Manager:
     def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
         self.topics = {NAME: {partition.index: partition}}
         self.names = {ID: NAME}
-        self.purgatory = FetchPurgatory(loop)
+        self.purgatory = partition.purgatory = FetchPurgatory(loop)
 
     def partition(self, topic: str, index: int) -> Partition:
         try:
@@ -53,14 +54,13 @@ class Context:
         self.services = services
         self.api_version = version
         self.open = True
-        self.abandoned: Any = None
+        self.waiting: Any = None
         self.answers: list[Any] = []
 
     def respond(self, answer: Any) -> None:
         self.respond_frame(FetchResponse.program(self.api_version).encode_response(answer, 77, self.api_version >= 12))
 
     def respond_frame(self, frame: Any) -> None:
-        self.abandoned = None
         self.open = False
         self.answers.append(frame)
 
@@ -72,22 +72,33 @@ class Context:
         return FetchRequest.program(self.api_version).decode(data, 0, len(data))
 
     def handle(self, request: Any) -> None:
-        self.abandoned = None
-        answer = handle_fetch(self, request)  # type: ignore[arg-type]
-        if answer is not None:
+        self.take(handle_fetch(self, request))  # type: ignore[arg-type]
+
+    def take(self, answer: Any) -> None:
+        """What a connection does with what a handler, or the direct way, gives."""
+        if isinstance(answer, Pending):
+            answer.begin(self)
+        elif isinstance(answer, bytes | list):
+            self.respond_frame(answer)
+        else:
             self.respond(answer)
+
+    def leave(self) -> None:
+        """The client goes."""
+        self.open = False
+        if self.waiting is not None:
+            self.waiting.lose()
 
 
 def serve(ctx: Context, data: bytearray, direct: bool) -> bool:
     """What a connection does with a request that came; whether its bytes were enough, which only `direct` looks at."""
     kept = bytes(data)
-    frame = ORDINARY.ask(ctx.services, ctx.api_version, 77, data, ctx) if direct else None
+    frame = ORDINARY.ask(ctx.services, ctx.api_version, 77, data) if direct else None
     if frame is None:
         ctx.handle(ctx.decode(kept))
         return False
     data[:] = b"\xff" * len(data)  # the receive buffer is another request's now
-    if frame is not True:
-        ctx.respond_frame(frame)
+    ctx.take(frame)
     return True
 
 
@@ -133,9 +144,7 @@ class Readers(Side):
     def leave(self) -> None:
         """The client that came last goes."""
         for ctx in self.asked[-1:]:
-            ctx.open = False
-            if ctx.abandoned is not None:
-                ctx.abandoned()
+            ctx.leave()
 
     def end_time(self) -> None:
         self.manager.purgatory.expire_all()
@@ -247,7 +256,7 @@ def test_a_fault_at_one_fetch_that_waits_is_told_and_spares_the_others(tmp_path:
     for ctx in (broken, sound):
         data = fetch(12, readers.log.log_end_offset, max_wait_ms=LONG_MS)
         if direct:
-            assert ORDINARY.ask_to_wait(ctx, 12, 77, data)
+            ctx.take(ORDINARY.ask(ctx.services, 12, 77, data))
         else:
             ctx.handle(ctx.decode(bytes(data)))
     topics = readers.manager.topics
@@ -288,8 +297,8 @@ def test_what_has_to_be_answered_now_does_not_wait(readers: Readers, behind: int
     """A consumer with a wrong offset, an old view or no time would hang instead of hearing so."""
     data = fetch(11, readers.log.log_end_offset + behind, **{"max_wait_ms": LONG_MS, **wanted})
     ctx = Context(readers.services, 11)
-    assert not ORDINARY.ask_to_wait(ctx, 11, 77, data)
-    assert len(readers.manager.purgatory) == 0 and ctx.abandoned is None
+    assert not isinstance(ORDINARY.ask(ctx.services, 11, 77, data), Pending)
+    assert len(readers.manager.purgatory) == 0 and ctx.waiting is None
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -309,7 +318,9 @@ def test_damaged_requests_wait_only_as_the_decoder_reads_them(
             data[at % len(data)] = value
         del data[len(data) - cut :]
         ctx = Context(readers.services, version)
-        if ORDINARY.ask_to_wait(ctx, version, 77, data):
+        answer = ORDINARY.ask(ctx.services, version, 77, data)
+        if isinstance(answer, Pending):
+            answer.begin(ctx)
             asked = ctx.decode(bytes(data))
             (topic,) = asked.topics
             (row,) = topic.partitions

@@ -21,6 +21,7 @@ from kbroker._fast.index import TAIL_ENTRIES
 from kbroker.clock import SystemClock
 from kbroker.handlers import fetch as fetch_module
 from kbroker.handlers.fetch import ORDINARY, FetchResponse
+from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.storage.filesystem import SYSTEM_FILES
@@ -47,13 +48,15 @@ class Consumers:
         self.way = way
         self.direct = direct
         self.served_directly = 0
-        image: Any = SimpleNamespace(leader_epoch=0, isr=(1,), replicas=(1,))
+        image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
         env = environment(SYSTEM_FILES)
+        self.loop = asyncio.new_event_loop()
         self.partitions = [
-            Partition(name, index, topic_id, open_log(folder / str(index), env=env), 1, image)
+            Partition(
+                name, index, topic_id, open_log(folder / str(index), env=env), 1, image, FetchPurgatory(self.loop)
+            )
             for index, (name, topic_id) in zip(range(PARTITIONS), TOPICS * PARTITIONS, strict=False)
         ]
-        self.loop = asyncio.new_event_loop()
         self.manager = Manager(self.partitions[0], self.loop)
         for offset, (name, topic_id) in enumerate(TOPICS):
             self.manager.topics[name] = {partition.index: partition for partition in self.partitions[offset::2]}
@@ -334,8 +337,7 @@ def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, opened: in
     consumers = Consumers(tmp_path)
     consumers.open(opened, ALL)
     asked = FetchRequest(session_id=consumers.session_id, session_epoch=epoch, max_bytes=WIDE, max_wait_ms=LONG_MS)
-    ctx = Context(consumers.services, version)
-    assert ORDINARY.ask(consumers.services, version, 77, encoded(asked, version), ctx) is None
+    assert ORDINARY.ask(consumers.services, version, 77, encoded(asked, version)) is None
     consumers.close()
 
 
@@ -381,7 +383,7 @@ def test_a_number_of_partitions_that_lies_moves_no_session(tmp_path: Path, rows:
     data += bytes(100_000)  # as many, if they had a byte each
     tracemalloc.start()
     try:
-        assert ORDINARY.ask(consumers.services, 11, 77, data, Context(consumers.services, 11)) is None
+        assert ORDINARY.ask(consumers.services, 11, 77, data) is None
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -399,7 +401,6 @@ def test_a_partition_or_topic_named_twice_is_left_to_the_handler(tmp_path: Path)
         topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=each) for each in rows]
         data = encoded(FetchRequest(max_bytes=WIDE, max_wait_ms=LONG_MS, min_bytes=1, topics=topics), 12)
         assert ORDINARY.ask(consumers.services, 12, 77, data) is None
-        assert not ORDINARY.ask_to_wait(Context(consumers.services, 12), 12, 77, data)
     consumers.close()
 
 
@@ -425,13 +426,13 @@ def test_damaged_requests_are_answered_only_as_the_decoder_reads_them(
         for at, value in changes:
             data[at % len(data)] = value
         del data[len(data) - cut :]
-        asked, waiting = Context(consumers.services, version), Context(consumers.services, version)
-        frame = ORDINARY.ask(consumers.services, version, 77, data)
-        waits = frame is None and ORDINARY.ask_to_wait(waiting, version, 77, data)
-        if frame is not None or waits:
+        asked, direct = Context(consumers.services, version), Context(consumers.services, version)
+        answer = ORDINARY.ask(consumers.services, version, 77, data)
+        if answer is not None:
+            direct.take(answer)
             asked.handle(asked.decode(bytes(data)))
             consumers.end_time()
-            assert [plain(answer) for answer in asked.answers] == [plain(frame or waiting.answers[0])]
+            assert [plain(answer) for answer in asked.answers] == [plain(answer) for answer in direct.answers]
         consumers.close()
 
 

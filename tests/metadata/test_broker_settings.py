@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from kbroker.config import BrokerConfig
-from kbroker.errors import InvalidRequestError
-from kbroker.metadata.broker_settings import ALL_BROKERS, BrokerSettings
+from kbroker.config import BrokerConfig, broker_config_rows
+from kbroker.errors import InvalidConfigError, InvalidRequestError
+from kbroker.metadata.broker_settings import ALL_BROKERS, BrokerSettings, is_live
+from kbroker.metadata.broker_settings import STORED as STORED_ONLY
 from kbroker.metadata.local_store import LocalStore
+from kbroker.metadata.store import MetadataStoreError
+from tests.unbroken import finished
 
 FILE = "metadata.sqlite"
 KEY = "log.retention.ms"
+# What all brokers have without anybody's doing.
+STORED, PARSED = {"min.insync.replicas": "1"}, {"min.insync.replicas": 1}
+
+
+def replace(settings: BrokerSettings, broker: str, wanted: Mapping[str, str], *, validate_only: bool = False) -> None:
+    """Gives one broker, or all, these settings and no others."""
+    finished(settings.change(broker, lambda _: wanted, validate_only=validate_only))
 
 
 @pytest.fixture
@@ -33,19 +43,19 @@ def test_the_nearest_setting_wins(store: LocalStore) -> None:
     settings = BrokerSettings(static(log_retention_ms=1), store, 4)
     heard: list[int] = []
     settings.subscribe(lambda config: heard.append(config.get(KEY)))
-    settings.replace(ALL_BROKERS, {KEY: "2"})
-    settings.replace("4", {KEY: "3"})
-    settings.replace("5", {KEY: "9"})
-    assert settings.config.levels() == ({KEY: 3}, {KEY: 2}, {KEY: 1})
+    replace(settings, ALL_BROKERS, {**STORED, KEY: "2"})
+    replace(settings, "4", {KEY: "3"})
+    replace(settings, "5", {KEY: "9"})
+    assert settings.config.levels() == ({KEY: 3}, {**PARSED, KEY: 2}, {KEY: 1})
     assert settings.config.explicit == {KEY}
-    settings.replace("4", {})
-    settings.replace(ALL_BROKERS, {})
+    replace(settings, "4", {})
+    replace(settings, ALL_BROKERS, STORED)
     assert heard == [2, 3, 3, 2, 1]
 
 
 def test_a_restart_finds_what_was_set(store: LocalStore) -> None:
     """Settings changed at run time would be gone with the process."""
-    BrokerSettings(static(), store, 4).replace("4", {KEY: " 3 "})
+    finished(BrokerSettings(static(), store, 4).change("4", lambda _: {KEY: " 3 "}))
     again = BrokerSettings(static(), store, 4)
     assert again.config.get(KEY) == 3
     assert BrokerSettings(static(), store, 5).config.get(KEY) is None
@@ -54,26 +64,26 @@ def test_a_restart_finds_what_was_set(store: LocalStore) -> None:
 def test_nothing_is_kept_of_what_is_refused_or_only_checked(store: LocalStore) -> None:
     """A setting that was refused would come into force with the next restart."""
     settings = BrokerSettings(static(), store, 4)
-    settings.replace(ALL_BROKERS, {KEY: "2"}, validate_only=True)
-    for refused in ({KEY: "x"}, {"log.dirs": "/tmp"}, {"no.such": "1"}, {KEY: "5", "num.io.threads": "4"}):
+    replace(settings, ALL_BROKERS, {**STORED, KEY: "2"}, validate_only=True)
+    for refused in ({KEY: "x"}, {"log.dirs": "/tmp"}, {"no.such": "1"}, {KEY: "5", "ssl.client.auth": "required"}):
         with pytest.raises(InvalidRequestError):
-            settings.replace(ALL_BROKERS, refused)
+            replace(settings, ALL_BROKERS, {**STORED, **refused})
     with pytest.raises(InvalidRequestError, match="at default cluster level"):
-        settings.replace(ALL_BROKERS, {"cordoned.log.dirs": "/tmp"})
-    assert store.broker_configs() == {}
-    assert settings.config.levels() == ({}, {}, {})
+        replace(settings, ALL_BROKERS, {**STORED, "cordoned.log.dirs": "/tmp"})
+    assert store.broker_configs() == {ALL_BROKERS: STORED}
+    assert settings.config.levels() == ({}, PARSED, {})
 
 
 def test_a_stored_setting_that_is_not_valid_any_more_is_left_out(
     store: LocalStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker would not start after an upgrade that no longer takes a value."""
-    store.alter_broker_config(ALL_BROKERS, {KEY: "x", "num.io.threads": "4", "log.segment.bytes": "2000000"})
+    store.alter_broker_config(ALL_BROKERS, {KEY: "x", "listeners": "PLAINTEXT://:1", "log.segment.bytes": "2000000"})
     settings = BrokerSettings(static(), store, 4)
-    assert settings.config.levels()[1] == {"log.segment.bytes": 2_000_000}
+    assert settings.config.levels()[1] == {**PARSED, "log.segment.bytes": 2_000_000}
     assert "log.retention.ms=x" in caplog.text
-    assert "num.io.threads=4" in caplog.text
-    settings.replace(ALL_BROKERS, {**settings.own(ALL_BROKERS), "message.max.bytes": "5"})
+    assert "listeners=PLAINTEXT://:1" in caplog.text
+    replace(settings, ALL_BROKERS, {**settings.own(ALL_BROKERS), "message.max.bytes": "5"})
     assert store.broker_configs()[ALL_BROKERS]["message.max.bytes"] == "5"
 
 
@@ -86,12 +96,15 @@ def test_a_part_that_follows_has_a_say(store: LocalStore) -> None:
             raise ValueError("too many")
 
     settings.guard(refuse)
-    settings.replace(ALL_BROKERS, {"log.cleaner.threads": "2"})
+    replace(settings, ALL_BROKERS, {**STORED, "log.cleaner.threads": "2"})
     with pytest.raises(InvalidRequestError, match="too many"):
-        settings.replace("4", {"log.cleaner.threads": "3"})
-    settings.replace("4", {"log.cleaner.threads": "1"})
+        finished(settings.change("4", lambda _: {"log.cleaner.threads": "3"}))
+    finished(settings.change("4", lambda _: {"log.cleaner.threads": "1"}))
     assert settings.config.get("log.cleaner.threads") == 1
-    assert store.broker_configs() == {ALL_BROKERS: {"log.cleaner.threads": "2"}, "4": {"log.cleaner.threads": "1"}}
+    assert store.broker_configs() == {
+        ALL_BROKERS: {**STORED, "log.cleaner.threads": "2"},
+        "4": {"log.cleaner.threads": "1"},
+    }
 
 
 def test_what_is_stored_and_no_longer_fits_server_properties_is_left_out_until_it_is_mended(
@@ -99,14 +112,14 @@ def test_what_is_stored_and_no_longer_fits_server_properties_is_left_out_until_i
 ) -> None:
     """The broker would not start after server.properties was changed, or run with values that contradict each other."""
     key = "log.cleaner.dedupe.buffer.size"
-    BrokerSettings(static(), store, 4).replace(ALL_BROKERS, {key: "5000000", KEY: "7"})
+    replace(BrokerSettings(static(), store, 4), ALL_BROKERS, {**STORED, key: "5000000", KEY: "7"})
     settings = BrokerSettings(static(log_cleaner_threads=8), store, 4)
     assert settings.config.levels()[1] == {}
     assert "at least 1MB per cleaner thread" in caplog.text
     with pytest.raises(InvalidRequestError, match="at least 1MB per cleaner thread"):
-        settings.replace(ALL_BROKERS, {key: "5000000", KEY: "8"})
-    settings.replace(ALL_BROKERS, {key: "50000000", KEY: "8"})
-    assert settings.config.levels()[1] == {key: 50_000_000, KEY: 8}
+        replace(settings, ALL_BROKERS, {**STORED, key: "5000000", KEY: "8"})
+    replace(settings, ALL_BROKERS, {**STORED, key: "50000000", KEY: "8"})
+    assert settings.config.levels()[1] == {**PARSED, key: 50_000_000, KEY: 8}
 
 
 def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -124,3 +137,75 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> N
     store = LocalStore.open(tmp_path / FILE, cluster_id)
     assert store.broker_configs() == {"": {KEY: "1"}}
     store.close()
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_a_new_cluster_has_min_insync_replicas_for_all_brokers(store: LocalStore, value: int) -> None:
+    """Tools that compare the settings of clusters would see another source than Kafka's."""
+    settings = BrokerSettings(static(min_insync_replicas=value), store, 4)
+    assert store.broker_configs() == {ALL_BROKERS: {"min.insync.replicas": str(value)}}
+    with pytest.raises(InvalidConfigError, match="cannot be removed"):
+        replace(settings, ALL_BROKERS, {KEY: "1"})
+    with pytest.raises(InvalidConfigError, match="cannot be altered"):
+        replace(settings, "4", {"min.insync.replicas": "1"}, validate_only=True)
+    replace(settings, ALL_BROKERS, {"min.insync.replicas": "3"})
+    assert settings.config.get("min.insync.replicas") == 3
+
+
+def test_min_insync_replicas_of_the_cluster_goes_before_server_properties(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator would change server.properties and wonder why nothing changes."""
+    BrokerSettings(static(), store, 4)
+    store.alter_broker_config("4", {"min.insync.replicas": "7", KEY: "1"})
+    settings = BrokerSettings(static(min_insync_replicas=2), store, 4)
+    assert settings.config.get("min.insync.replicas") == 1
+    assert store.broker_configs() == {ALL_BROKERS: STORED, "4": {KEY: "1"}}
+    assert "goes before the 2 of server.properties" in caplog.text
+
+
+def test_a_start_without_room_for_a_setting_is_a_start(
+    store: LocalStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the broker would not come up, not even to have topics deleted."""
+
+    def fail(*_: object) -> None:
+        raise MetadataStoreError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "alter_broker_config", fail)
+        settings = BrokerSettings(static(), store, 4)
+    assert settings.config.levels()[1] == PARSED
+    assert "cannot store min.insync.replicas: disk full" in caplog.text
+    replace(settings, ALL_BROKERS, {**STORED, KEY: "1"})
+    assert store.broker_configs() == {ALL_BROKERS: {**STORED, KEY: "1"}}
+
+
+def test_settings_of_parts_that_are_not_there_are_stored_and_shown(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tools and suites that set what Kafka stores would get an error."""
+    settings = BrokerSettings(static(), store, 4)
+    own = {"sasl.kerberos.min.time.before.relogin": "60001", "num.io.threads": "9"}
+    replace(settings, "4", own)
+    assert "stores and shows these settings and does not act on them" in caplog.text
+    assert BrokerSettings(static(), store, 4).config.levels()[0] == {
+        "sasl.kerberos.min.time.before.relogin": 60001,
+        "num.io.threads": 9,
+    }
+    for wrong, reason in (
+        ({"sasl.kerberos.min.time.before.relogin": "x"}, "Not a number"),
+        ({"num.io.threads": "19"}, "not be greater than double"),
+    ):
+        with pytest.raises(InvalidRequestError, match=reason):
+            replace(settings, "4", wrong)
+    with pytest.raises(InvalidRequestError, match="at default cluster level"):
+        replace(settings, ALL_BROKERS, {**STORED, "sasl.kerberos.min.time.before.relogin": "1"})
+
+
+def test_what_is_stored_without_effect_can_be_changed_in_kafka_and_is_not_acted_on() -> None:
+    """A setting in the list by mistake would be refused after all, or look as if it were followed."""
+    rows = {row.name: row for row in broker_config_rows()}
+    for name in STORED_ONLY:
+        assert rows[name].dynamic and not rows[name].implemented, name
+        assert not is_live(name)

@@ -139,13 +139,14 @@ def test_a_newer_schema_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
         LocalStore.open(tmp_path / "other")
 
 
-def test_a_missing_store_beside_partitions_is_refused(tmp_path: Path) -> None:
-    """A broker whose metadata is gone would start empty and let clients believe that their data is gone."""
-    with pytest.raises(CorruptMetadataError, match="missing or empty"):
-        LocalStore.open(tmp_path / FILE, must_exist=True)
-    (tmp_path / FILE).touch()
-    with pytest.raises(CorruptMetadataError, match="missing or empty"):
-        LocalStore.open(tmp_path / FILE, must_exist=True)
+def test_skipped_producer_ids_are_not_given_out(tmp_path: Path) -> None:
+    """Two producers would have the same id, and one be refused as out of order."""
+    store = LocalStore.open(tmp_path / FILE)
+    store.skip_producer_ids(4_711)
+    assert store.allocate_producer_id_block().first_id == 5_000
+    store.skip_producer_ids(17)
+    assert store.allocate_producer_id_block().first_id == 6_000
+    store.close()
 
 
 def _filled(path: Path) -> bytes:

@@ -23,6 +23,7 @@ from kbroker.metadata.store import MetadataStoreError
 from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.metadata.topic_request import NewPartitions, NewTopic
+from tests.unbroken import UNBROKEN, finished
 
 
 class Cluster:
@@ -36,7 +37,7 @@ class Cluster:
         self.cache = MetadataCache(image)
         self.deltas: list[MetadataDelta] = []
         self.cache.subscribe(lambda _old, _new, delta: self.deltas.append(delta))
-        self.manager = TopicManager(BrokerConfig.from_mapping(named), self.cache, self.store)
+        self.manager = TopicManager(BrokerConfig.from_mapping(named), self.cache, self.store, UNBROKEN)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, tmp_path: Path) -> None:
     """A topic would vanish with a restart, or have no logs."""
-    (outcome,) = cluster.manager.create([NewTopic("a", 3, 1, configs={"retention.ms": "1"})])
+    (outcome,) = finished(cluster.manager.create([NewTopic("a", 3, 1, configs={"retention.ms": "1"})]))
     assert outcome.topic is not None
     assert cluster.cache.topic("a") is outcome.topic
     assert cluster.deltas == [MetadataDelta(created=(outcome.topic,))]
@@ -57,11 +58,13 @@ def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, tmp_p
 
 def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     """A dry run would create topics."""
-    cluster.manager.create([NewTopic("kept")])
+    finished(cluster.manager.create([NewTopic("kept")]))
     cluster.deltas.clear()
-    assert cluster.manager.create([NewTopic("a")], validate_only=True)[0].topic is not None
-    assert cluster.manager.create_partitions([NewPartitions("kept", 9)], validate_only=True)[0].topic is not None
-    cluster.manager.replace_configs("kept", {"retention.ms": "1"}, validate_only=True)
+    assert finished(cluster.manager.create([NewTopic("a")], validate_only=True))[0].topic is not None
+    assert (
+        finished(cluster.manager.create_partitions([NewPartitions("kept", 9)], validate_only=True))[0].topic is not None
+    )
+    finished(cluster.manager.replace_configs("kept", {"retention.ms": "1"}, validate_only=True))
     assert [image.name for image in cluster.store.topics()] == ["kept"]
     assert cluster.deltas == []
 
@@ -70,7 +73,7 @@ def test_a_failing_store_changes_nothing(cluster: Cluster) -> None:
     """A topic would be visible until the restart that forgets it."""
     cluster.store.close()
     with pytest.raises(MetadataStoreError) as caught:
-        cluster.manager.create([NewTopic("a")])
+        finished(cluster.manager.create([NewTopic("a")]))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.cache.topic("a") is None
     assert cluster.deltas == []
@@ -78,7 +81,7 @@ def test_a_failing_store_changes_nothing(cluster: Cluster) -> None:
 
 def test_one_bad_topic_does_not_keep_the_others(cluster: Cluster) -> None:
     """A typo in one name would fail a whole deployment's request."""
-    outcomes = cluster.manager.create([NewTopic("good"), NewTopic("bad name"), NewTopic("also.good")])
+    outcomes = finished(cluster.manager.create([NewTopic("good"), NewTopic("bad name"), NewTopic("also.good")]))
     assert [outcome.error is None for outcome in outcomes] == [True, False, True]
     assert len(cluster.deltas) == 1
     assert [topic.name for topic in cluster.deltas[0].created] == ["good", "also.good"]
@@ -86,20 +89,20 @@ def test_one_bad_topic_does_not_keep_the_others(cluster: Cluster) -> None:
 
 def test_collisions_are_found_again_after_deletion_and_restart(cluster: Cluster, tmp_path: Path) -> None:
     """A name would stay taken after its rival is gone, or be given away after a restart."""
-    (first,) = cluster.manager.create([NewTopic("a.b")])
+    (first,) = finished(cluster.manager.create([NewTopic("a.b")]))
     assert first.topic is not None
     for manager in (cluster.manager, Cluster(tmp_path).manager):
-        error = manager.create([NewTopic("a_b")])[0].error
+        error = finished(manager.create([NewTopic("a_b")]))[0].error
         assert error is not None
         assert error.message == "Topic 'a_b' collides with existing topic: a.b"
-    cluster.manager.delete([first.topic.topic_id])
-    assert cluster.manager.create([NewTopic("a_b")])[0].error is None
+    finished(cluster.manager.delete([first.topic.topic_id]))
+    assert finished(cluster.manager.create([NewTopic("a_b")]))[0].error is None
 
 
 def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> None:
     """Records of the existing partitions would become unreachable."""
-    (before,) = cluster.manager.create([NewTopic("a", 2, 1)])
-    (after,) = cluster.manager.create_partitions([NewPartitions("a", 4)])
+    (before,) = finished(cluster.manager.create([NewTopic("a", 2, 1)]))
+    (after,) = finished(cluster.manager.create_partitions([NewPartitions("a", 4)]))
     assert before.topic is not None
     assert after.topic is not None
     assert after.topic.partitions[:2] == before.topic.partitions
@@ -111,22 +114,22 @@ def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> N
 
 def test_configs_are_replaced_as_a_whole(cluster: Cluster, tmp_path: Path) -> None:
     """A removed setting would stay in force after a restart."""
-    cluster.manager.create([NewTopic("a", configs={"retention.ms": "1", "segment.ms": "5"})])
-    changed = cluster.manager.replace_configs("a", {"retention.ms": "2"})
+    finished(cluster.manager.create([NewTopic("a", configs={"retention.ms": "1", "segment.ms": "5"})]))
+    changed = finished(cluster.manager.replace_configs("a", {"retention.ms": "2"}))
     assert dict(changed.configs) == {"retention.ms": "2"}
     assert Cluster(tmp_path).cache.topic("a") == changed
     with pytest.raises(InvalidConfigError, match="Unknown topic config name: nope"):
-        cluster.manager.replace_configs("a", {"nope": "1"})
+        finished(cluster.manager.replace_configs("a", {"nope": "1"}))
     with pytest.raises(UnknownTopicOrPartitionError):
-        cluster.manager.replace_configs("b", {})
+        finished(cluster.manager.replace_configs("b", {}))
 
 
 def test_deleting_twice_is_an_error_the_second_time(cluster: Cluster) -> None:
     """A client would believe that it deleted a topic which somebody made anew."""
-    (outcome,) = cluster.manager.create([NewTopic("a")])
+    (outcome,) = finished(cluster.manager.create([NewTopic("a")]))
     assert outcome.topic is not None
     topic_id = outcome.topic.topic_id
-    first, second = cluster.manager.delete([topic_id, topic_id])
+    first, second = finished(cluster.manager.delete([topic_id, topic_id]))
     assert first.topic == outcome.topic
     assert second.error is not None
     assert second.error.code is ErrorCode.UNKNOWN_TOPIC_ID
@@ -137,9 +140,9 @@ def test_deleting_twice_is_an_error_the_second_time(cluster: Cluster) -> None:
 def test_too_many_partitions_in_a_request_are_refused(cluster: Cluster) -> None:
     """One request would stall the broker for minutes and use up its files."""
     with pytest.raises(PolicyViolationError, match="Excessively large number of partitions per request"):
-        cluster.manager.create([NewTopic("a", 6000), NewTopic("b", 6000)])
-    cluster.manager.create([NewTopic("a", 1)])
-    error = cluster.manager.create_partitions([NewPartitions("a", 10_002)])[0].error
+        finished(cluster.manager.create([NewTopic("a", 6000), NewTopic("b", 6000)]))
+    finished(cluster.manager.create([NewTopic("a", 1)]))
+    error = finished(cluster.manager.create_partitions([NewPartitions("a", 10_002)]))[0].error
     assert isinstance(error, PolicyViolationError)
     assert cluster.cache.topic("b") is None
 
@@ -147,36 +150,36 @@ def test_too_many_partitions_in_a_request_are_refused(cluster: Cluster) -> None:
 def test_internal_topics_follow_their_own_settings(tmp_path: Path) -> None:
     """Offsets would be deleted by retention, or a single node could not keep any."""
     cluster = Cluster(tmp_path, offsets_topic_num_partitions=7)
-    offsets = cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)
+    offsets = finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC))
     assert (len(offsets.partitions), offsets.replication_factor, offsets.is_internal) == (7, 1, True)
     assert dict(offsets.configs) == {
         "cleanup.policy": "compact",
         "segment.bytes": "104857600",
         "compression.type": "producer",
     }
-    assert cluster.manager.ensure_internal(GROUP_METADATA_TOPIC) is offsets
-    transactions = cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC)
+    assert finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)) is offsets
+    transactions = finished(cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC))
     assert len(transactions.partitions) == 50
     assert transactions.configs["min.insync.replicas"] == "1"
     assert transactions.configs["cleanup.policy"] == "compact"
-    assert cluster.manager.auto_create([SHARE_GROUP_STATE_TOPIC])[SHARE_GROUP_STATE_TOPIC].error is None
+    assert finished(cluster.manager.auto_create([SHARE_GROUP_STATE_TOPIC]))[SHARE_GROUP_STATE_TOPIC].error is None
     cluster.store.close()
 
 
 def test_small_segments_of_internal_topics_become_the_smallest_that_a_topic_may_have(tmp_path: Path) -> None:
     """No consumer group would work: the setting is taken at start and the topic cannot be made later."""
     cluster = Cluster(tmp_path, offsets_topic_segment_bytes=1000)
-    assert cluster.manager.ensure_internal(GROUP_METADATA_TOPIC).configs["segment.bytes"] == str(1 << 20)
+    assert finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)).configs["segment.bytes"] == str(1 << 20)
     cluster.store.close()
 
 
 def test_internal_topics_use_the_brokers_that_there_are(tmp_path: Path) -> None:
     """A cluster of several nodes would keep its offsets on one of them only."""
     cluster = Cluster(tmp_path, broker_count=5)
-    offsets = cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)
+    offsets = finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC))
     assert offsets.replication_factor == 3
     assert {partition.leader for partition in offsets.partitions} == {1, 2, 3, 4, 5}
-    assert cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC).configs["min.insync.replicas"] == "2"
+    assert finished(cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC)).configs["min.insync.replicas"] == "2"
     cluster.store.close()
 
 
@@ -184,7 +187,7 @@ def test_automatic_creation_takes_the_brokers_defaults(tmp_path: Path, caplog: p
     """A client's first message would wait for a topic that nobody makes, and nobody would learn why."""
     cluster = Cluster(tmp_path, broker_count=2, num_partitions=3, default_replication_factor=4)
     with caplog.at_level(logging.WARNING, "kbroker.metadata"):
-        outcomes = cluster.manager.auto_create(["a.b", "bad name", "a.b"])
+        outcomes = finished(cluster.manager.auto_create(["a.b", "bad name", "a.b"]))
     topic = outcomes["a.b"].topic
     assert topic is not None
     assert (len(topic.partitions), topic.replication_factor) == (3, 2)
@@ -199,7 +202,7 @@ def test_producer_ids_are_unique_over_restarts(tmp_path: Path) -> None:
     for _ in range(3):
         store = LocalStore.open(tmp_path / "metadata.sqlite")
         manager = ProducerIdManager(store)
-        ids += [manager.next_id() for _ in range(1500)]
+        ids += [finished(manager.next_id()) for _ in range(1500)]
         store.close()
     assert len(set(ids)) == len(ids)
     assert ids[:1500] == list(range(1500))

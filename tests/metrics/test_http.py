@@ -21,6 +21,7 @@ from kbroker.metrics import (
     GroupSummary,
     LoopDelaySampler,
     MetricsServer,
+    Problem,
     Readiness,
     ReadyState,
     Sources,
@@ -173,6 +174,30 @@ def test_health_and_readiness() -> None:
         assert (await get(server, "/readyz"))[::2] == (503, b"shutting down\n")
         with pytest.raises(ValueError, match="does not become"):
             readiness.move(ReadyState.READY)
+
+    serve(scenario, readiness=readiness)
+
+
+def test_a_broker_that_is_ready_says_its_problems() -> None:
+    """Monitoring would read `ready` while every produce is refused, or half of the partitions are offline."""
+    readiness = Readiness()
+    full, lost = [Problem("produce finds no space in /a")], [Problem("28 partitions are offline")]
+    readiness.watch(lambda: full, lambda: lost)
+
+    async def scenario(server: MetricsServer) -> None:
+        assert (await get(server, "/readyz"))[::2] == (503, b"starting\n")
+        readiness.move(ReadyState.READY)
+        both = b"ready, with 2 problems:\n- produce finds no space in /a\n- 28 partitions are offline\n"
+        assert (await get(server, "/readyz"))[::2] == (200, both)
+        full.clear()
+        lost[0] = Problem("all partitions are offline", stops_service=True)
+        stopped = b"ready, with a problem:\n- all partitions are offline\n"
+        assert (await get(server, "/readyz"))[::2] == (503, stopped)
+        lost[:] = [Problem(f"number {number}") for number in range(25)]
+        status, _, body = await get(server, "/readyz")
+        assert (status, body.splitlines()[-2:]) == (200, [b"- number 19", b"- and 5 more"])
+        lost.clear()
+        assert (await get(server, "/readyz"))[::2] == (200, b"ready\n")
 
     serve(scenario, readiness=readiness)
 

@@ -95,10 +95,15 @@ class _Time:
         return self.now
 
 
-def _limited(caplog: pytest.LogCaptureFixture, max_keys: int = 10) -> tuple[RateLimitedLog, _Time]:
+def _limited(
+    caplog: pytest.LogCaptureFixture, max_keys: int = 10, max_lines: int = 100
+) -> tuple[RateLimitedLog, _Time]:
     caplog.set_level(logging.INFO, "kbroker.test")
     clock = _Time()
-    return RateLimitedLog(logging.getLogger("kbroker.test"), 10.0, max_keys=max_keys, monotonic=clock), clock
+    limited = RateLimitedLog(
+        logging.getLogger("kbroker.test"), 10.0, max_keys=max_keys, max_lines=max_lines, monotonic=clock
+    )
+    return limited, clock
 
 
 def test_one_line_per_key_and_interval(caplog: pytest.LogCaptureFixture) -> None:
@@ -135,3 +140,17 @@ def test_keys_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     assert sum(message.startswith("suppressed 1 similar to") for message in caplog.messages) == 98
     limited.flush(everything=True)
     assert sum(message.startswith("suppressed 1 similar to") for message in caplog.messages) == 100
+
+
+def test_lines_of_all_keys_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that sends something else each time could fill the disk with log lines."""
+    limited, clock = _limited(caplog, max_lines=3)
+    for key in range(100):
+        limited.warning(key, "line %d", key)
+    limited.flush()
+    assert caplog.messages == ["line 0", "line 1", "line 2"]
+    clock.now += 10
+    limited.flush()
+    assert caplog.messages[3:] == ["suppressed 97 messages: over 3 different ones in 10 s"]
+    limited.warning(0, "line %d", 0)
+    assert caplog.messages[4:] == ["line 0"]

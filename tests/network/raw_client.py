@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import urllib.error
 import urllib.request
 
 from crc32c import crc32c
@@ -166,6 +167,15 @@ def end_offset(port: int, topic: str, partition: int = 0) -> int:
     error, _, offset = struct.unpack_from(">hqq", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
     assert error == NONE
     return int(offset)
+
+
+def readiness(metrics_url: str) -> tuple[int, str]:
+    """Status and text of `/readyz`."""
+    try:
+        with urllib.request.urlopen(f"{metrics_url}/readyz", timeout=20) as answer:
+            return int(answer.status), answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def scrape(metrics_url: str) -> dict[str, float]:

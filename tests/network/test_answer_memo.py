@@ -14,7 +14,8 @@ from kbroker._fast.counters import RequestStats
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import Route
 from kbroker.network.limits import ConnectionLimits
-from kbroker.network.listener import Listener, SocketOptions
+from kbroker.network.listener import Listener
+from kbroker.network.socket_options import SocketOptions
 from tests.network.test_connection import PlainProgram, answer, frame, serving
 
 LASTING, OTHER = 3, 4
@@ -37,7 +38,7 @@ class Asked:
             pool=BufferPool(16384, 4 << 20),
             stats=RequestStats(),
             routes=[
-                Route(key, 0, 1, self.handle, False, lambda v: program, lambda v: program, 1, 1, key == LASTING)
+                Route(key, 0, 1, self.handle, lambda v: program, lambda v: program, 1, 1, key == LASTING)
                 for key in (LASTING, OTHER)
             ],
             unsupported=lambda ctx: None,

@@ -20,28 +20,17 @@ from kbroker._fast.file_region import FileRegion
 from kbroker._fast.receive_buffer import BufferPool
 from kbroker._fast.route import NO_RESPONSE, Route
 from kbroker.network.limits import ConnectionLimits
-from kbroker.network.listener import Listener, SocketOptions
+from kbroker.network.listener import Listener
+from kbroker.network.socket_options import SocketOptions
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from tests.network.later import Later, PlainProgram
 
 ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE, WAKE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 MAX_FRAME = 8 << 20
 
 
-class PlainProgram:
-    """A codec that leaves the body as it is."""
-
-    def decode(self, buffer: Any, pos: int, end: int) -> memoryview:
-        return memoryview(buffer)[pos:end]
-
-    def encode_response(self, body: Any, correlation_id: int, flexible: bool) -> bytes | list[Any]:
-        parts = body if isinstance(body, list) else [bytes(body)]
-        size = 4 + sum(len(part) for part in parts)
-        head = struct.pack(">ii", size, correlation_id)
-        return [head, *parts] if isinstance(body, list) else head + parts[0]
-
-
 class Harness:
-    def __init__(self, send_threads: int = 0, buffer_bytes: int = 65536) -> None:
+    def __init__(self, options: SocketOptions) -> None:
         self.loop = asyncio.get_running_loop()
         self.later: list[Any] = []
         self.kept: list[memoryview] = []
@@ -53,28 +42,27 @@ class Harness:
         self.complaints: list[str] = []
         program = PlainProgram()
         handlers = {
-            ECHO: (lambda ctx, body: bytes(body), False),
-            LATER: (lambda ctx, body: self.later.append((ctx, bytes(body))), False),
-            FILE: (lambda ctx, body: self.region(bytes(body)), False),
-            BARE: (lambda ctx, body: self.region(bytes(body))[1:2], False),
-            SILENT: (lambda ctx, body: NO_RESPONSE, False),
-            TASK: (self.task, True),
-            KEEP: (self.keep, False),
-            WAKE: (lambda ctx, body: self.wake(), False),
-            HOLD: (lambda ctx, body: self.held.append((ctx, body)), False),
+            ECHO: lambda ctx, body: bytes(body),
+            LATER: self.answer_later,
+            FILE: lambda ctx, body: self.region(bytes(body)),
+            BARE: lambda ctx, body: self.region(bytes(body))[1:2],
+            SILENT: lambda ctx, body: NO_RESPONSE,
+            TASK: self.task,
+            KEEP: self.keep,
+            WAKE: lambda ctx, body: self.wake(),
+            HOLD: self.hold,
         }
         self.listener = Listener(
             "PLAINTEXT",
             "127.0.0.1",
             0,
-            SocketOptions(128, buffer_bytes, buffer_bytes, threads=send_threads),
+            options,
             ConnectionLimits(50, 40, {}),
             services=None,
             pool=self.pool,
             stats=RequestStats(),
             routes=[
-                Route(key, 0, 1, handle, is_async, lambda v: program, lambda v: program, 1, 1)
-                for key, (handle, is_async) in handlers.items()
+                Route(key, 0, 1, handle, lambda v: program, lambda v: program, 1, 1) for key, handle in handlers.items()
             ],
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
@@ -82,6 +70,16 @@ class Harness:
             loop=self.loop,
             purgatory=self.purgatory,
         )
+
+    def answer_later(self, ctx: Any, body: memoryview) -> Later:
+        pending = Later(abandonable=body == b"poll")
+        self.later.append((pending, bytes(body)))
+        return pending
+
+    def hold(self, ctx: Any, body: memoryview) -> Later:
+        pending = Later()
+        self.held.append((pending, body))
+        return pending
 
     async def task(self, ctx: Any, body: memoryview) -> bytes:
         payload = bytes(body)
@@ -113,8 +111,10 @@ async def serving(listener: Listener) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def running(send_threads: int = 0, buffer_bytes: int = 65536) -> AsyncIterator[Harness]:
-    harness = Harness(send_threads, buffer_bytes)
+async def running(
+    send_threads: int = 0, buffer_bytes: int = 65536, options: SocketOptions | None = None
+) -> AsyncIterator[Harness]:
+    harness = Harness(options or SocketOptions(128, buffer_bytes, buffer_bytes, threads=send_threads))
     with harness.file:
         async with serving(harness.listener):
             yield harness
@@ -170,8 +170,8 @@ def test_a_waiting_request_holds_back_those_behind_it() -> None:
             writer.write(frame(LATER, 1, b"a") + frame(ECHO, 2, b"b") + frame(ECHO, 3, b"c"))
             await until(lambda: harness.later)
             assert len(harness.later) == 1
-            ctx, body = harness.later.pop()
-            ctx.respond(body)
+            pending, body = harness.later.pop()
+            pending.answer(body)
             assert [await answer(reader) for _ in range(3)] == [(1, b"a"), (2, b"b"), (3, b"c")]
             writer.close()
 
@@ -455,8 +455,8 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
             assert harness.listener.close_idle(newest + 59) == 0
             assert harness.listener.close_idle(newest + 61) == 1
             assert await idle_reader.read() == b""
-            ctx, body = harness.later.pop()
-            ctx.respond(body)
+            pending, body = harness.later.pop()
+            pending.answer(body)
             assert await answer(reader) == (1, b"w")
             idle_writer.close()
             writer.close()

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from kbroker._fast.log_fields import PartitionFields
+from kbroker._fast.pending import DelayedFetch
 from tests.network.test_connection import LATER, WAKE, frame, running, until
 
 
@@ -17,6 +18,18 @@ def has_bytes(client: socket.socket) -> bool:
         return len(client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)) > 0
     except BlockingIOError:
         return False
+
+
+class Echo(DelayedFetch):
+    """A consumer that is answered as soon as it is looked at."""
+
+    def __init__(self, purgatory: Any, partitions: Any, body: bytes) -> None:
+        super().__init__(purgatory, partitions, 60_000)
+        self._body = body
+
+    def attempt(self, force: bool) -> bool:
+        self.answer(self._body)
+        return True
 
 
 @pytest.mark.parametrize(
@@ -34,14 +47,11 @@ def test_a_few_consumers_hear_of_a_record_before_its_producer(
                 each.send(frame(LATER, 1, b"record"))
                 await until(lambda count=count: len(harness.later) == count)
 
-            def attempt(ctx: Any, body: bytes) -> Any:
-                return lambda force: ctx.respond(body) is None
-
             places: Any = tuple(PartitionFields() for _ in range(partitions))
             for place in places:
                 place.waiting = {}
-            for ctx, body in harness.later:
-                harness.purgatory.wait(ctx, attempt(ctx, body), places, 60_000)
+            for pending, body in harness.later:
+                pending.give_way(Echo(harness.purgatory, places, body))
             producer = socket.create_connection(("127.0.0.1", harness.listener.port))
             producer.setblocking(False)
             heard: list[tuple[bool, bool]] = []

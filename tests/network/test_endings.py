@@ -32,7 +32,7 @@ def test_a_late_answer_that_cannot_be_encoded_ends_its_connection() -> None:
             reader, writer = await harness.connect()
             writer.write(frame(LATER, 1, b"") + frame(ECHO, 2, b"behind"))
             await until(lambda: harness.later)
-            harness.later.pop()[0].respond(object())
+            harness.later.pop()[0].answer(object())
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
             assert harness.listener.closed["a request failed"] == 1
@@ -46,20 +46,19 @@ def test_a_handler_that_answers_later_is_told_when_nobody_waits_any_more() -> No
 
     async def main() -> None:
         async with running() as harness:
-            told: list[str] = []
             for leave in (True, False):
                 reader, writer = await harness.connect()
                 writer.write(frame(LATER, 1, b"x"))
                 await until(lambda: harness.later)
-                ctx, body = harness.later.pop()
-                ctx.abandoned = lambda: told.append("gone")
+                pending, body = harness.later.pop()
                 if leave:
                     writer.close()
                     await until(lambda: not harness.listener.endpoint.connections)
+                    assert pending.told == ["gone"]
                 else:
-                    ctx.respond(body)
+                    pending.answer(body)
                     assert await answer(reader) == (1, b"x")
                     writer.close()
-            assert told == ["gone"]
+                    assert pending.told == []
 
     uvloop.run(main())

@@ -91,6 +91,23 @@ def test_a_flood_of_bad_frames_is_one_log_line(victim: BrokerProcess) -> None:
     assert len(victim.output().splitlines()) - before <= 2, victim.output()
 
 
+def test_every_kind_of_refused_request_is_in_the_log(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """Of four APIs that clients miss an operator would see one."""
+    broker = kbroker_process()
+    refused = [(24, 3), (24, 4), (29, 1), (68, 0), (raw.METADATA, 99)]
+    malformed = [(raw.METADATA, 1), (raw.METADATA, 8)]
+    frames = [raw.framed(struct.pack(">hhih", api, version, 1, -1)) for api, version in (*refused, *malformed)]
+    for frame in 3 * (*frames, *(data for data, _ in FOREIGN.values())):
+        with RawClient(broker.port) as client:
+            assert client.closed_after(frame)
+    for api, version in refused:
+        assert complaints(broker, f"API {api} version {version} is not served") == 1, broker.output()
+    for api, version in malformed:
+        assert complaints(broker, f"malformed request: API {api} version {version}: ") == 1, broker.output()
+    for said in ("looks like an HTTP request", "looks like a TLS handshake", "is over socket.request.max.bytes"):
+        assert complaints(broker, said) == 1, broker.output()
+
+
 HEADERS = {
     "unknown API": raw.framed(struct.pack(">hhih", 999, 0, 1, -1)),
     "negative API": raw.framed(struct.pack(">hhih", -1, 0, 1, -1)),

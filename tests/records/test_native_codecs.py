@@ -105,8 +105,9 @@ def test_damage_has_the_same_words(framed: tuple[Codec, bytes], data: st.DataObj
 def test_a_block_longer_than_its_window_is_refused_both_ways() -> None:
     """A batch would be stored here that a consumer's library, which reads it as a stream, refuses."""
     frame = bytes.fromhex("28b52ffd0100000000003af70000010000")
-    with pytest.raises(CompressionError, match="too small"):
+    with pytest.raises(CompressionError) as refused:
         decompress(Codec.ZSTD, frame, LIMIT)
+    assert f"CompressionError: {refused.value}" in DAMAGED_BLOCK
 
 
 def test_a_frame_cut_off_does_not_spoil_the_next_one() -> None:

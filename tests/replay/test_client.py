@@ -117,11 +117,16 @@ def test_a_name_that_does_not_resolve_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x46", b"", b"\0\0\0\x06\0\0\0\x01\0"]
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS"),
+        (b"", "is this address a Kafka listener with security"),
+        (b"\0\0\0\x06\0\0\0\x01\0", "is this address a Kafka listener with security"),
+    ],
 )
-def test_what_is_no_kafka_listener_is_said_to_be_none(answer: bytes) -> None:
+def test_what_is_no_kafka_listener_is_said_to_be_none(answer: bytes, says: str) -> None:
     """A wrong port (a web server, a TLS listener) would end in a hang or in a trace about a decoder."""
-    says = "is this address a Kafka listener with security"
     with impostor(answer) as port, Cluster(f"127.0.0.1:{port}") as cluster, pytest.raises(ClientError, match=says):
         cluster.list_topics()
 

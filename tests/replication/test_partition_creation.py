@@ -21,6 +21,8 @@ from kbroker.metadata.topic_request import NewTopic
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.log_manager import LogManager
+from tests.storage.batches import append, batch
+from tests.unbroken import UNBROKEN, finished
 
 PARTITIONS = 300
 
@@ -45,10 +47,10 @@ class Parts:
         )
         self.replicas.apply_image(image)
         cache.subscribe(self.replicas.apply)
-        self.topics = TopicManager(config, cache, self.store)
+        self.topics = TopicManager(config, cache, self.store, UNBROKEN)
 
     def create(self) -> bytes:
-        topic = self.topics.create([NewTopic("t", PARTITIONS)])[0].topic
+        topic = finished(self.topics.create([NewTopic("t", PARTITIONS)]))[0].topic
         assert topic is not None
         return topic.topic_id
 
@@ -97,7 +99,7 @@ def test_a_state_log_is_read_without_making_its_partitions(tmp_path: Path) -> No
     async def main() -> None:
         parts = Parts(tmp_path)
         parts.create()
-        log = PartitionStateLog("t", parts.replicas, lambda: None)
+        log = PartitionStateLog("t", parts.replicas, lambda: 1 << 20)
         before = len(list(parts.replicas))
         assert [log.bounds(index) for index in range(PARTITIONS)] == [(0, 0)] * PARTITIONS
         assert len(list(parts.replicas)) == before < PARTITIONS
@@ -111,7 +113,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
 
     async def main() -> None:
         parts = Parts(tmp_path)
-        parts.topics.delete([parts.create()])
+        finished(parts.topics.delete([parts.create()]))
         with pytest.raises(UnknownTopicOrPartitionError):
             parts.replicas.partition("t", PARTITIONS - 1)
         await asyncio.sleep(0)
@@ -119,6 +121,40 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
         assert not list(tmp_path.glob("t-*[0-9]/*.log")) or all(
             path.parent.name.endswith("-delete") for path in tmp_path.glob("t-*/*.log")
         )
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_topic_made_anew_does_not_begin_with_the_old_ones_records(tmp_path: Path) -> None:
+    """Logs are deleted a few at a time: one that is still to go would become the new topic's."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        topic_id = parts.create()
+        await until(lambda: len(list(parts.replicas)) == PARTITIONS)
+        for partition in parts.replicas:
+            append(partition.log, batch([b"old"]))
+        finished(parts.topics.delete([topic_id]))
+        parts.create()
+        for index in range(PARTITIONS):
+            assert parts.replicas.partition("t", index).log.log_end_offset == 0
+        await until(lambda: len(list(tmp_path.glob("t-*-delete"))) == PARTITIONS)
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_stop_deletes_what_was_still_to_go(tmp_path: Path) -> None:
+    """The next start would set the directories of deleted topics aside as strays, and keep their disk space."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        topic_id = parts.create()
+        await until(lambda: len(list(parts.replicas)) == PARTITIONS)
+        finished(parts.topics.delete([topic_id]))
+        parts.replicas.close()
+        assert not list(tmp_path.glob("t-*[0-9]"))
         parts.stop()
 
     uvloop.run(main())
@@ -132,9 +168,9 @@ def test_a_directory_that_cannot_be_renamed_does_not_keep_a_deleted_topic_alive(
         topic_id = parts.create()
         await until(lambda: len(list(parts.replicas)) == PARTITIONS)
         os.rename(tmp_path / "t-0", tmp_path / "elsewhere")
-        parts.topics.delete([topic_id])
+        finished(parts.topics.delete([topic_id]))
         assert not list(parts.replicas)
-        assert not list(tmp_path.glob("t-[0-9]"))
+        await until(lambda: not list(tmp_path.glob("t-[0-9]")))
         for index in (0, 1, PARTITIONS - 1):
             with pytest.raises(UnknownTopicOrPartitionError):
                 parts.replicas.partition("t", index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.compat.waiting import wait_for
 from tests.scenarios.session import Session, scenario
 
 TOPIC = 2
@@ -62,3 +63,47 @@ def what_is_not(s: Session) -> None:
     row = {"resource_type": TOPIC, "resource_name": "configured-known", "configuration_keys": ["retention.ms"]}
     describe(s, "twice", row, row)
     describe(s, "nothing")
+
+
+def alter(s: Session, step: str, broker: str, *edits: tuple[str, int, str | None]) -> None:
+    """Change settings of a broker, or all, and record the answer."""
+    rows = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in edits]
+    resource = {"resource_type": BROKER, "resource_name": broker, "configs": rows}
+    s.ask(step, "IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+
+
+@scenario
+def of_all_brokers_in_a_new_cluster(s: Session) -> None:
+    """One setting is there without anybody's doing, and stays."""
+    name = "min.insync.replicas"
+    describe(s, "all", {"resource_type": BROKER, "resource_name": ""}, include_synonyms=True)
+    row = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": [name]}
+    describe(s, "one", row, include_synonyms=True)
+    alter(s, "removed", "", (name, 1, None))
+    alter(s, "set for one", "1", (name, 0, "2"))
+    alter(s, "too small", "", (name, 0, "0"))
+    alter(s, "set as it is", "", (name, 0, "1"))
+    describe(s, "then", {"resource_type": BROKER, "resource_name": ""}, include_synonyms=True)
+
+
+@scenario
+def of_parts_that_may_not_be_there(s: Session) -> None:
+    """Settings that a single plain broker has no use for are stored and shown."""
+    for name, value in (
+        ("sasl.kerberos.min.time.before.relogin", "60001"),
+        ("num.io.threads", "9"),
+        ("num.replica.fetchers", "2"),
+        ("transaction.partition.verification.enable", "false"),
+    ):
+        row = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": [name]}
+
+        def shown(wanted: str | None, row: dict[str, Any] = row) -> bool:
+            found = s.quietly("DescribeConfigs", 4, resources=[row]).results[0].configs[0]
+            return bool((found.config_source == 2) == (wanted is not None))
+
+        alter(s, f"{name} set", "1", (name, 0, value))
+        wait_for(lambda: shown("set"), "the setting")
+        describe(s, f"{name} shown", row, include_synonyms=True)
+        alter(s, f"{name} wrong", "1", (name, 0, "x"))
+        alter(s, f"{name} unset", "1", (name, 1, None))
+        wait_for(lambda: shown(None), "the setting to go")

@@ -30,10 +30,6 @@ OLD_VERSIONS = (
     "Versions that Kafka 4 has dropped are still answered where nothing of the old message formats is in them: "
     "CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from version 0."
 )
-MIN_INSYNC = (
-    "A new Kafka cluster stores `min.insync.replicas=1` as a setting of the whole cluster and shows it as such; "
-    "kbroker stores nothing of its own accord and shows the default."
-)
 NO_ANSWER = (
     "A Produce request whose records are null gets INVALID_RECORD (87); Kafka never answers it, and its client waits "
     "until it times out."
@@ -63,11 +59,6 @@ NO_TIMES = (
     "The record with the largest timestamp, asked for by ListOffsets, does not exist where no record has a timestamp; "
     "Kafka names the first record."
 )
-MIN_INSYNC_SOURCE = (
-    "topics[]/configs[name=min.insync.replicas]/config_source",
-    "results[]/configs[name=min.insync.replicas]/config_source",
-    "results[]/configs[name=min.insync.replicas]/synonyms",
-)
 OLD_RANGES = tuple(
     f"api_keys/{api}" for api in ("CreateTopics", "DeleteTopics", "DescribeConfigs", "OffsetCommit", "OffsetFetch")
 )
@@ -77,8 +68,6 @@ REFUSED_PATHS = tuple(f"responses[]/partition_responses[]/{name}" for name in RE
 DIFFERENCES: tuple[Difference, ...] = (
     Difference("versions.*", "*", OLD_RANGES, OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "create topics v1", (), OLD_VERSIONS),
-    Difference("topics.*", "*", MIN_INSYNC_SOURCE, MIN_INSYNC),
-    Difference("configs.*", "*", MIN_INSYNC_SOURCE, MIN_INSYNC),
     Difference("produce.broken_batches", "magic [3-]*", ("responses[]/partition_responses[]/error_message",), MAGIC),
     Difference("list_offsets.at_times", "max of records without time", (), NO_TIMES),
     Difference("produce.broken_batches", "null", (), NO_ANSWER),

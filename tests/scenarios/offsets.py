@@ -146,6 +146,29 @@ def delete(s: Session) -> None:
 
 
 @scenario
+def delete_of_members_that_claim_a_version(s: Session) -> None:
+    """Subscriptions without the fields that their version adds, and with a version that does not exist."""
+    s.create("claims-read")
+    s.create("claims-dropped")
+    topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in ("claims-read", "claims-dropped")]
+    for version in (0, 1, 3, 99, -1):
+        group = f"claims-{version}"
+        s.coordinator(group)
+        commit(
+            s,
+            f"version {version}, committed",
+            group,
+            *({"name": topic["name"], "partitions": [row(0)]} for topic in topics),
+        )
+        member = Member(s, group)
+        subscription = version.to_bytes(2, "big", signed=True) + b"\0\0\0\1" + b"\0\x0bclaims-read" + b"\xff" * 4
+        member.join(protocols=[{"name": "range", "metadata": subscription}])
+        member.sync()
+        s.ask(f"version {version}", DELETE, 0, group_id=group, topics=topics)
+        member.leave()
+
+
+@scenario
 def go_with_their_topic(s: Session) -> None:
     """Offsets of a deleted topic are gone, and a topic made anew does not inherit them."""
     s.create("goes")

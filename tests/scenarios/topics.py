@@ -177,11 +177,13 @@ def metadata_of_all(s: Session) -> None:
 
 @scenario
 def metadata_creates_topics(s: Session) -> None:
-    """A topic asked for by name is created, and led soon after."""
-    name = "metadata-creates"
-    s.quietly("Metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=True)
-    s.until_led(name, 1)
-    s.ask("then", "Metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=True)
+    """A topic asked for by name is created, and led soon after; the first answer is without it."""
+    for version in (0, 1, 4, 9, 12):
+        name = f"metadata-creates-{version}"
+        create = {"allow_auto_topic_creation": True} if version >= 4 else {}
+        s.ask(f"first, v{version}", "Metadata", version, topics=[{"name": name}], **create)
+        s.until_led(name, 1)
+        s.ask(f"then, v{version}", "Metadata", version, topics=[{"name": name}], **create)
 
 
 @scenario

@@ -1,5 +1,7 @@
 """A file system that fails on purpose: at the n-th changing call it crashes, and loses what was not synced.
 
+It also refuses that a file is replaced by one whose content is not durable: the name may survive alone.
+
 Every changing call counts: open (with creation), pwrite, fsync, syncfs, rename, unlink, ftruncate, fallocate, mkdir,
 rmdir. At the call numbered `crash_at` the fault happens and from then on every call raises `CrashedError`, as for a
 process that is gone. `after_crash` then turns the directory into what a machine could find on its disk:
@@ -8,6 +10,8 @@ process that is gone. `after_crash` then turns the directory into what a machine
     TORN    as KEEP, but of the write at which it crashed only a part is there
     LOSE    the machine failed: writes that were not synced are gone (file sizes back to what was synced)
     GARBLE  the machine failed: un-synced bytes are zeros, but file sizes are as written
+    FORGET  as LOSE, and files made, renamed or removed since the last fsync of their directory have their old names
+    REORDER as FORGET for every other change of a name: the system wrote later ones and not earlier ones
     ERROR   no crash: the call raises OSError once, and everything goes on
 """
 
@@ -16,7 +20,9 @@ from __future__ import annotations
 import errno
 import os
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from kbroker.storage.filesystem import Buffer, FileSystem
 
@@ -26,11 +32,47 @@ class Fault(Enum):
     TORN = "torn"
     LOSE = "lose"
     GARBLE = "garble"
+    FORGET = "forget"
+    REORDER = "reorder"
     ERROR = "error"
 
 
 class CrashedError(BaseException):
     """The process is gone: not an Exception, so that nothing handles it by accident."""
+
+
+OF_THE_MACHINE = frozenset({Fault.LOSE, Fault.GARBLE, Fault.FORGET, Fault.REORDER})
+
+#: A test of each crash; those that differ little from another are slow ones.
+each_crash = pytest.mark.parametrize(
+    "fault",
+    [
+        *(Fault.TORN, Fault.LOSE, Fault.FORGET, Fault.REORDER),
+        *(pytest.param(fault, marks=pytest.mark.slow) for fault in (Fault.KEEP, Fault.GARBLE)),
+    ],
+)
+
+
+class NameChange(NamedTuple):
+    """A change of a directory that is not durable: `old` becomes `new` (one of them empty: made, or removed).
+
+    `replaced` has the durable content of what had the name `new`, or of what was removed.
+    """
+
+    old: str
+    new: str
+    replaced: bytes | None
+
+    def undo(self) -> None:
+        """Gives the old names back."""
+        if not self.old:
+            os.unlink(self.new)
+            return
+        if self.new:
+            os.rename(self.new, self.old)
+        if self.replaced is not None:
+            with open(self.new or self.old, "wb") as file:
+                file.write(self.replaced)
 
 
 class FaultyFiles(FileSystem):
@@ -44,6 +86,7 @@ class FaultyFiles(FileSystem):
         self._paths: dict[int, str] = {}
         # Content that would survive the machine, for files with un-synced writes.
         self._durable: dict[str, bytes] = {}
+        self._names: list[NameChange] = []
 
     def _count(self, what: str) -> bool:
         """True when this is the call that fails."""
@@ -72,6 +115,7 @@ class FaultyFiles(FileSystem):
             fd = super().open(path, flags, mode)
             if not existed:
                 self._durable[path] = b""
+                self._names.append(NameChange("", path, None))
         else:
             if self.crashed:
                 raise CrashedError("open")
@@ -109,6 +153,8 @@ class FaultyFiles(FileSystem):
         fails = self._count("copy_file")
         if os.path.exists(target):
             self._remember(target)
+        if not os.path.exists(target):
+            self._names.append(NameChange("", target, None))
         super().copy_file(source, target)
         self._durable.setdefault(target, b"")
         if fails:
@@ -128,11 +174,19 @@ class FaultyFiles(FileSystem):
         if self._count("sync_file_system"):
             raise CrashedError("sync_file_system")
         self._durable.clear()
+        self._names.clear()
         return True
 
     def fsync_directory(self, path: str) -> None:
         if self._count("fsync_directory"):
             raise CrashedError("fsync_directory")
+        self._names = [change for change in self._names if os.path.dirname(change.new or change.old) != path]
+
+    def _durable_content(self, path: str) -> bytes:
+        if path in self._durable:
+            return self._durable[path]
+        with open(path, "rb") as file:
+            return file.read()
 
     def ftruncate(self, fd: int, size: int) -> None:
         fails = self._count("ftruncate")
@@ -146,6 +200,12 @@ class FaultyFiles(FileSystem):
     def rename(self, source: str, target: str) -> None:
         if self._count("rename"):
             raise CrashedError("rename")
+        if os.path.isdir(source):
+            self._names = [change for change in self._names if not (change.new or change.old).startswith(f"{source}/")]
+        elif os.path.exists(source):
+            exists = os.path.exists(target)
+            assert not exists or source not in self._durable, f"{target} is replaced by what is not durable"
+            self._names.append(NameChange(source, target, self._durable_content(target) if exists else None))
         super().rename(source, target)
         if source in self._durable:
             self._durable[target] = self._durable.pop(source)
@@ -160,6 +220,7 @@ class FaultyFiles(FileSystem):
     def unlink(self, path: str) -> None:
         if self._count("unlink"):
             raise CrashedError("unlink")
+        self._names.append(NameChange(path, "", self._durable_content(path) if os.path.exists(path) else None))
         super().unlink(path)
         self._durable.pop(path, None)
 
@@ -178,7 +239,7 @@ class FaultyFiles(FileSystem):
 
     def after_crash(self) -> None:
         """Leaves on the real disk what the fault says a restart would find."""
-        if self.fault not in (Fault.LOSE, Fault.GARBLE):
+        if self.fault not in OF_THE_MACHINE:
             return
         for path, durable in self._durable.items():
             if not os.path.exists(path):
@@ -188,3 +249,15 @@ class FaultyFiles(FileSystem):
                 file.write(durable)
                 if self.fault is Fault.GARBLE:
                     file.truncate(size)
+        if self.fault in (Fault.FORGET, Fault.REORDER):
+            self._forget_names()
+
+    def _forget_names(self) -> None:
+        kept: set[str] = set()
+        for number, change in reversed(list(enumerate(self._names))):
+            names = {change.old, change.new} - {""}
+            # What a change that is kept needs was there before it.
+            if (self.fault is Fault.REORDER and number % 2) or names & kept:
+                kept |= names
+            else:
+                change.undo()

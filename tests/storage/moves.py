@@ -70,7 +70,7 @@ class Storage:
         self.replicas.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
         for image in images:
             self.replicas.partition(topic.name, image.partition)
-        self.logs.attach(loop, self.replicas.on_durable)
+        self.logs.attach(loop, self.replicas.on_durable, self.replicas.on_refused)
         self.moves = DirectoryMoves(self.config, self.logs, self.replicas, loop)
         return self.moves
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kbroker.storage.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from kbroker.storage.filesystem import SYSTEM_FILES
+from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.partition_metadata import (
     CorruptPartitionMetadataError,
@@ -119,13 +120,70 @@ def test_epochs_survive_a_restart_and_truncation(tmp_path: Path) -> None:
     cache.truncate_from_start(15)
     cache.truncate_from_end(30)
     assert cache.entries == [(1, 15), (3, 20)]
-    assert cache.write() and not cache.write()
+    write_epochs(cache)
+    assert cache.write() is None
     again = LeaderEpochCache(SYSTEM_FILES, str(tmp_path))
-    assert again.load()
+    assert again.load(exists=True)
     assert (again.entries, again.latest_epoch) == ([(1, 15), (3, 20)], 3)
     for damaged in (b"0\n5\n1 15\n", b"0\n1\n3000000000 0\n", b"0\n1\n1 9223372036854775808\n"):
         (tmp_path / "leader-epoch-checkpoint").write_bytes(damaged)
-        assert not LeaderEpochCache(SYSTEM_FILES, str(tmp_path)).load()
+        assert not LeaderEpochCache(SYSTEM_FILES, str(tmp_path)).load(exists=True)
+    (tmp_path / "leader-epoch-checkpoint").write_bytes(b"")
+    assert LeaderEpochCache(SYSTEM_FILES, str(tmp_path)).load(exists=True), "Kafka makes it empty"
+
+
+def write_epochs(cache: LeaderEpochCache) -> None:
+    replacement = cache.write()
+    assert replacement is not None
+    replacement.run(SYSTEM_FILES)
+
+
+def epochs_in(directory: Path) -> list[tuple[int, int]]:
+    found = LeaderEpochCache(SYSTEM_FILES, str(directory))
+    found.load(exists=True)
+    return found.entries
+
+
+class HaltedFiles(FileSystem):
+    """Files of which one fsync does something else first."""
+
+    def __init__(self) -> None:
+        self.before: Callable[[], None] | None = None
+
+    def sync_path(self, path: str) -> None:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        super().sync_path(path)
+
+
+def test_epochs_that_change_during_the_fsync_are_the_ones_in_place(tmp_path: Path) -> None:
+    """A thread would put epochs in place that the loop has replaced, or some that are not durable."""
+    cache = cache_of(tmp_path, (0, 0))
+    files = HaltedFiles()
+    replacement = cache.write()
+    assert replacement is not None and not (tmp_path / "leader-epoch-checkpoint").exists()
+
+    def change() -> None:
+        cache.assign(1, 5)
+        assert cache.write() is replacement
+
+    files.before = change
+    replacement.run(files)
+    assert epochs_in(tmp_path) == [(0, 0), (1, 5)]
+
+
+def test_epochs_are_not_put_into_a_directory_that_was_given_up(tmp_path: Path) -> None:
+    """A topic made again under its old name would get the epochs of the one before."""
+    cache = cache_of(tmp_path, (0, 0))
+    files = HaltedFiles()
+    replacement = cache.write()
+    assert replacement is not None
+    files.before = cache.withdraw
+    replacement.run(files)
+    assert not (tmp_path / "leader-epoch-checkpoint").exists()
+    write_epochs(cache)
+    assert epochs_in(tmp_path) == [(0, 0)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200)), max_size=30))

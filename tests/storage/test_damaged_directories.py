@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kbroker.config import LogConfig
-from tests.storage.batches import START_MS, append, batch, open_log, read_all
+from kbroker.errors import CorruptMessageError
+from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.retention import decide, look_at
+from tests.storage.batches import START_MS, TP, append, batch, environment, open_log, read_all
 
 CONFIG = LogConfig(index_interval_bytes=100)
 SMALL = LogConfig(index_interval_bytes=100, internal_segment_bytes=900)
@@ -66,3 +70,59 @@ def test_files_that_are_not_a_logs_are_left_alone(
     assert [(tmp_path / "log" / name).read_bytes() for name in names] == [b"not a batch"] * len(names)
     assert all(name in caplog.text for name in names)
     assert str(tmp_path / "log") in caplog.text
+
+
+def lengths_lie(path: Path, number: int) -> None:
+    """Gives a batch of a segment a length of 0."""
+    content = bytearray(path.read_bytes())
+    position = 0
+    for _ in range(number):
+        position += int.from_bytes(content[position + 8 : position + 12]) + 12
+    content[position + 8 : position + 12] = bytes(4)
+    path.write_bytes(content)
+
+
+def test_damage_below_the_recovery_point_drops_no_later_segments(tmp_path: Path) -> None:
+    """A recovery would take it for a torn write, cut it, and delete everything that follows."""
+    closed_log(tmp_path, SMALL)
+    logs = sorted(tmp_path.glob("*.log"))
+    assert len(logs) > 3
+    lengths_lie(logs[1], 5)
+    size = logs[1].stat().st_size
+    base, following = (int(path.stem) for path in logs[1:3])
+    for point in (base + 8, following - 1):
+        env = environment()
+        log = open_log(tmp_path, SMALL, recovery_point=point, env=env)
+        assert log.log_end_offset == COUNT
+        assert read_all(log, following) == EXPECTED[following:]
+        assert logs[1].stat().st_size == size
+        with pytest.raises(CorruptMessageError, match=rf"{logs[1].name} is damaged"):
+            log.read(base + 5, 1000, FetchIsolation.LOG_END, True)
+        assert [damage.offset for damage in env.damages.known({TP: log})] == [base + 5]
+        log.close(clean=False)
+
+
+def test_a_truncation_into_damage_ends_the_log_before_it(tmp_path: Path) -> None:
+    """Truncating to an offset that cannot be found would fail halfway."""
+    closed_log(tmp_path)
+    lengths_lie(next(tmp_path.glob("*.log")), 20)
+    log = open_log(tmp_path, CONFIG, clean=True, recovery_point=COUNT)
+    log.truncate_to(20)
+    assert read_all(log) == EXPECTED[:20]
+    append(log, batch([b"20"]))
+    assert read_all(log) == EXPECTED[:21]
+
+
+def test_retention_deletes_nothing_young_for_a_time_index_that_lacks_its_end(tmp_path: Path) -> None:
+    """A torn index would say that a segment's records are old, and all of them would go."""
+    log = open_log(tmp_path, SMALL)
+    for n in range(COUNT):
+        append(log, batch([b"%d" % n], timestamp=START_MS + n * 60_000))
+    log.close(clean=True)
+    for path in tmp_path.glob("*.timeindex"):
+        path.write_bytes(path.read_bytes()[:12])
+    config = replace(SMALL, retention_ms=60 * 60_000)
+    log = open_log(tmp_path, config, clean=True, recovery_point=COUNT)
+    now_ms = START_MS + 68 * 60_000
+    decision = decide(look_at(log, now_ms), log.config, now_ms)
+    assert decision.segment_count == 0

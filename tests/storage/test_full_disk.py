@@ -16,7 +16,7 @@ from kbroker.errors import ErrorCode, KafkaError, KafkaStorageError
 from kbroker.storage.log_manager import LogManager
 from kbroker.storage.log_validator import AppendOrigin
 from kbroker.storage.unified_log import UnifiedLog
-from kbroker.storage.write_gate import DirectoryGate
+from kbroker.storage.write_gate import ROOM_BYTES, DirectoryGate
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import START_MS, HandClock, append, batch, environment, open_log, read_all
@@ -227,6 +227,38 @@ def test_coordinators_may_use_half_of_the_reserve() -> None:
 def test_no_reserve_never_closes() -> None:
     """kbroker.disk.reserve.bytes=0 would still refuse."""
     assert not gate_with(FullFiles(), 0, reserve=0).closed
+
+
+class Log:
+    """As much of a log as a gate looks at."""
+
+    log_end_offset = 5
+
+
+def test_a_write_that_finds_no_space_counts_as_refusing_until_something_has_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without a reserve, or below a quota, every append would fail and monitoring show nothing."""
+    files, log = FullFiles(), Log()
+    gate = gate_with(files, 100, reserve=0)
+    assert not gate.is_refusing
+    with caplog.at_level(logging.INFO, "kbroker.storage"):
+        for _ in range(3):
+            gate.ran_out(log)
+            gate.measure()
+            assert gate.is_refusing and not gate.closed
+        assert gate.refused_count == 3
+        files.free += 4096
+        gate.measure()
+        assert gate.is_refusing, "a few bytes more or less do not say that there is room"
+        files.free = 100 + ROOM_BYTES
+        gate.measure()
+        assert not gate.is_refusing
+        gate.ran_out(log)
+        log.log_end_offset += 1
+        gate.measure()
+        assert not gate.is_refusing, "the log that met it has grown"
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"] * 2
 
 
 def manager_on(

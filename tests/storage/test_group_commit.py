@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.metadata.image import PartitionImage
+from kbroker.replication.partition import Partition
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.group_commit import FsyncMode, GroupCommit, LogCommitter
 from kbroker.storage.local_log import LogEnvironment
@@ -21,6 +25,7 @@ from kbroker.storage.open_files import OpenFiles
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 from tests.storage.batches import TP, HandClock, batch, open_log, read_all
+from tests.storage.failing_directory import FailingDirectory
 from tests.storage.faulty_files import Fault, FaultyFiles
 from tests.storage.full_files import FullFiles
 
@@ -85,7 +90,10 @@ class World:
             commits=self.commits,
         )
         self.log = open_log(directory, config, env=environment, topic_partition=topic_partition)
-        self.commits.attach(self.loop, self.loop, self.on_durable)
+        purgatory: Any = SimpleNamespace(mark=void)
+        image = PartitionImage(topic_partition.partition, 1, 0, (1,), (1,))
+        self.partition = Partition(*topic_partition, bytes(16), self.log, 1, image, purgatory)
+        self.commits.attach(self.loop, self.loop, lambda log: self.partition.advance(), self.on_refused)
         self.answers: list[tuple[int, str]] = []
         self.sequence = 0
 
@@ -94,19 +102,20 @@ class World:
         assert self.log.committer is not None
         return self.log.committer
 
-    def on_durable(self, log: UnifiedLog) -> None:
-        log.maybe_increment_high_watermark(self.committer.durable_offset)
+    def on_refused(self, log: UnifiedLog, error: KafkaError) -> None:
+        waits = self.partition.take_waits()
+        self.loop.call_soon(lambda: [settled(error) for settled in waits] and None)
 
     def append(self, *, again: bool = False, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
         """Appends and answers as the produce handler does; the offset.  `again`: the same batch as the last time."""
         self.sequence += 0 if again else 1
         data = batch([b"%d" % self.sequence], producer_id=5, epoch=0, sequence=self.sequence - 1)
         result = self.log.append_as_leader(data, 0, origin=origin)
-        if self.committer.holds(result.last_offset):
-            self.committer.wait(result.last_offset, lambda error: self.answer(result.last_offset, error))
-        else:
-            self.log.maybe_increment_high_watermark(self.log.log_end_offset)
+        self.partition.appended()
+        if self.partition.is_acknowledged(result.last_offset, by_all=True):
             self.answer(result.last_offset, None)
+        else:
+            self.partition.wait(result.last_offset, True, lambda error: self.answer(result.last_offset, error))
         return result.last_offset
 
     def answer(self, offset: int, error: KafkaError | None) -> None:
@@ -147,6 +156,29 @@ def test_appends_during_an_fsync_wait_for_the_next_one(tmp_path: Path) -> None:
     assert world.answered() == [0, 1, 2] and world.loop.fsyncs == 2
 
 
+@pytest.mark.parametrize("durable", [0, 1])
+def test_a_disk_that_fails_while_the_log_is_cut_back_refuses_what_waits(tmp_path: Path, durable: int) -> None:
+    """Producers would wait for an answer until their time is up, and the log go on without what they sent."""
+    files = FailingDirectory(str(tmp_path))
+    world = World(tmp_path, files)
+    for _ in range(durable):
+        world.append()
+        world.loop.turn()
+        world.loop.fsync()
+    world.append()
+    world.loop.turn()
+    files.fail(errno.EIO)
+    world.loop.fsync()
+    world.loop.turn()
+    assert world.answers[durable:] == [(durable, "KafkaStorageError")]
+    with pytest.raises(KafkaStorageError):
+        world.append()
+    # The disk answers again, but what is on it has to be checked first.
+    files.heal()
+    with pytest.raises(KafkaStorageError):
+        world.append()
+
+
 def test_a_repeated_batch_waits_like_the_first(tmp_path: Path) -> None:
     """A client that lost its connection would get the acknowledgement that the first request still waits for."""
     world = World(tmp_path)
@@ -185,7 +217,7 @@ def test_an_append_made_by_an_answer_is_not_lost(tmp_path: Path) -> None:
     """An answer lets its connection go on at once, in the midst of the others' answers."""
     world = World(tmp_path)
     world.append()
-    world.committer.wait(0, lambda error: void(world.append()))
+    world.partition.wait(0, True, lambda error: void(world.append()))
     world.loop.turn()
     world.loop.fsync()
     assert world.answered() == [0]
@@ -206,6 +238,7 @@ def test_a_failed_fsync_cuts_the_log_back_and_the_producer_goes_on(tmp_path: Pat
     world.append()
     files.failing = {"fsync"}
     world.loop.fsync()
+    world.loop.turn()
     assert world.answers == [(0, ""), (1, "KafkaStorageError"), (2, "KafkaStorageError")]
     assert world.log.log_end_offset == world.log.high_watermark == 1
     files.failing = set()
@@ -226,6 +259,7 @@ def test_state_of_a_coordinator_is_not_cut_back_but_closed(tmp_path: Path) -> No
     world.loop.turn()
     files.failing = {"fsync"}
     world.loop.fsync()
+    world.loop.turn()
     assert world.answers == [(0, "KafkaStorageError")]
     files.failing = set()
     with pytest.raises(KafkaStorageError):

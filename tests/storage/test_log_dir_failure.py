@@ -13,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.index import TAIL_ENTRIES
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
-from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.filesystem import Buffer, FileSystem
 from kbroker.storage.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log_dirs import LogDirError
 from kbroker.storage.log_manager import LogManager, TopicConfigs
-from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.partition_metadata import PartitionMetadata
 from kbroker.storage.strays import KnownTopic
 from kbroker.storage.unified_log import UnifiedLog
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
-from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, read_all
+from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, marker, read_all
 from tests.storage.failing_directory import FailingDirectory
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -159,6 +161,11 @@ OPERATIONS: dict[str, tuple[Callable[[Two], object], tuple[str, ...]]] = {
     "flush": (lambda two: fails(two.bad.flush), ("fsync",)),
     "flush aside": (flush_later, ("fsync",)),
     "truncate": (lambda two: fails(lambda: two.bad.truncate_to(PRODUCED - 1)), ("ftruncate",)),
+    "truncate and replay": (
+        lambda two: fails(lambda: two.bad.truncate_to(PRODUCED - 1)),
+        ("ftruncate", "pread", "list"),
+    ),
+    "truncate fully": (lambda two: fails(lambda: two.bad.truncate_fully_and_start_at(50)), ("rename",)),
     "delete records": (lambda two: fails(lambda: two.bad.maybe_increment_log_start_offset(8)), ("rename",)),
     "retention": (retention, ("rename",)),
     "delete files": (delete_files, ("unlink",)),
@@ -167,6 +174,52 @@ OPERATIONS: dict[str, tuple[Callable[[Two], object], tuple[str, ...]]] = {
     "periodic checkpoint": (periodic_checkpoint, ("open",)),
     "look at the space": (lambda two: asyncio.run(two.manager.watch.run()), ("statvfs",)),
 }
+
+
+def write_index(two: Two) -> None:
+    """So many entries that they are written: the appends themselves are good ones."""
+    two.bad.config = replace(two.bad.config, index_interval_bytes=0, internal_segment_bytes=None)
+    two.files.fail(errno.EIO, "open")
+    for _ in range(TAIL_ENTRIES + 2):
+        append(two.bad, batch())
+
+
+def write_transaction_index(two: Two) -> None:
+    append(two.bad, batch(producer_id=7, epoch=0, sequence=0, transactional=True))
+    two.files.fail(errno.EIO, "open")
+    append(two.bad, marker(7, 0, abort=True), origin=AppendOrigin.COORDINATOR)
+
+
+def cut_a_failed_write(two: Two) -> None:
+    """No space for the write, which costs the request alone; but what came of it cannot be cut either."""
+
+    def full(files: FailingDirectory, fd: int, data: Buffer, position: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FailingDirectory, "pwrite", full)
+        two.files.fail(errno.EIO, "ftruncate")
+        fails(lambda: append(two.bad, batch()))
+
+
+def assign_topic_id(two: Two) -> None:
+    two.bad.partition_metadata = PartitionMetadata(two.files, two.bad.directory, exists=False)
+    two.files.fail(errno.EIO, "open")
+    fails(lambda: two.bad.assign_topic_id(TOPIC_ID))
+
+
+@pytest.mark.parametrize("act", [write_index, write_transaction_index, cut_a_failed_write, assign_topic_id])
+def test_an_error_that_no_client_hears_of_takes_the_directory_offline(
+    tmp_path: Path, act: Callable[[Two], None]
+) -> None:
+    """The broker would go on for days on a disk that loses what it writes, with a line in its log for each."""
+    two = Two(tmp_path, **{"transaction.partition.verification.enable": "false"})
+    two.bad.roll()
+    two.bad.local.wait_for_flushes()
+    act(two)
+    assert two.failed
+    two.files.fail(errno.EIO)
+    two.check_that_the_rest_serves()
 
 
 @pytest.mark.parametrize("number", DISK_ERRORS, ids=errno.errorcode.get)
@@ -303,21 +356,19 @@ def test_all_that_wait_for_an_fsync_are_told_when_it_fails(tmp_path: Path) -> No
     async def scenario() -> None:
         two = Two(tmp_path, **{"kbroker.fsync": "commit"})
         loop = asyncio.get_running_loop()
-        two.manager.attach(loop, lambda log: None)
-        two.files.fail(errno.EIO, "fsync")
         answers: list[KafkaError | None] = []
+        two.manager.attach(loop, lambda log: answers.append(None), lambda log, error: answers.append(error))
+        two.files.fail(errno.EIO, "fsync")
         for log in (two.bad, two.good):
             last = log.append_as_leader(batch(), 0).last_offset
             assert log.committer is not None and log.committer.holds(last)
-            log.committer.wait(last, answers.append)
         woken = asyncio.Event()
         two.manager.failures.listen(lambda: loop.call_soon_threadsafe(woken.set))
         await asyncio.wait_for(woken.wait(), 20)
         two.manager.drop_failed()
-        while len(answers) < 2:
-            await asyncio.sleep(0)
-        assert sorted(type(answer) is type(None) for answer in answers) == [False, True]
-        assert any(isinstance(answer, KafkaStorageError) for answer in answers)
+        async with asyncio.timeout(20):
+            while {type(answer) for answer in answers} != {type(None), KafkaStorageError}:
+                await asyncio.sleep(0)
         two.manager.shutdown()
 
     asyncio.run(scenario())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,15 +42,23 @@ class Managers:
         self.clock = HandClock()
         self.made: list[LogManager] = []
 
-    def make(self, *names: str, files: FileSystem = UNSYNCED_FILES, node_id: int = 1) -> LogManager:
+    def make(
+        self,
+        *names: str,
+        files: FileSystem = UNSYNCED_FILES,
+        node_id: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> LogManager:
         dirs = ",".join(str(self.root / name) for name in names or ("data",))
-        values = {"log.dirs": dirs, "node.id": str(node_id)}
+        values = {"log.dirs": dirs, "node.id": str(node_id), **(settings or {})}
         manager = LogManager(BrokerConfig.from_mapping(values), self.clock, files)
         self.made.append(manager)
         return manager
 
-    def start(self, *names: str, files: FileSystem = UNSYNCED_FILES) -> LogManager:
-        manager = self.make(*names, files=files)
+    def start(
+        self, *names: str, files: FileSystem = UNSYNCED_FILES, settings: Mapping[str, str] | None = None
+    ) -> LogManager:
+        manager = self.make(*names, files=files, settings=settings)
         manager.start(CLUSTER)
         return manager
 
@@ -108,7 +117,8 @@ def test_second_broker_is_refused_in_clear_words(managers: Managers, tmp_path: P
         [sys.executable, "-c", code, str(tmp_path / "data")], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("LogDirLockedError")
-    assert "is in use by another broker" in done.stdout
+    assert f"is in use by another broker (process {os.getpid()} holds {tmp_path / 'data'}/.lock)" in done.stdout
+    assert int((tmp_path / "data" / ".lock").read_text()) == os.getpid()
     with pytest.raises(LogDirLockedError):
         managers.make().open_dirs()
 
@@ -187,7 +197,9 @@ def test_log_of_another_topic_id_is_not_served(managers: Managers) -> None:
     assert second.get_or_create_log(A0, random_uuid(), LogConfig()).log_end_offset == 0
 
 
-def test_partition_that_its_topic_does_not_have_is_set_aside(managers: Managers, tmp_path: Path) -> None:
+def test_partition_that_its_topic_does_not_have_is_set_aside(
+    managers: Managers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A directory that a restored backup left would be loaded for ever, unseen, or its records would be gone."""
     manager = managers.start()
     for tp in (A0, A1):
@@ -202,11 +214,56 @@ def test_partition_that_its_topic_does_not_have_is_set_aside(managers: Managers,
     assert re.fullmatch(r"a-1\.[0-9a-f]{32}-stray", stray.name)
     assert {path.name: path.read_bytes() for path in stray.iterdir()} == left
     second.shutdown()
+    caplog.clear()
     third = managers.make()
     third.open_dirs()
     third.load_all({"a": KnownTopic(TOPIC_ID, LogConfig(), 2)})
     assert list(third.logs) == [A0]
     assert stray.exists()
+    # Each start says so, or the space would be gone for good.
+    assert f"{tmp_path / 'data'} holds 1 partition(s) that were set aside" in caplog.text
+    assert stray.name in caplog.text
+
+
+def test_a_clean_start_without_snapshots_writes_one_at_the_log_end(managers: Managers, tmp_path: Path) -> None:
+    """Each start, after a kill too, would read the whole log again for the state of its producers."""
+    first = managers.start()
+    log = first.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    for sequence in range(5):
+        append(log, batch(producer_id=7, epoch=0, sequence=sequence))
+    first.shutdown()
+    (snapshot,) = (tmp_path / "data" / "a-0").glob("*.snapshot")
+    known = snapshot.read_bytes()
+    snapshot.unlink()
+    second = managers.start()
+    assert second.logs[A0].producer_state.producers[7].last_sequence == 4
+    assert snapshot.read_bytes() == known
+    assert second.logs[A0].producer_state.snapshots == {5: len(known)}
+
+
+def test_the_five_tasks_of_kafka_begin_after_the_initial_delay(managers: Managers) -> None:
+    """Background work would come on top of a start (log.initial.task.delay.ms)."""
+    delayed = {
+        "flush logs",
+        "checkpoint recovery points",
+        "checkpoint log start offsets",
+        "delete files",
+        "retention",
+    }
+    tasks = managers.start().periodic_tasks()
+    assert {task.name: task.initial_delay_ms for task in tasks if task.initial_delay_ms is not None} == dict.fromkeys(
+        delayed, 30_000
+    )
+
+
+def test_flushes_by_kbroker_fsync_do_not_wait_for_the_initial_delay(tmp_path: Path) -> None:
+    """kbroker.fsync=interval promises its interval from the first record on."""
+    values = {"log.dirs": str(tmp_path), "kbroker.fsync": "interval", "kbroker.fsync.interval.ms": "700"}
+    manager = LogManager(BrokerConfig.from_mapping(values), HandClock(), UNSYNCED_FILES)
+    (task,) = [task for task in manager.periodic_tasks() if task.name == "flush logs"]
+    assert callable(task.interval_ms)
+    assert (task.interval_ms(), task.initial_delay_ms) == (700, 700)
+    manager.release()
 
 
 def test_flush_ms_flushes_what_has_waited(managers: Managers) -> None:
@@ -215,14 +272,61 @@ def test_flush_ms_flushes_what_has_waited(managers: Managers) -> None:
     log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig(flush_ms=1000))
     append(log, batch())
     manager.flusher.run_now()
+    log.local.wait_for_flushes()
+    assert log.recovery_point == 1
+    append(log, batch())
     managers.clock.now += 999
     manager.flusher.run_now()
     log.local.wait_for_flushes()
-    assert log.recovery_point == 0
+    assert log.recovery_point == 1
     managers.clock.now += 1
     manager.flusher.run_now()
     log.local.wait_for_flushes()
-    assert log.recovery_point == 1
+    assert log.recovery_point == 2
+
+
+@pytest.mark.parametrize("settings", [{}, {"kbroker.fsync": "interval", "kbroker.fsync.interval.ms": "5000"}])
+def test_no_record_waits_longer_than_its_flush_ms(settings: dict[str, str], managers: Managers) -> None:
+    """flush.ms=1000 would mean up to twenty seconds: the period of the flusher would come on top, twice."""
+    manager = managers.start(settings=settings)
+    limits = {A0: 300, TopicPartition("a", 1): 1000, TopicPartition("a", 2): 25_000, TopicPartition("a", 3): 1 << 62}
+    timer: list[int] = []
+    manager.flusher.hasten = lambda: timer.append(manager.flusher.next_look_ms())
+    logs = {tp: manager.get_or_create_log(tp, TOPIC_ID, LogConfig(flush_ms=limit)) for tp, limit in limits.items()}
+    clock, next_look = managers.clock, min(timer)
+    written: dict[TopicPartition, int] = {}
+    start = clock.now
+    waited: dict[TopicPartition, list[int]] = {tp: [] for tp in logs}
+    while clock.now < start + 100_000:
+        for number, (tp, log) in enumerate(logs.items()):
+            if tp not in written and (clock.now // 10) % (7 + 60 * number) == 0:
+                append(log, batch())
+                written[tp] = clock.now
+        next_look -= 10
+        clock.now += 10
+        if next_look <= 0:
+            manager.flusher.run_now()
+            for log in logs.values():
+                log.local.wait_for_flushes()
+            next_look = manager.flusher.next_look_ms()
+        for tp in [tp for tp in written if logs[tp].recovery_point == logs[tp].log_end_offset]:
+            waited[tp].append(clock.now - written.pop(tp))
+    every = 5000 if settings else 1 << 62
+    for tp, limit in limits.items():
+        most = min(limit, every)
+        assert most == 1 << 62 or (len(waited[tp]) > 2 and max(waited[tp]) <= most + 20), (tp, waited[tp])
+
+
+def test_a_shorter_flush_ms_counts_at_once(managers: Managers) -> None:
+    """A topic that gets flush.ms while the broker runs would be looked at when the old period is over."""
+    manager = managers.start()
+    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    manager.flusher.run_now()
+    assert manager.flusher.next_look_ms() == 10_000
+    hastened: list[int] = []
+    manager.flusher.hasten = lambda: hastened.append(manager.flusher.next_look_ms())
+    manager.configure(log, LogConfig(flush_ms=200))
+    assert hastened == [200]
 
 
 def test_failing_disk_gets_no_clean_mark(managers: Managers, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
-from kbroker.storage.filesystem import Buffer
+from kbroker.storage.filesystem import SYSTEM_FILES, Buffer
 from kbroker.storage.future_log import FutureLog
+from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.log_values import AppendOrigin, FetchIsolation
 from kbroker.storage.throttle import Throttle
@@ -69,6 +70,8 @@ def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
             log.log_end_offset,
             log.log_start_offset,
         )
+        copied = LeaderEpochCache(SYSTEM_FILES, log.directory)
+        assert copied.load(exists=True) and copied.entries == before[1]
         assert log.read(2, 1 << 20, FetchIsolation.TXN_COMMITTED, True).aborted_transactions == aborted
         log.check_invariants()
         assert append(log, batch([b"p19"], producer_id=5, epoch=0, sequence=19)).duplicate
@@ -310,10 +313,10 @@ def test_appends_that_wait_for_the_disk_are_answered(tmp_path: Path, interval: s
             while moves.tasks:
                 result = storage.replicas.append(partition, batch([VALUE]), origin=AppendOrigin.CLIENT)
                 sent += 1
-                if log.committer is not None and log.committer.holds(result.last_offset):
-                    log.committer.wait(result.last_offset, settled.append)
-                else:
+                if partition.is_acknowledged(result.last_offset, by_all=True):
                     settled.append(None)
+                else:
+                    partition.wait(result.last_offset, True, settled.append)
                 await asyncio.sleep(0)
             assert log.parent == target
         async with asyncio.timeout(20):

@@ -114,6 +114,41 @@ def test_producers_survive_a_clean_and_an_unclean_restart(tmp_path: Path) -> Non
     append(log, batch(producer_id=7, epoch=0, sequence=4))
 
 
+@pytest.mark.parametrize("recovery_point", [0, 10, 12])
+@pytest.mark.parametrize("stop", ["killed", "clean without a snapshot", "truncated"])
+def test_a_batch_that_straddles_the_log_start_is_a_duplicate_after_a_restart(
+    stop: str, recovery_point: int, tmp_path: Path
+) -> None:
+    """DeleteRecords into the middle of a batch, then a crash: a retry of that batch would be stored twice."""
+    log = open_log(tmp_path)
+    retried = [b"%d" % i for i in range(10)]
+    append(log, batch(retried, producer_id=7, epoch=0, sequence=0))
+    append(log, batch([b"x", b"y"]))
+    log.delete_records_before(5)
+    log.close(clean=stop != "killed")
+    for snapshot in tmp_path.glob("*.snapshot"):
+        snapshot.unlink()
+    clean = stop != "killed"
+    log = open_log(tmp_path, clean=clean, recovery_point=recovery_point, log_start_offset=5)
+    if stop == "truncated":
+        log.truncate_to(11)
+    result = append(log, batch(retried, producer_id=7, epoch=0, sequence=0))
+    assert (result.duplicate, result.first_offset, result.last_offset) == (True, 0, 9)
+
+
+def test_a_transaction_whose_first_batch_straddles_the_log_start_stays_open_after_a_crash(tmp_path: Path) -> None:
+    """READ_COMMITTED readers would be given records of a transaction that is not decided."""
+    log = open_log(tmp_path)
+    append(log, batch([b"%d" % i for i in range(10)], producer_id=7, epoch=0, sequence=0, transactional=True))
+    append(log, batch([b"x"]))
+    log.delete_records_before(5)
+    log.close(clean=False)
+    log = open_log(tmp_path, log_start_offset=5)
+    assert log.last_stable_offset == 5
+    append(log, marker(7, 0, abort=True), origin=AppendOrigin.COORDINATOR)
+    assert log.last_stable_offset == log.log_end_offset == 12
+
+
 def test_idle_producers_are_forgotten_but_not_in_a_transaction(tmp_path: Path) -> None:
     """Memory would grow with every producer that ever wrote; or an open transaction would lose its owner."""
     clock = HandClock()

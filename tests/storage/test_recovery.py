@@ -213,7 +213,7 @@ def test_damage_found_by_a_read_is_said(tmp_path: Path) -> None:
     log.close()
     for path in log_files(tmp_path):
         path.write_bytes(b"\xff" * path.stat().st_size)
-    with pytest.raises(CorruptMessageError, match="no batch at position"):
+    with pytest.raises(CorruptMessageError, match="is damaged at position 0"):
         log.read(0, 1000, FetchIsolation.LOG_END, True)
 
 
@@ -243,3 +243,56 @@ def test_damaged_replacement_leaves_the_old_segments(tmp_path: Path) -> None:
     log = open_log(tmp_path, CONFIG, clean=True, recovery_point=30)
     assert read_all(log) == expected(30)
     assert not list(tmp_path.glob("*.swap"))
+
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def with_epochs(directory: Path) -> list[tuple[int, int]]:
+    """A log of several segments and epochs, stopped cleanly; its epochs."""
+    log = open_log(directory, CONFIG)
+    for number in range(40):
+        append(log, batch([b"%d" % number]), leader_epoch=number // 5)
+    assert log.segment_count > 3
+    log.close()
+    return log.leader_epoch_cache.entries
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [b"", b"0\n9\n1 2\n", None])
+def test_epochs_are_found_again_when_their_file_is_empty_damaged_or_missing(
+    content: bytes | None, clean: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An empty file would count as no epochs: a client whose log was cut would not hear of it."""
+    epochs = with_epochs(tmp_path)
+    if content is None:
+        (tmp_path / EPOCHS).unlink()
+    else:
+        (tmp_path / EPOCHS).write_bytes(content)
+    log = open_log(tmp_path, CONFIG, clean=clean, recovery_point=36)
+    assert log.leader_epoch_cache.entries == epochs
+    assert EPOCHS in caplog.text
+    log.close()
+    assert open_log(tmp_path, CONFIG, clean=True, recovery_point=40).leader_epoch_cache.entries == epochs
+
+
+def test_finding_epochs_again_cuts_nothing(tmp_path: Path) -> None:
+    """A missing epoch file would cost every record behind an old damage that nobody has met yet."""
+    with_epochs(tmp_path)
+    (tmp_path / EPOCHS).unlink()
+    second = sorted(tmp_path.glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[-1] ^= 0xFF
+    second.write_bytes(data)
+    log = open_log(tmp_path, CONFIG, clean=True, recovery_point=40)
+    assert log.log_end_offset == 40
+    assert second.read_bytes() == data
+
+
+def test_an_epoch_file_newer_than_the_recovery_point_hides_no_epoch(tmp_path: Path) -> None:
+    """A crash between the two files would give earlier records the epoch of later ones."""
+    epochs = with_epochs(tmp_path)
+    for recovery_point in range(41):
+        log = open_log(tmp_path, CONFIG, recovery_point=recovery_point)
+        assert log.leader_epoch_cache.entries == epochs, recovery_point
+        log.close()

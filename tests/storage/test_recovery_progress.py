@@ -90,6 +90,9 @@ def test_recovery_tells_what_is_left(
         assert manager.progress.text.startswith(f"recovering logs, 0 of 2; {segments - 3} segment(s) with 0 MB left")
         figures = recovery_figures(manager)
         assert figures["kbroker_recovery_left_bytes"] == {(str(unclean),): total - read}
+        (log_left,) = manager.progress.threads().values()
+        assert log_left == segments // 2 - 3
+        assert figures["kbroker_recovery_thread_segments_left"] == {("log-recovery_0",): log_left}
         assert set(figures) <= {family.name for family in FAMILIES}
         files.go.set()
         thread.join(30)

@@ -18,14 +18,15 @@ retriable.  A caller that wants to go on asks `Patience`:
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kbroker.errors import ErrorCode
+from kbroker.nearest import did_you_mean
 from kbroker.protocol.api import ApiKey
+from kbroker.replay.client.address import parse_bootstrap
 from kbroker.replay.client.connection import (
     CONNECT_TIMEOUT_S,
     DEFAULT_CLIENT_ID,
@@ -45,7 +46,6 @@ from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message
 
 NO_TOPIC_ID = bytes(16)
-_ADDRESS = re.compile(r"^(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+)):(?P<port>\d{1,5})$")
 # Below version 4 a Metadata request makes the broker create the topics that it names.
 _METADATA_MIN_VERSION = 4
 
@@ -115,19 +115,6 @@ class Patience:
         self._wait_s = min(self._wait_s * 2, self._most_s)
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """Addresses out of `host:port[,host:port…]`.  ValueError says which is wrong."""
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _ADDRESS.match(part)
-        if match is None or not 0 < int(match["port"]) < 65536:
-            raise ValueError(f"{part!r} in kafka.bootstrap.servers is not host:port")
-        found.append((match["v6"] or match["host"], int(match["port"])))
-    if not found:
-        raise ValueError("kafka.bootstrap.servers names no broker: give host:port[,host:port…]")
-    return found
-
-
 class Cluster(Closing):
     """See the module's text.  `bootstrap` is `host:port[,host:port…]`."""
 
@@ -166,8 +153,10 @@ class Cluster(Closing):
         found = self._refresh(names)
         missing = [name for name in names if name not in found]
         if missing:
+            near = did_you_mean(missing[0], self.list_topics()) if len(missing) == 1 else ""
             raise TopicUnknownError(
-                f"topic {', '.join(missing)} does not exist at {self.bootstrap}: check the name, or create it first"
+                f"topic {', '.join(missing)} does not exist at {self.bootstrap}: check the name, or create it "
+                f"first{near}"
             )
         return found
 

@@ -42,11 +42,13 @@ from kbroker._fast.codec import DecodeError
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts
+from kbroker.replay.client.address import other_protocol
 from kbroker.replay.client.errors import (
     BrokerTimeoutError,
     BrokerUnreachableError,
     ConnectionLostError,
     MalformedAnswerError,
+    OtherProtocolError,
     UnsupportedError,
 )
 from kbroker.replay.closing import Closing
@@ -208,6 +210,8 @@ class Connection(Closing):
             answer = self._greet(request, _API_VERSIONS_VERSION, timeout_s)
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 answer = self._greet(request, 0, timeout_s)
+        except OtherProtocolError:
+            raise
         except (ConnectionLostError, MalformedAnswerError) as error:
             self.close()
             raise type(error)(
@@ -250,6 +254,10 @@ class Connection(Closing):
         self._read(memoryview(self._head), ticket)
         (size,) = struct.unpack(">i", self._head)
         if not 4 <= size <= limit:
+            other = other_protocol(bytes(self._head))
+            if other is not None:
+                self.close()
+                raise OtherProtocolError(f"broker {self.address}: {other}")
             raise self._malformed(f"a frame of {size} bytes")
         if into is None:
             into = bytearray(size)

@@ -30,6 +30,10 @@ class MalformedAnswerError(ClientError):
     """An answer that is none: no Kafka broker, a listener with TLS, or a damaged stream."""
 
 
+class OtherProtocolError(MalformedAnswerError):
+    """The server speaks HTTP or TLS."""
+
+
 class TopicUnknownError(ClientError):
     """A topic or partition does not exist (or may not be seen)."""
 

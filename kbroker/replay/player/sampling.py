@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbroker.replay.client.cluster import parse_bootstrap
+from kbroker.replay.client.address import parse_bootstrap
 
 if TYPE_CHECKING:
     import psutil

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kbroker.replay.client.cluster import ClientSettings, parse_bootstrap
+from kbroker.replay.client.address import parse_bootstrap
+from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.connection import DEFAULT_CLIENT_ID
 from kbroker.replay.client.fetcher import FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition

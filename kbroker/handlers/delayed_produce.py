@@ -1,0 +1,70 @@
+"""A produce answer that waits until what it acknowledges is committed (`Partition`).
+
+The connection is muted meanwhile; the request's bytes are not held.  A partition that cannot commit its batch answers
+with that error, the others with what they have.  When the request's `timeout_ms` is over, those that still wait answer
+REQUEST_TIMED_OUT: their records are in the log and may be committed later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker._fast.pending import Pending
+from kbroker.errors import RequestTimedOutError
+
+if TYPE_CHECKING:
+    from kbroker._fast.codec import Struct
+    from kbroker.errors import KafkaError
+    from kbroker.replication.partition import Partition
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class Unacknowledged(NamedTuple):
+    """A partition's answer, and the batch that it waits for."""
+
+    partition: Partition
+    last_offset: int
+    answer: Any
+
+
+class DelayedProduce(Pending):
+    """One answer for several partitions; given when each is settled, or the time is up.  `by_all`: acks=all."""
+
+    def __init__(self, response: Struct, waits: Sequence[Unacknowledged], by_all: bool, timeout_ms: int) -> None:
+        self._response = response
+        self._waits = waits
+        self._by_all = by_all
+        self._timeout_ms = max(0, timeout_ms)
+        self._left = {id(answer): answer for _, _, answer in waits}
+
+    def started(self) -> None:
+        for partition, last_offset, answer in self._waits:
+            partition.wait(last_offset, self._by_all, partial(self._settled, answer))
+        if not self.done:
+            self.expire_after(self.ctx.services.loop, self._timeout_ms)
+
+    def expired(self) -> None:
+        for answer in self._left.values():
+            _fail(answer, RequestTimedOutError())
+        self._left.clear()
+        self.answer(self._response)
+
+    def _settled(self, answer: Any, error: KafkaError | None) -> None:
+        """A partition is through; what comes after the deadline finds nothing that waits."""
+        if self._left.pop(id(answer), None) is None:
+            return
+        if error is not None:
+            _fail(answer, error)
+        if not self._left:
+            self.answer(self._response)
+
+
+def _fail(answer: Any, error: KafkaError) -> None:
+    answer.error_code = error.code
+    if not error.leaves_stored:
+        answer.base_offset = answer.log_start_offset = NO_OFFSET
+        answer.log_append_time_ms = NO_TIMESTAMP

@@ -1,0 +1,70 @@
+"""Large requests in pieces: decoding, encoding and freeing what takes longer than a slice of the loop's time.
+
+The connection hands over what its first slice did not finish.  Handlers that work on many items await the same pace
+(`kbroker._fast.slices`).  One request at a time per connection stays the rule: the connection is mute meanwhile, so its
+answers keep their order.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from kbroker._fast.decoding import Decoding
+from kbroker._fast.disposal import Disposal
+from kbroker._fast.encoding import Encoding
+from kbroker._fast.request_context import RequestContext
+from kbroker._fast.slices import Pace, Slices
+
+# Some 0.2 ms of decoding, encoding or freeing.
+PIECE_ITEMS = 1024
+
+
+@types.coroutine
+def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+    """What a task runs of a coroutine that was begun without one, up to its first wait."""
+    try:
+        yield waits_for
+    except BaseException as error:
+        try:
+            waits_for = coroutine.throw(error)
+        except StopIteration as stop:
+            return stop.value
+        return (yield from go_on(coroutine, waits_for))
+    return (yield from coroutine)
+
+
+async def in_pieces(work: Decoding | Encoding | Disposal, pace: Pace) -> None:
+    """Run `work` to its end."""
+    while not work.run(PIECE_ITEMS):
+        await pace
+
+
+async def serve(
+    ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, Any], Any], slices: Slices
+) -> None:
+    """Decode a large request, have it handled, and free it."""
+    pace = slices.pace()
+    try:
+        await in_pieces(decoding, pace)
+    except ValueError as error:
+        ctx.connection.malformed(ctx, error)
+        return
+    request = [decoding.take()]
+    del decoding
+    ctx.connection.decoded()
+    answer = handle(ctx, request[0])
+    if isinstance(answer, types.CoroutineType):
+        answer = await answer
+    ctx.take(answer)
+    del answer
+    await in_pieces(Disposal(request), pace)
+
+
+async def respond(ctx: RequestContext, encoding: Encoding, answer: list[Any], slices: Slices) -> None:
+    """Encode the rest of a large answer, send it, and free what it was made of: all that `answer` holds."""
+    pace = slices.pace()
+    await in_pieces(encoding, pace)
+    ctx.respond_frame(encoding.take())
+    await in_pieces(Disposal(answer), pace)

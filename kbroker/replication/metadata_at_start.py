@@ -1,0 +1,90 @@
+"""Whether the log directories go with a metadata store, before one is opened or made.
+
+A new store beside partitions would set all of them aside: their topics would not exist.  So a start without a store is
+refused where there are partitions, or what another broker keeps its metadata in, and says which case it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kbroker.metadata.local_store import FILE_NAME
+from kbroker.storage.log_dirs import (
+    CLUSTER_METADATA_DIRECTORY,
+    META_VERSION,
+    LogDir,
+    LogDirError,
+    parse_partition_directory,
+)
+
+if TYPE_CHECKING:
+    from kbroker.storage.filesystem import FileSystem
+
+
+def check_metadata_is_there(files: FileSystem, directories: Sequence[LogDir]) -> None:
+    """LogDirError, with what to do, where a broker must not begin with a new store."""
+    reason = _reason_not_to_start(files, directories)
+    if reason is not None:
+        raise LogDirError(reason)
+
+
+def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
+    first = directories[0].path
+    path = f"{first}/{FILE_NAME}"
+    if has_content(files, path):
+        return None
+    for directory in directories[1:]:
+        if has_content(files, f"{directory.path}/{FILE_NAME}"):
+            return (
+                f"the metadata store is in {directory.path}, but the first of log.dirs is {first}: name the directory "
+                "with the store first, as when it was made"
+            )
+    for directory in directories:
+        written_by = kafka_that_wrote(files, directory)
+        if written_by is not None:
+            return (
+                f"log directory {directory.path} was written by {written_by} and has no metadata store of kbroker's. "
+                "Give kbroker log.dirs of its own and carry partitions over (docs/compatibility.md), or keep a copy, "
+                "stop Kafka for good, and make a store from the directories: `kbroker metadata rebuild` "
+                "(docs/operations.md)"
+            )
+    if any(_holds_partitions(files, directory) for directory in directories):
+        return (
+            f"the metadata store {path} is missing or empty, but there are partitions in the log directories, which "
+            "are untouched. Is the right disk mounted, and the right directory first in log.dirs? Restore the file "
+            f"from a backup, with {FILE_NAME}-wal if there is one, or make a new one from the directories, without "
+            "settings: `kbroker metadata rebuild` (docs/operations.md)"
+        )
+    return None
+
+
+def kafka_that_wrote(files: FileSystem, directory: LogDir) -> str | None:
+    """The Apache Kafka that a log directory belongs to; None when nothing says so."""
+    meta = directory.meta
+    if files.exists(f"{directory.path}/{CLUSTER_METADATA_DIRECTORY}"):
+        kind = "KRaft"
+    elif meta is not None and meta.version < META_VERSION:
+        kind = "with ZooKeeper"
+    else:
+        return None
+    whose = f", cluster {meta.cluster_id}, node {meta.node_id}" if meta is not None else ""
+    return f"Apache Kafka ({kind}{whose})"
+
+
+def _holds_partitions(files: FileSystem, directory: LogDir) -> bool:
+    entries = files.list_directory(directory.path)
+    return any(entry.is_directory and parse_partition_directory(entry.name) is not None for entry in entries)
+
+
+def has_content(files: FileSystem, path: str) -> bool:
+    """Whether there is a file of at least one byte."""
+    try:
+        fd = files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return files.size(fd) > 0
+    finally:
+        files.close(fd)

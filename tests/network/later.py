@@ -1,0 +1,49 @@
+"""Requests and answers of connections under test: bodies as they are, and answers that a test gives when it wants."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from kbroker._fast.pending import Pending
+
+
+class PlainDecoding:
+    """A request that is decoded in one piece."""
+
+    def __init__(self, body: memoryview) -> None:
+        self._bodies = [body]
+        self.take = self._bodies.pop
+
+    def run(self, items: int) -> bool:
+        return True
+
+
+class PlainProgram:
+    """A codec that leaves the body as it is."""
+
+    def decode(self, buffer: Any, pos: int, end: int) -> memoryview:
+        return memoryview(buffer)[pos:end]
+
+    def decoding(self, buffer: Any, pos: int, end: int) -> PlainDecoding:
+        return PlainDecoding(self.decode(buffer, pos, end))
+
+    def begin_response(self, body: Any, correlation_id: int, flexible: bool, items: int) -> bytes | list[Any]:
+        parts = body if isinstance(body, list) else [bytes(body)]
+        size = 4 + sum(len(part) for part in parts)
+        head = struct.pack(">ii", size, correlation_id)
+        return [head, *parts] if isinstance(body, list) else head + parts[0]
+
+
+class Later(Pending):
+    """An answer that a test gives; `told` says when no client waits for it any more."""
+
+    def __init__(self, abandonable: bool = False) -> None:
+        self.told: list[str] = []
+        self._abandonable = abandonable
+
+    def lost(self) -> None:
+        self.told.append("gone")
+
+    def is_abandonable(self) -> bool:
+        return self._abandonable

@@ -1,0 +1,63 @@
+"""What sdist and wheel hold: all that a user needs, and nothing else."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of the checkout alone: they say how it is checked and what git leaves out.
+OF_THE_CHECKOUT = re.compile(r"^\.ci/|(^|/)\.gitignore$")
+# What the build adds.
+OF_THE_SDIST = re.compile(r"^(PKG-INFO|setup\.cfg|kbroker\.egg-info/.*)$")
+# What of the package is there for users: modules and their types, data, and no sources of extensions.
+OF_THE_WHEEL = re.compile(r"^kbroker/.*(\.py|\.pyi|py\.typed|\.toml|\.html)$")
+
+
+@functools.cache
+def tracked() -> list[str]:
+    """The files that git has; of a tree without its history those that git would not leave out."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return [name for name in done.stdout.split("\0") if name and (ROOT / name).exists()]
+    ignored: list[str] = []
+    found = []
+    for folder, below, files in os.walk(ROOT):
+        place = Path(folder).relative_to(ROOT)
+        if ".gitignore" in files:
+            for line in Path(folder, ".gitignore").read_text().split():
+                anchored = "/" in line.rstrip("/")
+                ignored.append(str(place / line.strip("/")) if anchored else line)
+        kept = {name for name in (*below, *files) if not _is_ignored(str(place / name), ignored)}
+        below[:] = sorted(kept & set(below) - {".git"})
+        found += [str(place / name) for name in sorted(kept & set(files))]
+    return found
+
+
+def _is_ignored(path: str, patterns: list[str]) -> bool:
+    """Whether a pattern names this file or folder, its whole path or the last part of it."""
+    names = (path, path.rpartition("/")[2])
+    return any(fnmatch.fnmatchcase(name, pattern.rstrip("/")) for name in names for pattern in patterns)
+
+
+def test_the_sdist_holds_what_git_has(sdist: list[str]) -> None:
+    """A file without which nothing builds or passes would be left out, or gigabytes of a working tree shipped."""
+    expected = {name for name in tracked() if not OF_THE_CHECKOUT.search(name)}
+    held = {name for name in sdist if not OF_THE_SDIST.search(name)}
+    assert {"left out": expected - held, "shipped": held - expected} == {"left out": set(), "shipped": set()}
+
+
+def test_the_wheel_holds_modules_extensions_and_their_data(wheel: list[str]) -> None:
+    """An extension, a type stub or a template would be missing where it is installed; sources, tests would be there."""
+    modules = {name for name in tracked() if OF_THE_WHEEL.search(name)}
+    extensions = {name.removesuffix(".pyx") for name in tracked() if name.endswith(".pyx")}
+    built = [name for name in wheel if name.endswith(".so")]
+    assert sorted(name.partition(".")[0] for name in built) == sorted(extensions)
+    held = {name for name in wheel if name not in built and ".dist-info/" not in name}
+    assert {"left out": modules - held, "shipped": held - modules} == {"left out": set(), "shipped": set()}
+    described = {name.partition(".dist-info/")[2] for name in wheel if ".dist-info/" in name}
+    assert described == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}

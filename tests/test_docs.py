@@ -1,0 +1,47 @@
+"""The documentation's links lead somewhere, and what is kept of benchmarks stays small."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+RUNS = ROOT / "docs" / "benchmarks"
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind a #: headings in small letters without punctuation, a - for each space."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(page.read_text())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    """A reader would be sent to a page that was renamed or removed."""
+    broken = []
+    for link in LINK.findall(page.read_text()):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+def test_one_run_of_the_benchmark_is_kept() -> None:
+    """Each clone and each sdist would carry megabytes of old runs: a new one takes the place of the one before."""
+    runs = [path for path in RUNS.iterdir() if path.is_dir() and path.name != "replay"]
+    assert [sorted(path.name for path in run.iterdir() if path.name != "report.html") for run in runs] == [
+        ["report.md", "results.json.gz"]
+    ]
+
+
+def test_what_is_kept_of_replays_is_linked() -> None:
+    """Pictures and numbers would stay of which no page says what they show."""
+    named = set(LINK.findall((RUNS / "replay" / "README.md").read_text()))
+    assert {path.name for path in (RUNS / "replay").iterdir()} - named == {"README.md"}
