@@ -81,7 +81,9 @@ cdef struct Zstd:
     size_t (*free_reader)(void*) noexcept nogil
     size_t (*reset)(void*, int) noexcept nogil
     size_t (*set_parameter)(void*, int, int) noexcept nogil
-    size_t (*decompress)(void*, void*, size_t, const void*, size_t) noexcept nogil
+    size_t (*begin)(void*) noexcept nogil
+    size_t (*next_bytes)(void*) noexcept nogil
+    size_t (*decompress_next)(void*, void*, size_t, const void*, size_t) noexcept nogil
     size_t (*decompress_stream)(void*, ZstdOut*, ZstdIn*) noexcept nogil
     unsigned int (*is_error)(size_t) noexcept nogil
     void* (*create_writer)() noexcept nogil
@@ -96,9 +98,9 @@ cdef tuple LZ4_NAMES = (
     b"LZ4F_decompress", b"LZ4F_isError", b"LZ4F_compressFrameBound", b"LZ4F_compressFrame", b"LZ4F_getVersion",
 )
 cdef tuple ZSTD_NAMES = (
-    b"ZSTD_createDCtx", b"ZSTD_freeDCtx", b"ZSTD_DCtx_reset", b"ZSTD_DCtx_setParameter", b"ZSTD_decompressDCtx",
-    b"ZSTD_decompressStream", b"ZSTD_isError", b"ZSTD_createCCtx", b"ZSTD_freeCCtx", b"ZSTD_compressCCtx",
-    b"ZSTD_compressBound", b"ZSTD_versionNumber",
+    b"ZSTD_createDCtx", b"ZSTD_freeDCtx", b"ZSTD_DCtx_reset", b"ZSTD_DCtx_setParameter", b"ZSTD_decompressBegin",
+    b"ZSTD_nextSrcSizeToDecompress", b"ZSTD_decompressContinue", b"ZSTD_decompressStream", b"ZSTD_isError",
+    b"ZSTD_createCCtx", b"ZSTD_freeCCtx", b"ZSTD_compressCCtx", b"ZSTD_compressBound", b"ZSTD_versionNumber",
 )
 
 cdef Lz4 lz4
@@ -335,14 +337,29 @@ cdef void end_unpack(Codecs* self, Reading* reading) noexcept nogil:
 
 
 cdef Py_ssize_t unpack_zstd(Codecs* self, Reading* reading, uint8_t* out, Py_ssize_t room) noexcept nogil:
-    """A frame in one call, which needs no window beside `out`."""
-    cdef size_t made
+    """A frame block by block into `out`, which serves as the window.
+
+    One call for the whole frame would accept a damaged block that expands to more than a block may hold; consumers,
+    which read a stream, refuse it.
+    """
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t done = 0
+    cdef size_t taken, made
     if reading.content_bytes > room:
         return UNPACK_ROOM
-    made = zstd.decompress(self.zstd_reader, out, <size_t> room, reading.data, <size_t> reading.size)
-    if zstd.is_error(made):
-        return UNPACK_ROOM if reading.content_bytes < 0 and reading.most_bytes > room else UNPACK_NOT
-    return UNPACK_NOT if <int64_t> made > reading.left_bytes else <Py_ssize_t> made
+    zstd.begin(self.zstd_reader)
+    while True:
+        taken = zstd.next_bytes(self.zstd_reader)
+        if taken == 0:
+            break
+        if <Py_ssize_t> taken > reading.size - at:
+            return UNPACK_NOT
+        made = zstd.decompress_next(self.zstd_reader, out + done, <size_t> (room - done), reading.data + at, taken)
+        if zstd.is_error(made):
+            return UNPACK_ROOM if reading.content_bytes < 0 and reading.most_bytes > room else UNPACK_NOT
+        at += <Py_ssize_t> taken
+        done += <Py_ssize_t> made
+    return UNPACK_NOT if at != reading.size or done > reading.left_bytes else done
 
 
 cdef Py_ssize_t unpack(

@@ -207,7 +207,8 @@ class DirectoryMoves:
         try:
             await self._in_thread(partial(future.carry_out, steps, throttle, copied))
         except SourceChangedError as error:
-            if future.log.local.segments is segments:
+            named_as_then = all(step.copy.source.path == step.source_path for step in steps)
+            if future.log.local.segments is segments and named_as_then:
                 raise OSError(f"files of the log are missing: {error}") from error
         finally:
             future.finished(steps, copied)

@@ -110,6 +110,21 @@ def test_a_block_longer_than_its_window_is_refused_both_ways() -> None:
     assert f"CompressionError: {refused.value}" in DAMAGED_BLOCK
 
 
+def test_a_block_that_expands_beyond_its_bound_is_refused_both_ways() -> None:
+    """A damaged batch would be stored here that a consumer's library, which reads it as a stream, refuses."""
+    streamed = zstandard.ZstdCompressor(level=3).compressobj()
+    frame = bytearray(streamed.compress(LARGE[:200_000]) + streamed.flush())
+    accepted = [at for at in range(800, 900) if isinstance(outcome(Codec.ZSTD, changed(frame, at), LIMIT), bytes)]
+    with without_native_codecs():
+        assert accepted == [
+            at for at in range(800, 900) if isinstance(outcome(Codec.ZSTD, changed(frame, at), LIMIT), bytes)
+        ]
+
+
+def changed(frame: bytearray, at: int) -> bytes:
+    return bytes(frame[:at]) + bytes([frame[at] ^ 12]) + bytes(frame[at + 1 :])
+
+
 def test_a_frame_cut_off_does_not_spoil_the_next_one() -> None:
     """After one damaged batch all good ones of the codec would be refused, or go the slow way for ever."""
     sized = lz4.frame.compress(TEXT, block_linked=False, store_size=True)

@@ -8,15 +8,17 @@ import math
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
 from kbroker.storage.filesystem import SYSTEM_FILES, Buffer
-from kbroker.storage.future_log import FutureLog
+from kbroker.storage.future_log import FutureLog, Step
 from kbroker.storage.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
+from kbroker.storage.log_segment import SWAP_SUFFIX
 from kbroker.storage.log_values import AppendOrigin, FetchIsolation
 from kbroker.storage.throttle import Throttle
 from tests.cleaner.logs import clean, pairs_batch
@@ -384,6 +386,36 @@ def test_a_resumed_copy_that_compaction_has_overtaken_is_made_anew(tmp_path: Pat
         for segment in list(log.local.segments)[:-1]:
             name = os.path.basename(segment.path)
             assert Path(directory, name).read_bytes() == Path(segment.path).read_bytes()
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_segment_that_compaction_puts_in_place_while_it_is_copied_is_copied(tmp_path: Path) -> None:
+    """A move would fail, with all that it has copied, as the segment's files lose their suffix `.swap` under it."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path, configs={**SMALL, "cleanup.policy": "compact"}, executor=Inline())
+        moves = storage.lead()
+        log = storage.log
+        for at in range(20):
+            append(log, pairs_batch([(b"k%d" % at, VALUE)]))
+        log.roll()
+        first = log.local.segments.first
+        first.rename_suffix(SWAP_SUFFIX)
+        carry_out = FutureLog.carry_out
+
+        def put_in_place_meanwhile(future: FutureLog, steps: list[Step], throttle: Throttle, copied: list[int]) -> None:
+            if first.path.endswith(SWAP_SUFFIX):
+                first.rename_suffix("")
+            carry_out(future, steps, throttle, copied)
+
+        with patch.object(FutureLog, "carry_out", put_in_place_meanwhile):
+            await storage.move(storage.b)
+        assert log.parent == storage.b
+        assert storage.logs.plans.totals.failed == 0
+        assert len(records_of(log)) == 20
         await moves.stop()
         storage.logs.shutdown()
 
