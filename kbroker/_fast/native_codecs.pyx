@@ -1,4 +1,4 @@
-"""LZ4 and zstd by the C interfaces of their libraries: a batch is decompressed in one call, without the GIL.
+"""LZ4 and zstd by the C interfaces of their libraries: a batch is decompressed without the GIL.
 
 The libraries are those that the packages `lz4` and `zstandard` bring, or the system's; `load` takes their paths.  They
 are opened at run time, by names that have been stable for years (LZ4F_VERSION 100, zstd 1.4 and later), so nothing has
@@ -231,21 +231,16 @@ cdef int begin_zstd(Codecs* self, Reading* reading) noexcept nogil:
     cdef const uint8_t* data = reading.data
     cdef Py_ssize_t at
     cdef uint32_t block
-    cdef int64_t most
     if reading.size < LEAST_FRAME_BYTES or little32(data) != ZSTD_MAGIC:
         return UNPACK_NOT
     at = zstd_header_bytes(reading)
     if at < 0 or reading.content_bytes < -1:
         return UNPACK_NOT
     reading.left_bytes -= FRAME_CHARGE_BYTES
-    # In one call the library lets a repeated byte through that is longer than a block may be.
-    most = min(reading.window_bytes, <int64_t> ZSTD_BLOCK_BYTES)
     while True:
         if at + 3 > reading.size:
             return UNPACK_NOT
         block = <uint32_t> data[at] | <uint32_t> data[at + 1] << 8 | <uint32_t> data[at + 2] << 16
-        if block >> 3 > most:
-            return UNPACK_NOT
         reading.left_bytes -= CHARGE_BYTES
         reading.most_bytes += ZSTD_BLOCK_BYTES if block >> 1 & 3 == 2 else block >> 3
         at += 3 + (1 if block >> 1 & 3 == 1 else <Py_ssize_t> (block >> 3))
