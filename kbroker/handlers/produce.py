@@ -134,14 +134,14 @@ class LongProduce(Pending):
             except KafkaError as error:
                 self._known[id(data)] = error.with_traceback(None)
                 continue
-            judging = ctx.services.loop.run_in_executor(None, _judge, ctx, partition, data.records)
+            judging = ctx.services.loop.run_in_executor(None, _prepare, ctx, partition, data.records)
             # What a stop of the broker does not wait for.
             ctx.services.replica_manager.judging.add(judging)
-            judging.add_done_callback(partial(self._note, data))
+            judging.add_done_callback(partial(self._note, data, partition))
             return
         self._append()
 
-    def _note(self, data: Any, judging: asyncio.Future[AnalyzedBatch]) -> None:
+    def _note(self, data: Any, partition: Partition, judging: asyncio.Future[AnalyzedBatch]) -> None:
         self.ctx.services.replica_manager.judging.discard(judging)
         if judging.cancelled():
             return
@@ -151,6 +151,8 @@ class LongProduce(Pending):
         elif isinstance(error, KafkaError):
             # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
             self._known[id(data)] = error.with_traceback(None)
+        elif isinstance(error, OSError):
+            self._known[id(data)] = partition.log.storage_error("writing a large batch", error)
         else:
             self.fail(error)
             return
@@ -163,10 +165,25 @@ class LongProduce(Pending):
         except Exception as error:
             self.fail(error)
             return
+        finally:
+            self._discard_what_is_left()
         if isinstance(result, Pending):
             self.give_way(result)
         elif result is not None:
             self.answer(result)
+
+    def _discard_what_is_left(self) -> None:
+        """Removes what was written for batches that the log has not taken: duplicates, and those that were refused."""
+        for known in self._known.values():
+            if isinstance(known, AnalyzedBatch) and known.aside is not None and known.aside.path:
+                self.ctx.services.loop.run_in_executor(None, known.aside.discard)
+
+
+def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
+    """What a thread does for a long batch: judges it, and writes a large one to a file of its own."""
+    analyzed = _judge(ctx, partition, records)
+    analyzed.aside = partition.log.set_aside(analyzed.view)
+    return analyzed
 
 
 def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:

@@ -280,6 +280,11 @@ class LogCommitter:
         self.durable_offset = min(self.durable_offset, offset)
         self.requested_offset = min(self.requested_offset, offset)
 
+    def renamed(self) -> None:
+        """The active segment has another file, whose name is not durable yet."""
+        self._generation += 1
+        self._named_base = -1
+
     @property
     def is_running(self) -> bool:
         """Whether an fsync is under way, or about to begin."""

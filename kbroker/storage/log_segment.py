@@ -310,6 +310,20 @@ class LogSegment(SegmentFields):
         if tail.append(base_offset, last_offset, size, max_timestamp):
             self.index_batch(tail, last_offset, position)
 
+    def take_file(self, path: str, file: SegmentFile, allocated_bytes: int) -> None:
+        """Replaces the log file of an empty segment; `account` counts the batch that it holds.
+
+        OSError leaves everything as it was.
+        """
+        if self.prepare_append().size:
+            raise RuntimeError(f"{self} is not empty")
+        self._files.rename(path, self._log_path)
+        if self.open_file is None:
+            self._hold(file)
+        self.open_file = file
+        self.allocated_bytes = allocated_bytes
+        self.recently_used = True
+
     def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
         end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
@@ -334,7 +348,7 @@ class LogSegment(SegmentFields):
         """Counts and indexes a batch that lies in the file already, as `append` would have."""
         tail = self.tail
         if tail is None:
-            raise RuntimeError("account() needs begin_rebuild() first")
+            raise RuntimeError("account() needs a tail: begin_rebuild() or take_file() first")
         position = tail.size
         if tail.append(base_offset, last_offset, size, max_timestamp):
             self.index_batch(tail, last_offset, position)

@@ -57,6 +57,7 @@ from kbroker.records.compression import (
     iter_decompress,
 )
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.set_aside import SET_ASIDE_BYTES, SetAside
 from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -93,10 +94,10 @@ class AnalyzedBatch:
     """A batch fit to be stored: `view` holds its bytes, writable, `info` its header and what the walk found.
 
     `needs_rebuild` is True when `view` is not the producer's bytes, because the batch was recompressed; its size may
-    then differ from what the producer sent.
+    then differ from what the producer sent.  `aside` is the file that a thread has written a large batch to.
     """
 
-    __slots__ = ("info", "needs_rebuild", "size_in_bytes", "source_codec", "target_codec", "view")
+    __slots__ = ("aside", "info", "needs_rebuild", "size_in_bytes", "source_codec", "target_codec", "view")
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class AnalyzedBatch:
         needs_rebuild: bool,
         size_in_bytes: int,
     ) -> None:
+        self.aside: SetAside | None = None
         self.info = info
         self.view = view
         self.source_codec = source_codec
@@ -195,7 +197,7 @@ def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
     if not keeps or type(files) is not FileSystem:
         return None
     return AppendRules(
-        config.max_message_bytes,
+        min(config.max_message_bytes, SET_ASIDE_BYTES - 1),
         config.message_timestamp_before_max_ms,
         config.message_timestamp_after_max_ms,
         config.roll_bytes,
@@ -206,9 +208,11 @@ def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
 
 
 def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:
-    """Whether `validate_and_analyze` of this batch belongs in a thread: it is large, and a codec has to run over it."""
+    """Whether a batch belongs in a thread: it is large, and a codec has to run over it, or to write it takes long."""
     return len(view) >= LONG_BATCH_BYTES and (
-        view[ATTRIBUTES_LOW_POSITION] & COMPRESSION_MASK != 0 or config.compression_type not in KEEPS_UNCOMPRESSED
+        len(view) >= SET_ASIDE_BYTES
+        or view[ATTRIBUTES_LOW_POSITION] & COMPRESSION_MASK != 0
+        or config.compression_type not in KEEPS_UNCOMPRESSED
     )
 
 

@@ -12,6 +12,7 @@ class RollReason(Enum):
     SIZE = "the segment would exceed segment.bytes"
     TIME = "segment.ms has passed"
     INDEX_FULL = "an index is full"
+    LARGE_BATCH = "a large batch was written to a file of its own"
     OFFSET_OVERFLOW = "the offset is too far from the segment's first"
 
 

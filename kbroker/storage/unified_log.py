@@ -38,6 +38,7 @@ from kbroker.storage.log_validator import AnalyzedBatch, append_rules, assign_of
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.producer_state import ControlMarker, ProducerState
 from kbroker.storage.roll import RollReason, roll_reason, state_before
+from kbroker.storage.set_aside import SetAside, set_aside
 from kbroker.storage.verification import NO_GUARD, VerificationGuard
 from kbroker.storage.write_gate import WriteGate
 from kbroker.types import NO_TIMESTAMP, TopicPartition
@@ -205,6 +206,9 @@ class UnifiedLog(LogFields):
             self.leader_epoch_cache.assign(leader_epoch, first)
         size = analyzed.size_in_bytes
         max_timestamp = info.max_timestamp
+        aside = analyzed.aside
+        if aside is not None and aside.directory != self.directory:
+            aside = None  # The log has moved to another directory since.
         segment = self.segment_for(size, last, max_timestamp, first)
         marker: ControlMarker | None = None
         if info.producer_id >= 0:
@@ -214,17 +218,27 @@ class UnifiedLog(LogFields):
             if info.is_control:
                 marker = markers.checked_marker(self.producer_state, info, data, first)
         try:
-            segment.append(first, last, max_timestamp, data, size)
+            if aside is None:
+                segment.append(first, last, max_timestamp, data, size)
+            else:
+                segment = self.segment_for(size, last, max_timestamp, first, alone=True)
+                aside.append_to(segment, first, last, max_timestamp, data)
         except OSError as error:
             raise self.storage_error("appending records", error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
             markers.update_producer(self, info, first, last, marker, segment)
         if self.committer is not None:
+            if aside is not None:
+                self.committer.renamed()
             self.committer.appended(last + 1)
         return AppendResult(
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
         )
+
+    def set_aside(self, batch: memoryview | bytearray) -> SetAside | None:
+        """Writes a judged batch that is large to a file of its own, on a thread (`storage.set_aside`)."""
+        return set_aside(self._environment.files, self.directory, self._config, batch)
 
     def maybe_start_transaction_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
@@ -255,8 +269,8 @@ class UnifiedLog(LogFields):
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
-    def segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
-        """The segment that takes a batch, after rolling where that is due."""
+    def segment_for(self, size: int, last: int, max_timestamp: int, first: int, *, alone: bool = False) -> LogSegment:
+        """The segment that takes a batch, after rolling where that is due; with `alone` an empty one."""
         config = self._config
         segment = self.local.segments.active
         tail = segment.tail
@@ -269,6 +283,7 @@ class UnifiedLog(LogFields):
             and max_timestamp <= segment.roll_after_timestamp
             and not segment.indexes_full
             and last - segment.base_offset <= MAX_RELATIVE_OFFSET
+            and not (alone and tail.size)
         ):
             return segment
         if size > limit:
@@ -277,7 +292,7 @@ class UnifiedLog(LogFields):
                 f"which exceeds the maximum configured segment size of {limit}."
             )
         state = state_before(segment, size, last, max_timestamp, self._clock.now_ms())
-        reason = roll_reason(state, limit, config.segment_ms)
+        reason = RollReason.LARGE_BATCH if alone and tail.size else roll_reason(state, limit, config.segment_ms)
         if reason is None:
             self._set_roll_deadline(segment)
             return segment

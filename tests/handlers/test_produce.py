@@ -293,6 +293,31 @@ def test_retries_of_large_batches_are_known_again(client: Client) -> None:
     assert client.offset("idempotent") == 200
 
 
+def test_batches_that_become_segments_keep_order_and_bytes(module_broker: BrokerProcess, client: Client) -> None:
+    """Records would be lost, stored twice or change places around a batch of many megabytes; files would be left."""
+    client.create("huge", configs=LARGE)
+    producer = client.producer_id()
+    huge = [os.urandom(1 << 20) for _ in range(10)]
+    batches = [
+        batch([b"before"], producer=producer, sequence=0),
+        batch(huge, producer=producer, sequence=1),
+        batch(huge[:9], GZIP, producer=producer, sequence=11),
+        batch([b"after"], producer=producer, sequence=20),
+    ]
+    sent = [0, 1, 1, 2, 3, 2]
+    for number in sent:
+        client.send("Produce", 9, produce_values("huge", batches[number]))
+    for at, number in enumerate(sent):
+        client._correlation_id = 3 + at
+        answer = client.answer("Produce", 9).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (0, [0, 1, 11, 20][number])
+    assert stored(client, "huge") == [b"before", *huge, *huge[:9], b"after"]
+    until(lambda: not list(module_broker.data_dir.glob("huge-0/*.deleted")), "what was written twice to be removed")
+    assert [path.name for path in sorted(module_broker.data_dir.glob("huge-0/*.log"))] == [
+        f"{base:020d}.log" for base in (0, 1, 11)
+    ]
+
+
 def test_a_topic_may_go_while_its_batch_is_judged(module_broker: BrokerProcess, client: Client) -> None:
     """Records would be written into the files of a topic that is being deleted, or the request would hang."""
     for number in range(5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 from kbroker._fast.record_batch import BatchInfo, read_header
 from kbroker.clock import Clock
@@ -13,6 +14,7 @@ from kbroker.records.control import ControlType, build_end_transaction
 from kbroker.storage.filesystem import FileSystem
 from kbroker.storage.local_log import LogEnvironment
 from kbroker.storage.log_loader import LoadRequest, load_log
+from kbroker.storage.log_validator import validate_and_analyze
 from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation
 from kbroker.storage.open_files import OpenFiles
 from kbroker.storage.unified_log import UnifiedLog
@@ -102,6 +104,19 @@ def append(
     log: UnifiedLog, data: bytearray, *, leader_epoch: int = 0, origin: AppendOrigin | None = None
 ) -> AppendResult:
     result = log.append_as_leader(data, leader_epoch, origin=origin or AppendOrigin.CLIENT)
+    log.maybe_increment_high_watermark(log.log_end_offset)
+    return result
+
+
+def append_set_aside(log: UnifiedLog, data: bytearray, *, leader_epoch: int = 0) -> AppendResult:
+    """As `append`, of a batch that was written to a file of its own, however small it is."""
+    with patch("kbroker.storage.set_aside.SET_ASIDE_BYTES", 0):
+        analyzed = validate_and_analyze(data, log.config, START_MS)
+        analyzed.aside = log.set_aside(analyzed.view)
+    assert analyzed.aside is not None
+    result = log.append_as_leader(data, leader_epoch, analyzed=analyzed)
+    assert result.duplicate or not analyzed.aside.path
+    analyzed.aside.discard()
     log.maybe_increment_high_watermark(log.log_end_offset)
     return result
 

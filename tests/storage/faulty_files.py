@@ -1,6 +1,6 @@
 """A file system that fails on purpose: at the n-th changing call it crashes, and loses what was not synced.
 
-It also refuses that a file is replaced by one whose content is not durable: the name may survive alone.
+It also refuses that a file with content is replaced by one whose content is not durable: the name may survive alone.
 
 Every changing call counts: open (with creation), pwrite, fsync, syncfs, rename, unlink, ftruncate, fallocate, mkdir,
 rmdir. At the call numbered `crash_at` the fault happens and from then on every call raises `CrashedError`, as for a
@@ -204,7 +204,8 @@ class FaultyFiles(FileSystem):
             self._names = [change for change in self._names if not (change.new or change.old).startswith(f"{source}/")]
         elif os.path.exists(source):
             exists = os.path.exists(target)
-            assert not exists or source not in self._durable, f"{target} is replaced by what is not durable"
+            empty = not exists or not os.path.getsize(target)
+            assert empty or source not in self._durable, f"{target} is replaced by what is not durable"
             self._names.append(NameChange(source, target, self._durable_content(target) if exists else None))
         super().rename(source, target)
         if source in self._durable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ import pytest
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.storage.filesystem import FileSystem
+from kbroker.storage.log_values import AppendResult
 from kbroker.storage.unified_log import UnifiedLog
-from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
+from tests.storage.batches import START_MS, append, append_set_aside, batch, environment, open_log, read_all
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 
 CONFIG = LogConfig(internal_segment_bytes=330, index_interval_bytes=60)
@@ -37,12 +38,12 @@ class Workload:
         self.log: UnifiedLog | None = None
         self.whole_writes = not isinstance(files, FaultyFiles) or files.fault not in OF_THE_MACHINE
 
-    def append(self, log: UnifiedLog, count: int) -> None:
+    def append(self, log: UnifiedLog, count: int, how: Callable[..., AppendResult] = append) -> None:
         for _ in range(count):
             value = b"%05d" % len(self.expected)
             sequence = len(self.expected)
             data = batch([value], timestamp=START_MS + sequence, producer_id=9, epoch=0, sequence=sequence)
-            append(log, data, leader_epoch=epoch_of(sequence))
+            how(log, data, leader_epoch=epoch_of(sequence))
             self.expected.append(value)
             self.flushed = max(self.flushed, log.recovery_point)
 
@@ -57,6 +58,8 @@ class Workload:
         self.append(log, 5)
         log.roll()
         self.flushed = max(self.flushed, log.recovery_point)
+        # The first replaces the empty segment's file, the second a segment's that the log begins for it.
+        self.append(log, 2, append_set_aside)
         self.append(log, 2)
         self.start = 4
         log.maybe_increment_log_start_offset(4)
