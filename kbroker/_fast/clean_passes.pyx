@@ -14,7 +14,8 @@ from kbroker._fast.clean_output cimport reserve_bytes
 from kbroker._fast.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
 from kbroker._fast.crc32c cimport crc32c_update
 from kbroker._fast.md5 cimport DIGEST_BYTES, md5_digests
-from kbroker._fast.native_codecs cimport UNPACK_NO_MEMORY, UNPACK_ROOM, serves, unpack
+from kbroker._fast.native_codecs cimport UNPACK_NO_MEMORY, UNPACK_ROOM, unpack
+from kbroker._fast.native_libraries cimport serves
 from kbroker._fast.offset_map cimport (
     OffsetMap,
     Table,

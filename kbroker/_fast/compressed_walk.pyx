@@ -10,7 +10,6 @@ from libc.stdint cimport int64_t, uint8_t
 from kbroker._fast.batch_info cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, RECORDS_POSITION, BatchInfo, Header
 from kbroker._fast.cursor cimport Cursor, cursor_init
 from kbroker._fast.native_codecs cimport (
-    CODEC_ZSTD,
     UNPACK_ROOM,
     Codecs,
     Reading,
@@ -20,6 +19,7 @@ from kbroker._fast.native_codecs cimport (
     unpack,
     unpack_more,
 )
+from kbroker._fast.native_libraries cimport CODEC_ZSTD
 from kbroker._fast.native_payloads cimport borrow_codecs, give_back_codecs
 from kbroker._fast.record_walk cimport Walk
 from kbroker._fast.record_stream cimport Stream, begin_stream, feed, is_complete

@@ -1,10 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
 
-cdef enum:
-    CODEC_LZ4 = 3
-    CODEC_ZSTD = 4
-
 cdef enum Refusal:
     UNPACK_NOT = -1         # nothing for these libraries: the way through Python reads it, or says what is wrong
     UNPACK_ROOM = -2        # more bytes than there is room for
@@ -24,6 +20,7 @@ cdef struct Reading:
     Py_ssize_t size
     Py_ssize_t position
     int64_t left_bytes      # what may still come out
+    int64_t made_bytes      # what has come out
     int64_t window_bytes    # zstd: what the library keeps
     int64_t content_bytes   # zstd: -1 when the frame does not say
     int64_t most_bytes      # zstd: what its blocks can hold at most
@@ -31,7 +28,6 @@ cdef struct Reading:
     bint ended
 
 
-cdef bint serves(int codec) noexcept nogil
 cdef void free_codecs(Codecs* self) noexcept nogil
 cdef bint reserve_scratch(Codecs* self, Py_ssize_t size) noexcept nogil
 cdef int begin_unpack(

@@ -1,8 +1,6 @@
 """LZ4 and zstd by the C interfaces of their libraries: a batch is decompressed without the GIL.
 
-The libraries are those that the packages `lz4` and `zstandard` bring, or the system's; `load` takes their paths.  They
-are opened at run time, by names that have been stable for years (LZ4F_VERSION 100, zstd 1.4 and later), so nothing has
-to be there when this is compiled.  Without them, and for whatever is out of the ordinary (several frames, a window over
+Without the libraries (`native_libraries`), and for whatever is out of the ordinary (several frames, a window over
 8 MiB, damaged data, too much of it), the answer is UNPACK_NOT, and `records.compression` does it or says what is wrong.
 Costs are charged as there: what comes out, and something for each frame, block and piece of input.
 
@@ -13,21 +11,24 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-
-cdef extern from "<dlfcn.h>" nogil:
-    void* dlopen(const char* path, int flags)
-    void* dlsym(void* handle, const char* name)
-    int RTLD_NOW
-    int RTLD_LOCAL
+from kbroker._fast.native_libraries cimport (
+    CODEC_LZ4,
+    CODEC_ZSTD,
+    LZ4F_VERSION,
+    Lz4FramePreferences,
+    ZstdIn,
+    ZstdOut,
+    lz4,
+    serves,
+    zstd,
+)
 
 
 cdef enum:
-    LZ4F_VERSION = 100
     LZ4F_MAX_64_KB = 4
     LZ4F_INDEPENDENT = 1
     LZ4_INDEPENDENT_FLAG = 0x20
     LEAST_FRAME_BYTES = 7
-    ZSTD_LEAST_VERSION = 10400
     ZSTD_LEVEL = 3
     ZSTD_RESET_SESSION = 1
     ZSTD_WINDOW_LOG_MAX = 100
@@ -42,116 +43,10 @@ cdef enum:
 cdef uint32_t LZ4_MAGIC = 0x184D2204
 cdef uint32_t ZSTD_MAGIC = 0xFD2FB528
 
-
-cdef struct Lz4FramePreferences:
-    int block_size
-    int block_mode
-    int content_checksum
-    int frame_type
-    uint64_t content_size
-    uint32_t dictionary
-    int block_checksum
-    int level
-    uint32_t auto_flush
-    uint32_t favour_decompression
-    uint32_t reserved[3]
-
-cdef struct ZstdIn:
-    const void* data
-    size_t size
-    size_t position
-
-cdef struct ZstdOut:
-    void* data
-    size_t size
-    size_t position
-
-cdef struct Lz4:
-    size_t (*create)(void**, unsigned int) noexcept nogil
-    size_t (*release)(void*) noexcept nogil
-    void (*reset)(void*) noexcept nogil
-    size_t (*decompress)(void*, void*, size_t*, const void*, size_t*, const void*) noexcept nogil
-    unsigned int (*is_error)(size_t) noexcept nogil
-    size_t (*bound)(size_t, const Lz4FramePreferences*) noexcept nogil
-    size_t (*compress)(void*, size_t, const void*, size_t, const Lz4FramePreferences*) noexcept nogil
-    unsigned int (*version)() noexcept nogil
-
-cdef struct Zstd:
-    void* (*create_reader)() noexcept nogil
-    size_t (*free_reader)(void*) noexcept nogil
-    size_t (*reset)(void*, int) noexcept nogil
-    size_t (*set_parameter)(void*, int, int) noexcept nogil
-    size_t (*begin)(void*) noexcept nogil
-    size_t (*next_bytes)(void*) noexcept nogil
-    size_t (*decompress_next)(void*, void*, size_t, const void*, size_t) noexcept nogil
-    size_t (*decompress_stream)(void*, ZstdOut*, ZstdIn*) noexcept nogil
-    unsigned int (*is_error)(size_t) noexcept nogil
-    void* (*create_writer)() noexcept nogil
-    size_t (*free_writer)(void*) noexcept nogil
-    size_t (*compress)(void*, void*, size_t, const void*, size_t, int) noexcept nogil
-    size_t (*bound)(size_t) noexcept nogil
-    unsigned int (*version)() noexcept nogil
-
-# In the order of the fields above.
-cdef tuple LZ4_NAMES = (
-    b"LZ4F_createDecompressionContext", b"LZ4F_freeDecompressionContext", b"LZ4F_resetDecompressionContext",
-    b"LZ4F_decompress", b"LZ4F_isError", b"LZ4F_compressFrameBound", b"LZ4F_compressFrame", b"LZ4F_getVersion",
-)
-cdef tuple ZSTD_NAMES = (
-    b"ZSTD_createDCtx", b"ZSTD_freeDCtx", b"ZSTD_DCtx_reset", b"ZSTD_DCtx_setParameter", b"ZSTD_decompressBegin",
-    b"ZSTD_nextSrcSizeToDecompress", b"ZSTD_decompressContinue", b"ZSTD_decompressStream", b"ZSTD_isError",
-    b"ZSTD_createCCtx", b"ZSTD_freeCCtx", b"ZSTD_compressCCtx", b"ZSTD_compressBound", b"ZSTD_versionNumber",
-)
-
-cdef Lz4 lz4
-cdef Zstd zstd
-cdef bint has_lz4 = False
-cdef bint has_zstd = False
 cdef Lz4FramePreferences preferences
 memset(&preferences, 0, sizeof(preferences))
 preferences.block_size = LZ4F_MAX_64_KB
 preferences.block_mode = LZ4F_INDEPENDENT
-
-
-cdef bint bind(bytes path, tuple names, void** table) except -1:
-    """Fills a table of functions; False when the file or one of the names is not there."""
-    cdef void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)
-    cdef Py_ssize_t at
-    if handle == NULL:
-        return False
-    for at in range(len(names)):
-        table[at] = dlsym(handle, <bytes> names[at])
-        if table[at] == NULL:
-            return False
-    return True
-
-
-def load(lz4_paths, zstd_paths):
-    """Opens the first library of each kind that will do (paths as bytes): the codecs that are served from now on."""
-    global has_lz4, has_zstd
-    cdef bytes path
-    for path in lz4_paths:
-        if not has_lz4 and bind(path, LZ4_NAMES, <void**> &lz4):
-            has_lz4 = lz4.version() == LZ4F_VERSION
-    for path in zstd_paths:
-        if not has_zstd and bind(path, ZSTD_NAMES, <void**> &zstd):
-            has_zstd = zstd.version() >= ZSTD_LEAST_VERSION
-    return loaded()
-
-
-def loaded():
-    """The codecs (numbers as in a batch's attributes) that are read here."""
-    return frozenset([codec for codec in (CODEC_LZ4, CODEC_ZSTD) if serves(codec)])
-
-
-def forget():
-    """As if no library had been found: for tests of the way through Python."""
-    global has_lz4, has_zstd
-    has_lz4 = has_zstd = False
-
-
-cdef bint serves(int codec) noexcept nogil:
-    return has_lz4 if codec == CODEC_LZ4 else (codec == CODEC_ZSTD and has_zstd)
 
 
 cdef void free_codecs(Codecs* self) noexcept nogil:
@@ -249,7 +144,7 @@ cdef int begin_zstd(Codecs* self, Reading* reading) noexcept nogil:
     at += 4 if data[4] & 4 else 0
     if at != reading.size or reading.left_bytes < max(reading.content_bytes, <int64_t> 0):
         return UNPACK_NOT
-    if reading.window_bytes > 1 << ZSTD_LARGEST_WINDOW_LOG or reading.window_bytes < 0:
+    if not 0 <= reading.window_bytes <= 1 << ZSTD_LARGEST_WINDOW_LOG:
         return UNPACK_NOT
     if self.zstd_reader == NULL:
         self.zstd_reader = zstd.create_reader()
@@ -300,6 +195,10 @@ cdef bint step(Codecs* self, Reading* reading, uint8_t* out, size_t* made, size_
     return not zstd.is_error(code)
 
 
+cdef inline bint is_other_size(const Reading* reading) noexcept nogil:
+    return 0 <= reading.content_bytes != reading.made_bytes
+
+
 cdef Py_ssize_t unpack_more(Codecs* self, Reading* reading, uint8_t* out, Py_ssize_t room) noexcept nogil:
     """The next bytes: how many; 0 at the end, which is also the end of the data; or a Refusal."""
     cdef size_t made, took
@@ -310,7 +209,8 @@ cdef Py_ssize_t unpack_more(Codecs* self, Reading* reading, uint8_t* out, Py_ssi
             return UNPACK_NOT
         reading.position += <Py_ssize_t> took
         reading.left_bytes -= <int64_t> made
-        if reading.left_bytes < 0 or (reading.ended and reading.position != reading.size):
+        reading.made_bytes += <int64_t> made
+        if reading.left_bytes < 0 or (reading.ended and (reading.position != reading.size or is_other_size(reading))):
             return UNPACK_NOT
         if made:
             return <Py_ssize_t> made
@@ -334,11 +234,10 @@ cdef void end_unpack(Codecs* self, Reading* reading) noexcept nogil:
 cdef Py_ssize_t unpack_zstd(Codecs* self, Reading* reading, uint8_t* out, Py_ssize_t room) noexcept nogil:
     """A frame block by block into `out`, which serves as the window.
 
-    One call for the whole frame would accept a damaged block that expands to more than a block may hold; consumers,
-    which read a stream, refuse it.
+    One call for the whole frame would accept a damaged block that expands to more than a block may hold, which
+    consumers refuse; block by block the library does not compare the content with the size that the header says.
     """
     cdef Py_ssize_t at = 0
-    cdef Py_ssize_t done = 0
     cdef size_t taken, made
     if reading.content_bytes > room:
         return UNPACK_ROOM
@@ -349,12 +248,16 @@ cdef Py_ssize_t unpack_zstd(Codecs* self, Reading* reading, uint8_t* out, Py_ssi
             break
         if <Py_ssize_t> taken > reading.size - at:
             return UNPACK_NOT
-        made = zstd.decompress_next(self.zstd_reader, out + done, <size_t> (room - done), reading.data + at, taken)
+        made = zstd.decompress_next(
+            self.zstd_reader, out + reading.made_bytes, <size_t> (room - reading.made_bytes), reading.data + at, taken
+        )
         if zstd.is_error(made):
             return UNPACK_ROOM if reading.content_bytes < 0 and reading.most_bytes > room else UNPACK_NOT
         at += <Py_ssize_t> taken
-        done += <Py_ssize_t> made
-    return UNPACK_NOT if at != reading.size or done > reading.left_bytes else done
+        reading.made_bytes += <int64_t> made
+    if at != reading.size or reading.made_bytes > reading.left_bytes or is_other_size(reading):
+        return UNPACK_NOT
+    return <Py_ssize_t> reading.made_bytes
 
 
 cdef Py_ssize_t unpack(

@@ -14,9 +14,9 @@ from kbroker._fast.native_codecs cimport (
     pack,
     pack_bound,
     reserve_scratch,
-    serves,
     unpack,
 )
+from kbroker._fast.native_libraries cimport serves
 
 cdef enum:
     KEPT = 2

@@ -27,7 +27,7 @@ from kbroker._fast.log_fields cimport (
     ProducerFields,
     SegmentFields,
 )
-from kbroker._fast.native_codecs cimport serves
+from kbroker._fast.native_libraries cimport serves
 from kbroker._fast.record_batch cimport is_sound, stamp_at, whole_batch
 
 cdef extern from "<unistd.h>" nogil:

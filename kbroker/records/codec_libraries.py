@@ -11,7 +11,7 @@ import importlib.util
 import pathlib
 from collections.abc import Iterator
 
-from kbroker._fast import native_codecs
+from kbroker._fast import native_libraries
 
 _LZ4_SYSTEM = b"liblz4.so.1"
 _ZSTD_SYSTEM = b"libzstd.so.1"
@@ -27,7 +27,7 @@ def _modules_of(package: str, pattern: str) -> Iterator[bytes]:
 @functools.cache
 def native_codecs_loaded() -> frozenset[int]:
     """The codecs that C serves; opens the libraries at the first call."""
-    return native_codecs.load(
+    return native_libraries.load(
         [*_modules_of("lz4", "frame/_frame*.so"), _LZ4_SYSTEM],
         [*_modules_of("zstandard", "_cffi*.so"), *_modules_of("zstandard", "backend_c*.so"), _ZSTD_SYSTEM],
     )

@@ -248,13 +248,17 @@ def _zstd_frame(view: memoryview, start: int, budget: Budget) -> _ZstdFrame:
     return _ZstdFrame(position + (4 if header.has_checksum else 0), header.window_size, content_bytes)
 
 
-def _read_zstd_frame(decompressor: Any, data: memoryview, budget: Budget) -> Iterator[memoryview]:
+def _read_zstd_frame(decompressor: Any, data: memoryview, content_bytes: int, budget: Budget) -> Iterator[memoryview]:
     reader = decompressor.stream_reader(data)
     buffer = bytearray(CHUNK_BYTES)
     whole = memoryview(buffer)
+    found_bytes = 0
     while size := reader.readinto(buffer):
         budget.spend(size)
+        found_bytes += size
         yield whole[:size]
+    if 0 <= content_bytes != found_bytes:
+        raise CompressionError(f"zstd: the frame holds {found_bytes} bytes and says {content_bytes}")
 
 
 def _read_zstd(view: memoryview, budget: Budget) -> Iterator[bytes | memoryview]:
@@ -272,11 +276,11 @@ def _read_zstd(view: memoryview, budget: Budget) -> Iterator[bytes | memoryview]
             budget.left_bytes = min(budget.left_bytes, 2 * _ZSTD_LARGE_WINDOW_BYTES)
         decompressor = _take_zstd_decompressor()
         try:
-            if 0 <= frame.content_bytes <= CHUNK_BYTES:
+            if 0 < frame.content_bytes <= CHUNK_BYTES:
                 budget.spend(frame.content_bytes)
-                yield decompressor.decompress(data) if frame.content_bytes else b""
+                yield decompressor.decompress(data)
             else:
-                yield from _read_zstd_frame(decompressor, data, budget)
+                yield from _read_zstd_frame(decompressor, data, frame.content_bytes, budget)
         except zstandard.ZstdError as error:
             raise CompressionError(f"zstd: {error}") from error
         if frame.window_bytes <= _ZSTD_KEPT_WINDOW_BYTES and len(_zstd_decompressors) < _ZSTD_KEPT_COUNT:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kbroker._fast import native_codecs
+from kbroker._fast import native_libraries
 from kbroker.records.codec_libraries import native_codecs_loaded
 
 
 @contextmanager
 def without_native_codecs() -> Iterator[None]:
     """Everything goes the way through Python meanwhile."""
-    native_codecs.forget()
+    native_libraries.forget()
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -121,6 +122,35 @@ def test_a_block_that_expands_beyond_its_bound_is_refused_both_ways() -> None:
         ]
 
 
+@pytest.mark.parametrize("content", [b"", b"a", TEXT[:100], LARGE[:70_000]], ids=len)
+@pytest.mark.parametrize("native", [True, False], ids=["c", "python"])
+@pytest.mark.parametrize("chunks", [True, False], ids=["chunks", "whole"])
+def test_a_frame_of_another_size_than_it_says_is_refused(content: bytes, native: bool, chunks: bool) -> None:
+    """librdkafka asks for the size and refuses what is longer or shorter: the batch would stop its consumers."""
+
+    def read(frame: bytes) -> bytes:
+        with contextlib.nullcontext() if native else without_native_codecs():
+            if chunks:
+                return b"".join(bytes(chunk) for chunk in iter_decompress(Codec.ZSTD, frame, LIMIT))
+            return decompress(Codec.ZSTD, frame, LIMIT)
+
+    frame = bytearray(zstandard.ZstdCompressor().compress(content))
+    assert read(bytes(frame)) == content
+    for change in (-1, 1):
+        other = frame.copy()
+        other[5] = (frame[5] + change) % 256
+        with pytest.raises(CompressionError):
+            read(bytes(other))
+
+
+def test_a_frame_that_says_nothing_of_what_it_holds_is_refused_both_ways() -> None:
+    """A size of 0 above one byte of content: the way through Python took it as empty."""
+    frame = bytes.fromhex("28b52ffd200009000078")
+    assert outcome(Codec.ZSTD, frame, LIMIT) != b""
+    with without_native_codecs():
+        assert outcome(Codec.ZSTD, frame, LIMIT) != b""
+
+
 def changed(frame: bytearray, at: int) -> bytes:
     return bytes(frame[:at]) + bytes([frame[at] ^ 12]) + bytes(frame[at + 1 :])
 
@@ -186,6 +216,17 @@ def test_a_long_batch_is_walked_in_pieces(codec: Codec, size: int) -> None:
     assert walk_compressed(info, batch, LIMIT)
     assert not walk_compressed(read_header(batch), batch, size // 2)
     assert info.keyless_count == 0
+
+
+@pytest.mark.parametrize("size", [100, 700_000])
+def test_a_batch_whose_frame_is_of_another_size_than_it_says_is_not_walked(size: int) -> None:
+    """It would be stored, in one piece or in several, and librdkafka would refuse it."""
+    record = reference.encode_record(reference.ReferenceRecord(0, 0, b"key", bytes(range(256)) * (size // 256), ()))
+    frame = bytearray(compress(Codec.ZSTD, record))
+    for change in (0, 1):
+        frame[5] += change
+        batch = bytes(reference.encode_batch(bytes(frame), 1, attributes=Codec.ZSTD))
+        assert walk_compressed(read_header(batch), batch, LIMIT) == (change == 0)
 
 
 def test_a_batch_longer_than_its_buffer_is_refused() -> None:
