@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbroker._fast.record_batch import seal
+from kbroker._fast.records.record_batch import seal
 from kbroker.records.batch import HEADER
 from kbroker.records.compression import Codec, compress
 

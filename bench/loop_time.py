@@ -33,16 +33,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kbroker._fast.counters import RequestStats
+from kbroker._fast.base.counters import RequestStats
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.metrics.snapshot import take
 from kbroker.metrics.sources import Sources
 from kbroker.records.batch import RecordBatchBuilder
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_pages import LogPages
-from kbroker.storage.maintenance_figures import maintenance_figures
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.manager.log_manager import LogManager
+from kbroker.storage.reports.log_pages import LogPages
+from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import ZERO_UUID, TopicPartition
 
 PER_TOPIC = 20

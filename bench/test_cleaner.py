@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from bench.keyed_log import RECORD_BYTES, write_log
-from kbroker._fast.md5 import md5_many
-from kbroker._fast.offset_map import OffsetMap
+from kbroker._fast.base.md5 import md5_many
+from kbroker._fast.clean.offset_map import OffsetMap
 from kbroker.config import LogConfig
 from kbroker.records.compression import Codec
-from kbroker.storage.cleaner import Cleaner, CleanSummary
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner import Cleaner, CleanSummary
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import clean
 from tests.storage.batches import open_log
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.file_region import FileRegion
+from kbroker._fast.files.file_region import FileRegion
 from kbroker.schemas import message
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from kbroker._fast.counters import BUCKET_BOUNDS_NS, Histogram, RequestStats
+from kbroker._fast.base.counters import BUCKET_BOUNDS_NS, Histogram, RequestStats
 
 
 def test_count_a_request(benchmark: BenchmarkFixture) -> None:

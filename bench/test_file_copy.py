@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.file_copy import copy_file
-from kbroker._fast.page_cache import bring_in
+from kbroker._fast.files.file_copy import copy_file
+from kbroker._fast.files.page_cache import bring_in
 
 COLD_BYTES = 16 << 20
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from kbroker._fast.accepting import accept_all
-from kbroker._fast.counters import RequestStats
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.route import Route
+from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.accepting import accept_all
+from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.net.route import Route
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions

@@ -14,13 +14,13 @@ import pytest
 import uvloop
 
 from bench.test_codec import fetch_request, produce_request
-from kbroker._fast.append_group import append_together
-from kbroker._fast.crew import Crew
-from kbroker._fast.directory import list_directory, read_small_file
-from kbroker._fast.fetch_target import FetchTarget, worth_reading
-from kbroker._fast.ordinary_append import append_ordinary
-from kbroker._fast.ordinary_fetch import OrdinaryFetch
-from kbroker._fast.ordinary_produce import OrdinaryProduce
+from kbroker._fast.base.crew import Crew
+from kbroker._fast.files.directory import list_directory, read_small_file
+from kbroker._fast.log.append_group import append_together
+from kbroker._fast.log.fetch_target import FetchTarget, worth_reading
+from kbroker._fast.log.ordinary_append import append_ordinary
+from kbroker._fast.requests.ordinary_fetch import OrdinaryFetch
+from kbroker._fast.requests.ordinary_produce import OrdinaryProduce
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import ORDINARY, FetchResponse, PartitionData, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
@@ -28,9 +28,9 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
-from kbroker.storage.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 
 RECORDS = 150

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbroker._fast.disposal import Disposal
-from kbroker._fast.encoding import Encoding
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.slices import Slices
+from kbroker._fast.wire.disposal import Disposal
+from kbroker._fast.wire.encoding import Encoding
 from kbroker.network.pieces import PIECE_ITEMS
 from kbroker.schemas import message
 

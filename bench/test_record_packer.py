@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.record_packer import BatchPacker, RowColumns
+from kbroker._fast.records.record_packer import BatchPacker, RowColumns
 from tests.records import reference
 
 ROWS = 1_000

@@ -13,18 +13,18 @@ from typing import Any
 import crc32c as crc32c_package
 import pytest
 
-from kbroker._fast.compressed_walk import walk_compressed
-from kbroker._fast.crc32c import crc32c, crc32c_portable
-from kbroker._fast.native_payloads import pack_bytes, unpack_bytes
-from kbroker._fast.record_batch import read_header, stamp, validate
-from kbroker._fast.record_codec import decode_records
-from kbroker._fast.record_stream import walk_decompressed
-from kbroker._fast.segment_scan import scan_segment
+from kbroker._fast.base.crc32c import crc32c, crc32c_portable
+from kbroker._fast.log.segment_scan import scan_segment
+from kbroker._fast.records.compressed_walk import walk_compressed
+from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
+from kbroker._fast.records.record_batch import read_header, stamp, validate
+from kbroker._fast.records.record_codec import decode_records
+from kbroker._fast.records.record_stream import walk_decompressed
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec, compress, iter_decompress
-from kbroker.storage.log_validator import assign_offsets, validate_and_analyze
+from kbroker.storage.log.log_validator import assign_offsets, validate_and_analyze
 from tests.records import reference
 from tests.records.reference import encode_batch, simple_records
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, cimpl
 
-from kbroker._fast.delivery_cells import DeliveryCells
-from kbroker._fast.librdkafka import Library
-from kbroker._fast.replay_producer import ALL_DONE, ReplayProducer
-from kbroker._fast.replay_rows import ReplayRows
+from kbroker._fast.replay.delivery_cells import DeliveryCells
+from kbroker._fast.replay.librdkafka import Library
+from kbroker._fast.replay.replay_producer import ALL_DONE, ReplayProducer
+from kbroker._fast.replay.replay_rows import ReplayRows
 
 ROWS = 10_000
 VALUE_BYTES = 100

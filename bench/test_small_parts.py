@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.batch_seek import find_batch, walk_batches
-from kbroker._fast.batch_span import batch_span
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.file_space import allocate_ahead
-from kbroker._fast.index import OffsetTable
-from kbroker._fast.producer_entry import ProducerEntry
-from kbroker._fast.producer_table import ProducerTable
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.record_batch import read_header
-from kbroker._fast.record_columns import RecordColumns
-from kbroker._fast.stored_header import read_stored_header
-from kbroker._fast.varint import encode_varint, read_varint, varint_size
+from kbroker._fast.base.varint import encode_varint, read_varint, varint_size
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.files.file_space import allocate_ahead
+from kbroker._fast.log.batch_seek import find_batch, walk_batches
+from kbroker._fast.log.index import OffsetTable
+from kbroker._fast.log.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_table import ProducerTable
+from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.records.batch_span import batch_span
+from kbroker._fast.records.record_batch import read_header
+from kbroker._fast.records.record_columns import RecordColumns
+from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.schemas import message
 from tests.protocol.reference import Reference
 from tests.records import reference

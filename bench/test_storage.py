@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.index import OffsetTable
-from kbroker._fast.producer_entry import ProducerEntry
-from kbroker._fast.producer_table import ProducerTable
-from kbroker._fast.record_batch import read_header
+from kbroker._fast.log.index import OffsetTable
+from kbroker._fast.log.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_table import ProducerTable
+from kbroker._fast.records.record_batch import read_header
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import UNSYNCED_FILES, append, batch, environment, open_log
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_entry import ProducerEntry
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import LogConfig
-from kbroker.storage.checkpoints import OffsetCheckpoint
-from kbroker.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from kbroker.storage.retention import decide, look_at
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.checkpoints import OffsetCheckpoint
+from kbroker.storage.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.retention import decide, look_at
 from kbroker.types import TopicPartition
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append, batch, environment, open_log
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker import __version__, log_output
-from kbroker._fast.counters import RequestStats
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import log_config
 from kbroker.coordinator.group_coordinator import GroupCoordinator
@@ -73,14 +73,14 @@ from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.scheduling import process_started
 from kbroker.stop_signals import StopSignals
-from kbroker.storage.directory_problems import directory_problems
-from kbroker.storage.log_dirs import LogDirError
-from kbroker.storage.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
-from kbroker.storage.log_pages import LogPages
-from kbroker.storage.log_placement import all_cordoned
-from kbroker.storage.maintenance_figures import maintenance_figures, recovery_figures
-from kbroker.storage.recovery_progress import LoadingInterruptedError
-from kbroker.storage.strays import KnownTopic
+from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.directories.log_placement import all_cordoned
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.manager.directory_problems import directory_problems
+from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
+from kbroker.storage.reports.log_pages import LogPages
+from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig

@@ -5,8 +5,8 @@ ready: beside a compaction at full speed the loop's wake-ups can wait that long.
 for shorter slices, and is then let in at once by one with longer ones.  It gets no more of the processor for it.
 Threads made afterwards have slices of the usual length; older kernels take the wish and do nothing.
 
-The threads of compaction give their processor away after each buffer (`_fast/clean_files.pyx`), which costs them the
-rest of a slice where others want it: theirs are short too, so that they keep about half of their share.
+The threads of compaction give their processor away after each buffer (`_fast/clean/clean_files.pyx`), which costs them
+the rest of a slice where others want it: theirs are short too, so that they keep about half of their share.
 """
 
 from __future__ import annotations

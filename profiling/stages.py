@@ -46,9 +46,9 @@ _EXTENSIONS = {
 _BY_EXTENSION = {name: stage for stage, names in _EXTENSIONS.items() for name in names}
 #: Python sources, the first match counts.
 _SOURCES: tuple[tuple[str, str], ...] = (
-    ("kbroker/storage/log_validator", "validate"),
+    ("kbroker/storage/log/log_validator", "validate"),
     ("kbroker/records/", "validate"),
-    ("kbroker/storage/indexes", "index"),
+    ("kbroker/storage/log/indexes", "index"),
     ("kbroker/storage/", "append"),
     ("kbroker/replication/fetch_session", "gates"),
     ("kbroker/replication/", "append"),

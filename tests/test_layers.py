@@ -1,7 +1,7 @@
 """The rules of the house that a machine can check: layers, file sizes, what Cython sources may not use.
 
 Layers, from the bottom; a module imports from its own package and from packages below, never from above.  `PACKAGES`
-lists for each package all that it may import.
+lists for each package all that it may import, `ROOMS` the same within the packages that have rooms.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PYTHON_LINES = 500
 CYTHON_LINES = 400
 # Files that hold one class, or one way of a thing from its beginning to its end, which would be no clearer in two.
 ONE_THING_LINES = {
-    "kbroker/_fast/connection.pyx": 500,
+    "kbroker/_fast/net/connection.pyx": 500,
     "kbroker/broker.py": 600,
-    "kbroker/storage/log_loader.py": 600,
-    "kbroker/storage/log_segment.py": 600,
-    "kbroker/storage/unified_log.py": 600,
+    "kbroker/storage/recovery/log_loader.py": 600,
+    "kbroker/storage/log/log_segment.py": 600,
+    "kbroker/storage/log/unified_log.py": 600,
 }
 
 BASE = {"types", "errors", "clock", "nearest", "__init__"}
@@ -68,6 +68,29 @@ PACKAGES: dict[str, set[str]] = {
     "broker": BROKER,
     "replay": REPLAY,
     "cli": BROKER | REPLAY | {"cli"},
+}
+
+ROOMS: dict[str, dict[str, set[str]]] = {
+    "_fast": {
+        "base": set(),
+        "files": {"base"},
+        "wire": {"base", "files"},
+        "records": {"base"},
+        "log": {"base", "records"},
+        "clean": {"base", "files", "records"},
+        "net": {"base", "files", "wire", "log"},
+        "requests": {"base", "files", "records", "log", "net"},
+        "replay": {"base", "records"},
+    },
+    "storage": {
+        "files": set(),
+        "log": {"files"},
+        "cleaner": {"files", "log"},
+        "directories": {"files", "log"},
+        "recovery": {"files", "log", "directories"},
+        "manager": {"files", "log", "cleaner", "directories", "recovery"},
+        "reports": {"files", "log", "cleaner", "manager"},
+    },
 }
 
 _CIMPORT = re.compile(
@@ -164,6 +187,27 @@ def test_lower_layers_do_not_import_higher_ones(path: Path) -> None:
     allowed = PACKAGES[package_of(path)] | {package_of(path)}
     above = sorted({name for name in imported(path) if part_of(name) not in allowed})
     assert not above, f"{name_of(path)} imports {', '.join(above)}"
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_module_of_a_package_with_rooms_lies_in_one(package: str) -> None:
+    """It could import anything of its package."""
+    folder = PACKAGE / package
+    found = {
+        path.relative_to(folder).parts[0] for path in sources(".py", ".pyx", ".pxd", ".pyi") if folder in path.parents
+    }
+    assert found - {"__init__.py"} == set(ROOMS[package])
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in sources(".py", ".pyx", ".pxd", ".pyi") if package_of(path) in ROOMS], ids=name_of
+)
+def test_rooms_import_only_what_their_package_allows(path: Path) -> None:
+    """A room could no longer be understood without those above it."""
+    package, room = path.relative_to(PACKAGE).parts[:2]
+    allowed = ROOMS[package].get(room, set()) | {room}
+    rooms = [name.split(".")[2] for name in imported(path) if name.startswith(f"kbroker.{package}.")]
+    assert set(rooms) <= allowed, f"{name_of(path)} imports {', '.join(sorted(set(rooms) - allowed))}"
 
 
 def test_no_modules_import_each_other() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CoroutineType
 from typing import Any
 
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.slices import Slices
 
 # A slice of an hour: nothing that awaits its pace ever waits.
 UNBROKEN = Slices(None, 3_600_000_000)

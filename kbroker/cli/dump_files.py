@@ -41,7 +41,7 @@ def dump_offset_index(path: Path) -> Iterator[Row]:
 
 
 def _compare(log: bytes, offset: int, position: int) -> Row:
-    from kbroker._fast.record_batch import BatchError, read_header
+    from kbroker._fast.records.record_batch import BatchError, read_header
 
     if position >= len(log):
         return {"error": f"the segment has {len(log)} bytes only"}
@@ -78,14 +78,14 @@ def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[Any, ...]]:
 
 
 def dump_transaction_index(path: Path) -> Iterator[Row]:
-    from kbroker.storage.txn_index import decode_entries
+    from kbroker.storage.log.txn_index import decode_entries
 
     for entry in decode_entries(path.read_bytes(), path.name):
         yield entry._asdict()
 
 
 def dump_producer_snapshot(path: Path) -> Iterator[Row]:
-    from kbroker.storage.producer_snapshot import decode_snapshot
+    from kbroker.storage.log.producer_snapshot import decode_snapshot
 
     for entry in decode_snapshot(path.read_bytes(), path.name):
         yield {
@@ -102,14 +102,14 @@ def dump_producer_snapshot(path: Path) -> Iterator[Row]:
 
 
 def dump_offset_checkpoint(path: Path) -> Iterator[Row]:
-    from kbroker.storage.checkpoints import decode_offsets
+    from kbroker.storage.files.checkpoints import decode_offsets
 
     for tp, offset in decode_offsets(path.read_bytes(), path.name).items():
         yield {"topic": tp.topic, "partition": tp.partition, "offset": offset}
 
 
 def dump_epoch_checkpoint(path: Path) -> Iterator[Row]:
-    from kbroker.storage.checkpoints import decode_checkpoint
+    from kbroker.storage.files.checkpoints import decode_checkpoint
 
     for fields in decode_checkpoint(path.read_bytes(), path.name):
         epoch, start_offset = (int(field) for field in fields)
@@ -117,7 +117,7 @@ def dump_epoch_checkpoint(path: Path) -> Iterator[Row]:
 
 
 def dump_partition_metadata(path: Path) -> Iterator[Row]:
-    from kbroker.storage.partition_metadata import decode_partition_metadata
+    from kbroker.storage.log.partition_metadata import decode_partition_metadata
     from kbroker.types import uuid_to_text
 
     yield {"topic_id": uuid_to_text(decode_partition_metadata(path.read_bytes(), path.name))}

@@ -16,7 +16,7 @@ from kbroker.cli.internal_records import decode_record, decodes
 from kbroker.records.compression import Codec
 
 if TYPE_CHECKING:
-    from kbroker._fast.record_batch import BatchInfo
+    from kbroker._fast.records.record_batch import BatchInfo
 
 Row = dict[str, Any]
 
@@ -31,8 +31,8 @@ def topic_of(path: Path) -> str:
 
 def dump_segment(path: Path, *, deep: bool, print_data: bool, decode: bool) -> Iterator[Row]:
     """A row for each batch, followed by rows for its records."""
-    from kbroker._fast.record_batch import BatchError
-    from kbroker._fast.stored_header import read_stored_header
+    from kbroker._fast.records.record_batch import BatchError
+    from kbroker._fast.records.stored_header import read_stored_header
 
     with path.open("rb") as file:
         size = file.seek(0, 2)

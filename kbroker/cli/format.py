@@ -25,8 +25,8 @@ def command(
     properties: str | None, overrides: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool, as_json: bool
 ) -> None:
     """Write meta.properties into the directories of log.dirs."""
-    from kbroker.storage.filesystem import FileSystem
-    from kbroker.storage.log_dirs import LogDirError, open_directories
+    from kbroker.storage.directories.log_dirs import LogDirError, open_directories
+    from kbroker.storage.files.filesystem import FileSystem
 
     if cluster_id is not None:
         try:

@@ -4,7 +4,7 @@
     Kafka's protocol       sizes and directories (DescribeLogDirs), from any Kafka
     a directory            what the files of a stopped broker tell
 
-Each answers in the terms of the pages that the metrics listener serves (`kbroker.storage.log_pages`).
+Each answers in the terms of the pages that the metrics listener serves (`kbroker.storage.reports.log_pages`).
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class Directories:
 
 
 def _opened(path: str) -> Any:
-    from kbroker.storage.directory_description import opened
-    from kbroker.storage.log_dirs import LogDirError
+    from kbroker.storage.directories.directory_description import opened
+    from kbroker.storage.directories.log_dirs import LogDirError
 
     class Opened:
         """`opened`, with its errors as the command's."""

@@ -12,7 +12,7 @@ from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.replication.metadata_rebuild import RebuiltTopic, Survey
-    from kbroker.storage.log_dirs import LogDir
+    from kbroker.storage.directories.log_dirs import LogDir
 
 LOST = (
     "Not in the directories, so not in the store: settings of topics and of brokers that were changed at run time, "
@@ -54,8 +54,8 @@ def rebuild(
     """
     from kbroker.metadata.store import MetadataStoreError
     from kbroker.replication.metadata_rebuild import RebuildError, plan, survey, write
-    from kbroker.storage.filesystem import FileSystem
-    from kbroker.storage.log_dirs import LogDirError, describe, open_directories
+    from kbroker.storage.directories.log_dirs import LogDirError, describe, open_directories
+    from kbroker.storage.files.filesystem import FileSystem
 
     files = FileSystem()
     directories: list[LogDir] = []

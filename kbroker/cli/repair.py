@@ -21,10 +21,10 @@ def repair_log(topic: str, partition: int, directory: str, skip: bool, truncate:
 
     Files that change are kept as NAME.damaged.  Exit status 1 when there is damage and it was only shown.
     """
-    from kbroker.storage.directory_description import opened
-    from kbroker.storage.filesystem import SYSTEM_FILES
-    from kbroker.storage.log_dirs import LogDirError
-    from kbroker.storage.log_repair import PartitionFiles
+    from kbroker.storage.directories.directory_description import opened
+    from kbroker.storage.directories.log_dirs import LogDirError
+    from kbroker.storage.files.filesystem import SYSTEM_FILES
+    from kbroker.storage.reports.log_repair import PartitionFiles
     from kbroker.types import TopicPartition
 
     if skip and truncate:

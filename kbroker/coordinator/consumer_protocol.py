@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kbroker._fast.codec import DecodeError
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.schemas import message
 
 PROTOCOL_TYPE = "consumer"

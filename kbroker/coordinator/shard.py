@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Protocol
 
-from kbroker._fast.record_batch import BatchError
+from kbroker._fast.records.record_batch import BatchError
 from kbroker.clock import Clock
 from kbroker.coordinator.timers import CallLater, TimerHandle
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError

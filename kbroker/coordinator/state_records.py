@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from kbroker._fast.codec import DecodeError, Program
+from kbroker._fast.wire.codec import DecodeError, Program
 from kbroker.coordinator.group import Group
 from kbroker.coordinator.member import Member
 from kbroker.coordinator.messages import MemberProtocol

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker._fast.disposal import Disposal
+from kbroker._fast.wire.disposal import Disposal
 from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
 from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError
 from kbroker.handlers import loggers
@@ -34,8 +34,8 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.slices import Pace
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
 MAX_VALUE_BYTES = 32_767

@@ -24,7 +24,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.protocol.api import ApiRange
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.pending import Pending
+from kbroker._fast.net.pending import Pending
 from kbroker.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.handlers.table import HandlerFunction
     from kbroker.replication.state_log import PartitionStateLog

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker._fast.pending import Pending
+from kbroker._fast.net.pending import Pending
 from kbroker.errors import RequestTimedOutError
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.errors import KafkaError
     from kbroker.replication.partition import Partition
 

@@ -35,7 +35,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.replication.partition import Partition
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.route import Route
+from kbroker._fast.net.route import Route
 from kbroker.handlers import (
     alter_configs,
     api_versions,

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.fetch_target import FetchTarget, worth_reading
-from kbroker._fast.pending import DelayedFetch, Pending
-from kbroker._fast.session_fetch import SessionFetch
+from kbroker._fast.log.fetch_target import FetchTarget, worth_reading
+from kbroker._fast.net.pending import DelayedFetch, Pending
+from kbroker._fast.requests.session_fetch import SessionFetch
 from kbroker.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -24,13 +24,13 @@ from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
 from kbroker.schemas import message
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.slices import Pace
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.replication.partition import Partition

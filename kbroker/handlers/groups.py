@@ -45,8 +45,8 @@ from kbroker.schemas import message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.pending import Pending
+    from kbroker._fast.net.pending import Pending
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2

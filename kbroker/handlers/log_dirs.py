@@ -34,10 +34,10 @@ from kbroker.schemas import message
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.alter_log_dirs import DirectoryMoves
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.handlers")
 

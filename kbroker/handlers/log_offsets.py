@@ -20,8 +20,8 @@ from kbroker.errors import (
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
-from kbroker.storage.log_lookup import DeferredSearch, find_by_timestamp
-from kbroker.storage.log_values import (
+from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
+from kbroker.storage.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
@@ -30,11 +30,11 @@ from kbroker.storage.log_values import (
 )
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
-    from kbroker.storage.log_values import TimestampOffset
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.storage.log.log_values import TimestampOffset
+    from kbroker.storage.log.unified_log import UnifiedLog
 
 ListOffsetsResponse: Any = message("ListOffsetsResponse")
 OffsetForLeaderEpochResponse: Any = message("OffsetForLeaderEpochResponse")

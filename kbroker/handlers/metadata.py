@@ -33,8 +33,8 @@ from kbroker.schemas import message
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.slices import Pace
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import TopicImage
 

@@ -25,8 +25,8 @@ from kbroker.schemas import message
 from kbroker.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.slices import Pace
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.offsets import OffsetTable
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbroker._fast.ordinary_produce import OrdinaryProduce, ProduceVersions
-from kbroker._fast.pending import Pending
-from kbroker._fast.route import NO_RESPONSE
+from kbroker._fast.net.pending import Pending
+from kbroker._fast.net.route import NO_RESPONSE
+from kbroker._fast.requests.ordinary_produce import OrdinaryProduce, ProduceVersions
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
@@ -24,7 +24,7 @@ from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import message
-from kbroker.storage.log_validator import (
+from kbroker.storage.log.log_validator import (
     FIRST_PRODUCE_VERSION_WITH_ZSTD,
     LONG_BATCH_BYTES,
     AnalyzedBatch,
@@ -38,7 +38,7 @@ from kbroker.storage.log_validator import (
 if TYPE_CHECKING:
     import asyncio
 
-    from kbroker._fast.ordinary_produce import Appended
+    from kbroker._fast.requests.ordinary_produce import Appended
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
 

@@ -25,7 +25,7 @@ from kbroker.schemas import message
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
 logger = logging.getLogger("kbroker.handlers")

@@ -19,9 +19,9 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
-    from kbroker.storage.producer_state import ProducerState
+    from kbroker.storage.log.producer_state import ProducerState
 
 MAX_PRODUCERS = 100_000
 

@@ -24,7 +24,7 @@ from kbroker.schemas import message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import ClusterImage
 

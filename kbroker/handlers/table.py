@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from kbroker.protocol.api import ApiRange
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
-    from kbroker._fast.direct import DirectAnswers
-    from kbroker._fast.pending import Pending
+    from kbroker._fast.net.direct import DirectAnswers
+    from kbroker._fast.net.pending import Pending
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
     HandlerFunction = Callable[[RequestContext, Struct], Struct | Pending | Awaitable[Struct | Pending | None] | None]

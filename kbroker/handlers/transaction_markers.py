@@ -27,10 +27,10 @@ from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.records.control import ControlType, build_end_transaction
 from kbroker.schemas import message
-from kbroker.storage.log_values import AppendOrigin
+from kbroker.storage.log.log_values import AppendOrigin
 
 if TYPE_CHECKING:
-    from kbroker._fast.codec import Struct
+    from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.replication.partition import Partition
 

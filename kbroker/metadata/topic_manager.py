@@ -44,7 +44,7 @@ from kbroker.metadata.topic_request import DEFAULT, NewPartitions, NewTopic, Top
 from kbroker.types import random_uuid
 
 if TYPE_CHECKING:
-    from kbroker._fast.slices import Pace, Slices
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.config import BrokerConfig
 
 logger = logging.getLogger("kbroker.metadata")

@@ -33,7 +33,7 @@ above 0; `kbroker_cleaner_oldest_dirty_seconds` and
 
 def empty_snapshot() -> Snapshot:
     """What a scrape of a broker without anything would find."""
-    from kbroker._fast.counters import RequestStats
+    from kbroker._fast.base.counters import RequestStats
     from kbroker.metrics.loop_delay import LoopDelaySampler
     from kbroker.metrics.snapshot import take
     from kbroker.metrics.sources import Sources

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kbroker._fast.counters import BUCKET_BOUNDS_NS
+from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
 from kbroker.metrics.maintenance import families
 from kbroker.metrics.snapshot import PartitionRow, Snapshot
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from kbroker._fast.counters import Histogram
+from kbroker._fast.base.counters import Histogram
 
 #: While there is work: close enough to see any stall of 50 ms.
 BUSY_INTERVAL_SECONDS = 0.02

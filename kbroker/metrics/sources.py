@@ -16,7 +16,7 @@ from kbroker.periodic import Pieces
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.counters import RequestStats
+    from kbroker._fast.base.counters import RequestStats
     from kbroker.metrics.loop_delay import LoopDelaySampler
 
 #: When this module was first imported, which is when the process started, for all that uptime is used for.

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kbroker._fast.accepting import accept_all
+from kbroker._fast.net.accepting import accept_all
 from kbroker.log_output import RateLimitedLog
 from kbroker.network.limits import ConnectionLimits
 

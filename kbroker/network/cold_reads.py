@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from kbroker._fast.connection import Connection
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.page_cache import bring_in
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.files.page_cache import bring_in
+from kbroker._fast.net.connection import Connection
 
 COLD_READ_THREADS = 4
-# What is read ahead of a reader; `AHEAD_BYTES` of `_fast/sender.pyx` is the same for what is queued.
+# What is read ahead of a reader; `AHEAD_BYTES` of `_fast/net/sender.pyx` is the same for what is queued.
 AHEAD_BYTES = 4 << 20
 # Between two of these a thread looks whether somebody waits.
 SLICE_BYTES = 1 << 20

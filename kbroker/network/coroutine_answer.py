@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from kbroker._fast.pending import Pending
+from kbroker._fast.net.pending import Pending
 
 
 class CoroutineAnswer(Pending):

@@ -15,16 +15,16 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from typing import Any
 
-from kbroker._fast.connection import Connection
-from kbroker._fast.counters import RequestStats
-from kbroker._fast.decoding import Decoding
-from kbroker._fast.encoding import Encoding
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.log_fields import PurgatoryFields
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.request_context import RequestContext
-from kbroker._fast.route import Endpoint, Route
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.base.slices import Slices
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.log.log_fields import PurgatoryFields
+from kbroker._fast.net.connection import Connection
+from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.net.request_context import RequestContext
+from kbroker._fast.net.route import Endpoint, Route
+from kbroker._fast.wire.decoding import Decoding
+from kbroker._fast.wire.encoding import Encoding
 from kbroker.log_output import RateLimitedLog
 from kbroker.network import pieces
 from kbroker.network.acceptor import CrowdAcceptor

@@ -1,7 +1,7 @@
 """Large requests in pieces: decoding, encoding and freeing what takes longer than a slice of the loop's time.
 
 The connection hands over what its first slice did not finish.  Handlers that work on many items await the same pace
-(`kbroker._fast.slices`).  One request at a time per connection stays the rule: the connection is mute meanwhile, so its
+(`_fast.base.slices`).  One request at a time per connection stays the rule: the connection is mute meanwhile, so its
 answers keep their order.
 """
 
@@ -11,11 +11,11 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
-from kbroker._fast.decoding import Decoding
-from kbroker._fast.disposal import Disposal
-from kbroker._fast.encoding import Encoding
-from kbroker._fast.request_context import RequestContext
-from kbroker._fast.slices import Pace, Slices
+from kbroker._fast.base.slices import Pace, Slices
+from kbroker._fast.net.request_context import RequestContext
+from kbroker._fast.wire.decoding import Decoding
+from kbroker._fast.wire.disposal import Disposal
+from kbroker._fast.wire.encoding import Encoding
 
 # Some 0.2 ms of decoding, encoding or freeing.
 PIECE_ITEMS = 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker._fast.codec import DecodeError
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.protocol.api import request_header_version, response_header_version
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from kbroker._fast.codec import KINDS, Program, Struct, make_struct
-from kbroker._fast.structs import Plan
+from kbroker._fast.wire.codec import KINDS, Program, Struct, make_struct
+from kbroker._fast.wire.structs import Plan
 from kbroker.protocol.schema import NATURAL, NATURAL_DEFAULTS, Field, MessageSchema, parse_versions
 
 

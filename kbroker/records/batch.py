@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kbroker._fast.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
-from kbroker._fast.record_codec import append_record, decode_records
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
+from kbroker._fast.records.record_codec import append_record, decode_records
 from kbroker.records.compression import Codec, compress, decompress
 from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 

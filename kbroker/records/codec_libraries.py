@@ -1,7 +1,7 @@
 """Where the C libraries of lz4 and zstd are: in the packages `lz4` and `zstandard`, else the system's.
 
 The packages' own extension modules carry (or are linked with) the libraries and show their names, so one version serves
-both ways: `records.compression` by Python, `_fast.native_codecs` without.  Nothing is imported to find them.
+both ways: `records.compression` by Python, `_fast.records.native_codecs` without.  Nothing is imported to find them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import pathlib
 from collections.abc import Iterator
 
-from kbroker._fast import native_libraries
+from kbroker._fast.records import native_libraries
 
 _LZ4_SYSTEM = b"liblz4.so.1"
 _ZSTD_SYSTEM = b"libzstd.so.1"

@@ -6,8 +6,8 @@
 * lz4: one LZ4 frame of independent blocks (Java reads no linked ones, so nor may we let one in).
 * zstd: one or more frames, with or without the content size.
 
-What is ordinary in lz4 and zstd goes through their C interfaces (`_fast.native_codecs`) where it is wanted whole; the
-bounds below hold there as well.
+What is ordinary in lz4 and zstd goes through their C interfaces (`_fast.records.native_codecs`) where it is wanted
+whole; the bounds below hold there as well.
 
 Decompression streams in chunks of at most 64 KiB (a raw snappy block comes whole: its format allows at most some 22
 times its compressed size) and counts against a `Budget`: bytes given out, plus a charge for every member, frame and
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, cast
 
-from kbroker._fast.native_payloads import pack_bytes, unpack_bytes
+from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
 from kbroker.records.codec_libraries import native_codecs_loaded
 
 
@@ -52,6 +52,7 @@ _LZ4_BLOCK_64_KB = 4
 _LZ4_DEFAULT_LEVEL = 9
 
 _ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_EMPTY_COMPRESSED_BLOCK = 2  # type and size of a block's header
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 _ZSTD_LARGE_WINDOW_BYTES = 8 << 20
@@ -59,7 +60,7 @@ _ZSTD_MAX_WINDOW_BYTES = 128 << 20
 _ZSTD_KEPT_WINDOW_BYTES = 2 << 20
 _ZSTD_KEPT_COUNT = 2
 
-# The levels at which `_fast.native_codecs` packs, which are the defaults of Kafka's settings.
+# The levels at which `_fast.records.native_codecs` packs, which are the defaults of Kafka's settings.
 _NATIVE_LEVELS = {3: _LZ4_DEFAULT_LEVEL, 4: _ZSTD_DEFAULT_LEVEL}
 
 
@@ -242,6 +243,8 @@ def _zstd_frame(view: memoryview, start: int, budget: Budget) -> _ZstdFrame:
             raise CompressionError("zstd: the frame is cut off")
         block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
         last = bool(block & 1)
+        if block >> 1 == _ZSTD_EMPTY_COMPRESSED_BLOCK:
+            raise CompressionError("zstd: a compressed block without content")
         position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
         budget.spend(_BLOCK_CHARGE_BYTES)
     content_bytes = -1 if header.content_size == zstandard.CONTENTSIZE_UNKNOWN else header.content_size

@@ -12,7 +12,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from kbroker._fast.record_batch import BatchInfo, InvalidRecordsError
+from kbroker._fast.records.record_batch import BatchInfo, InvalidRecordsError
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 
 KEY = struct.Struct(">hh")

@@ -1,6 +1,6 @@
 """Messages of the formats before record batches (magic 0 and 1), as old brokers left them in segments.
 
-Layouts are in `_fast/stored_header`.  They are read only: what compaction keeps of them becomes record batches.
+Layouts are in `_fast/records/stored_header`.  They are read only: what compaction keeps of them becomes record batches.
 
 A wrapper's messages carry absolute offsets with magic 0, with magic 1 offsets relative to the first, which lies as far
 below the wrapper's offset as the last one says.  Where the wrapper has the append time, so have its messages.  LZ4 with
@@ -14,8 +14,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from kbroker._fast.record_batch import MAGIC_V2, BatchInfo, CorruptBatchError, InvalidRecordsError
-from kbroker._fast.stored_header import read_stored_header
+from kbroker._fast.records.record_batch import MAGIC_V2, BatchInfo, CorruptBatchError, InvalidRecordsError
+from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.records.batch import STORED_LIMIT_BYTES, Record, iterate_records
 from kbroker.records.compression import Codec, decompress
 

@@ -4,8 +4,8 @@
     timestamp: timestamp[us, UTC]                timestampType: int32 (0 the producer's time, 1 the append's)
     headers: list<struct<key: string, value: binary>>, null for a record without any
 
-The decoder (`_fast/record_columns`) fills buffers in Arrow's layout; here they become arrays without a copy.  Only the
-columns asked for are filled.
+The decoder (`_fast/records/record_columns`) fills buffers in Arrow's layout; here they become arrays without a copy.
+Only the columns asked for are filled.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kbroker._fast.record_columns import HEADERS, KEYS, TIMESTAMPS, VALUES, RecordColumns
+from kbroker._fast.records.record_columns import HEADERS, KEYS, TIMESTAMPS, VALUES, RecordColumns
 from kbroker.records.compression import decompress
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kbroker._fast.column_buffer import ColumnBuffer
-    from kbroker._fast.record_columns import Bytes, Headers, Taken
+    from kbroker._fast.base.column_buffer import ColumnBuffer
+    from kbroker._fast.records.record_columns import Bytes, Headers, Taken
 
 # What one compressed batch may expand to: the one thing that the limits of rows and bytes do not bound.
 MAX_DECOMPRESSED_BYTES = 256 << 20

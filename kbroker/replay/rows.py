@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kbroker._fast.record_packer import BatchPacker, RowColumns
+from kbroker._fast.records.record_packer import BatchPacker, RowColumns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kbroker._fast.record_packer import BytesParts, HeaderParts
+    from kbroker._fast.records.record_packer import BytesParts, HeaderParts
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS, TIMESTAMP = "key", "value", "topic", "partition", "headers", "timestamp"
 

@@ -35,19 +35,25 @@ from kbroker.errors import (
     LogDirNotFoundError,
     NotLeaderOrFollowerError,
 )
-from kbroker.storage.directory_plans import MoveTotals
-from kbroker.storage.future_log import CorruptSourceError, FutureLog, MoveCancelledError, SourceChangedError, Step
-from kbroker.storage.local_log import storage_error
-from kbroker.storage.log_dirs import DELETE_SUFFIX, MAX_PARTITION_DIRECTORY, marked_directory
-from kbroker.storage.log_relocation import take_over
-from kbroker.storage.throttle import Throttle
+from kbroker.storage.directories.directory_plans import MoveTotals
+from kbroker.storage.directories.future_log import (
+    CorruptSourceError,
+    FutureLog,
+    MoveCancelledError,
+    SourceChangedError,
+    Step,
+)
+from kbroker.storage.directories.log_dirs import DELETE_SUFFIX, MAX_PARTITION_DIRECTORY, marked_directory
+from kbroker.storage.directories.log_relocation import take_over
+from kbroker.storage.files.throttle import Throttle
+from kbroker.storage.log.local_log import storage_error
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.replication.replica_manager import ReplicaManager
-    from kbroker.storage.group_commit import LogCommitter
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.log.group_commit import LogCommitter
+    from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.moves")
 

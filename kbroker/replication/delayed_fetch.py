@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker._fast.fetch_target import enter, leave
-from kbroker._fast.log_fields import PartitionFields, PurgatoryFields
-from kbroker._fast.pending import DelayedFetch
+from kbroker._fast.log.fetch_target import enter, leave
+from kbroker._fast.log.log_fields import PartitionFields, PurgatoryFields
+from kbroker._fast.net.pending import DelayedFetch
 
 if TYPE_CHECKING:
     import asyncio

@@ -22,7 +22,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kbroker._fast.fetch_target import FetchTarget
+from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
 
 INITIAL_EPOCH = 0

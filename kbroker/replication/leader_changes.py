@@ -22,7 +22,7 @@ from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.metadata.store import MetadataStore
-    from kbroker.storage.log_manager import LogManager
+    from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.local_store import FILE_NAME
-from kbroker.storage.log_dirs import (
+from kbroker.storage.directories.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     META_VERSION,
     LogDir,
@@ -20,7 +20,7 @@ from kbroker.storage.log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from kbroker.storage.filesystem import FileSystem
+    from kbroker.storage.files.filesystem import FileSystem
 
 
 def check_metadata_is_there(files: FileSystem, directories: Sequence[LogDir]) -> None:

@@ -33,17 +33,17 @@ from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.spare_file import SUFFIX as SPARE_SUFFIX
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.replication.metadata_at_start import has_content
-from kbroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from kbroker.storage.leader_epoch_cache import LeaderEpochCache
-from kbroker.storage.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDir, parse_partition_directory
-from kbroker.storage.partition_metadata import PARTITION_METADATA, CorruptPartitionMetadataError
-from kbroker.storage.partition_metadata import decode_partition_metadata as decode_id
-from kbroker.storage.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshotError, decode_snapshot
+from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDir, parse_partition_directory
+from kbroker.storage.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.log.partition_metadata import PARTITION_METADATA, CorruptPartitionMetadataError
+from kbroker.storage.log.partition_metadata import decode_partition_metadata as decode_id
+from kbroker.storage.log.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshotError, decode_snapshot
 from kbroker.types import ZERO_UUID, TopicPartition, random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.storage.filesystem import FileSystem
+    from kbroker.storage.files.filesystem import FileSystem
 
 KEEP_EVERYTHING: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 BEGINNING = struct.Struct(">qiib")

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker._fast.log_fields import PartitionFields
+from kbroker._fast.log.log_fields import PartitionFields
 from kbroker.errors import (
     FencedLeaderEpochError,
     KafkaError,
@@ -31,10 +31,10 @@ from kbroker.errors import (
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.pending import DelayedFetch
+    from kbroker._fast.net.pending import DelayedFetch
     from kbroker.metadata.image import PartitionImage
     from kbroker.replication.delayed_fetch import FetchPurgatory
-    from kbroker.storage.unified_log import UnifiedLog
+    from kbroker.storage.log.unified_log import UnifiedLog
 
 Settled = Callable[[KafkaError | None], None]
 

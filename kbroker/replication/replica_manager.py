@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
-    from kbroker.storage.group_commit import CommittedLog
-    from kbroker.storage.log_manager import LogManager
-    from kbroker.storage.log_validator import AnalyzedBatch, AppendOrigin
-    from kbroker.storage.log_values import AppendResult
+    from kbroker.storage.log.group_commit import CommittedLog
+    from kbroker.storage.log.log_validator import AnalyzedBatch, AppendOrigin
+    from kbroker.storage.log.log_values import AppendResult
+    from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.storage.log_validator import AppendOrigin
+from kbroker.storage.log.log_validator import AppendOrigin
 
 if TYPE_CHECKING:
     from kbroker.errors import KafkaError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kbroker.metadata.local_store import FILE_NAME
-from kbroker.storage.partition_metadata import encode_partition_metadata
+from kbroker.storage.log.partition_metadata import encode_partition_metadata
 from tests.broker.client import Batch, Client
 from tests.broker_process import BrokerError, BrokerProcess
 from tests.conftest import StartBroker

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kbroker._fast.record_batch import iterate_batches
+from kbroker._fast.records.record_batch import iterate_batches
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec
-from kbroker.storage.cleaner import Cleaner, CleanSummary, Ticket
-from kbroker.storage.cleaner_plan import Candidate, assess
-from kbroker.storage.cleaner_snapshot import plan_clean, shape_of
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.segment_swap import finish_swap
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner import Cleaner, CleanSummary, Ticket
+from kbroker.storage.cleaner.cleaner_plan import Candidate, assess
+from kbroker.storage.cleaner.cleaner_snapshot import plan_clean, shape_of
+from kbroker.storage.cleaner.segment_swap import finish_swap
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append
 
 COMPACT = frozenset({"compact"})

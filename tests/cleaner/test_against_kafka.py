@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.record_batch import check_crc, iterate_batches
+from kbroker._fast.records.record_batch import check_crc, iterate_batches
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, iterate_records
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import clean
 from tests.compat.real_kafka import KafkaProcess

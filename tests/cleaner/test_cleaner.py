@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.record_batch import BatchInfo, iterate_batches
+from kbroker._fast.records.record_batch import BatchInfo, iterate_batches
 from kbroker.records.compression import Codec
-from kbroker.storage.cleaner import CleaningAbortedError, Ticket
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.segment_damage import CorruptSegmentError
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner import CleaningAbortedError, Ticket
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.segment_damage import CorruptSegmentError
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, cleaner, config, pairs_batch, put, records_of, table_of
 from tests.storage.batches import START_MS, append, marker, open_log
 
@@ -144,7 +144,7 @@ def test_a_group_whose_offsets_do_not_fit_one_segment_becomes_several(
     log.roll()
     expected = [record for record in records_of(log) if record.key != b"same" or record.value == b"3"]
     # Groups are made so that this does not happen; here everything is one group.
-    monkeypatch.setattr("kbroker.storage.cleaner.group_segments", lambda sources, *_: [tuple(sources)])
+    monkeypatch.setattr("kbroker.storage.cleaner.cleaner.group_segments", lambda sources, *_: [tuple(sources)])
     assert clean(log) is not None
     assert records_of(log) == expected
     assert [segment.base_offset for segment in log.local.segments] == [0, 1 << 31, 2 << 31, 3 << 31, (3 << 31) + 2]

@@ -16,9 +16,9 @@ import pytest
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_values import AppendOrigin
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.log_values import AppendOrigin
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, cleaner, config, pairs_batch, put, records_of, table_of
 from tests.storage.batches import START_MS, HandClock, append, environment, marker, open_log
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles, each_crash

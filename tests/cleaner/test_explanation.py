@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.storage.cleaner_manager import CleaningFailure
-from kbroker.storage.log_explanation import duration, explain_compaction, explain_retention
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner_manager import CleaningFailure
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.reports.log_explanation import duration, explain_compaction, explain_retention
 from tests.cleaner.logs import put
 from tests.cleaner.test_manager import Brokerless, fill
 from tests.storage.batches import START_MS, TP

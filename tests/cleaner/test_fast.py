@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.batch_info import BatchError, CorruptBatchError
-from kbroker._fast.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
-from kbroker._fast.md5 import md5, md5_many
-from kbroker._fast.offset_map import OffsetMap
-from kbroker._fast.record_batch import check_crc, iterate_batches, read_header, seal
+from kbroker._fast.base.md5 import md5, md5_many
+from kbroker._fast.clean.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
+from kbroker._fast.clean.offset_map import OffsetMap
+from kbroker._fast.records.batch_info import BatchError, CorruptBatchError
+from kbroker._fast.records.record_batch import check_crc, iterate_batches, read_header, seal
 from kbroker.records.batch import HEADER, Record, RecordBatchBuilder, iterate_records
 from tests.storage.batches import START_MS
 

@@ -19,7 +19,7 @@ from kbroker.config import LogConfig
 from kbroker.records.batch import Record, RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_records
-from kbroker.storage.filesystem import SYSTEM_FILES
+from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import clean
 from tests.cleaner.test_against_kafka import ask_for_compaction, create

@@ -10,8 +10,8 @@ import pytest
 
 from kbroker.metrics.maintenance import FAMILIES, Values
 from kbroker.periodic import Pieces
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.maintenance_figures import maintenance_figures
+from kbroker.storage.manager.log_manager import LogManager
+from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import COMPACT
 from tests.cleaner.test_manager import OTHER, Brokerless, FailingReads, fill

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig
-from kbroker.storage.cleaner_manager import CleanerManager
-from kbroker.storage.cleaner_settings import CleanerSettings, check_reconfiguration
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner_manager import CleanerManager
+from kbroker.storage.cleaner.cleaner_settings import CleanerSettings, check_reconfiguration
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import ZERO_UUID, TopicPartition
 from tests.cleaner.logs import COMPACT, config, put, records_of, table_of
 from tests.storage.batches import START_MS, TP, HandClock, UnsyncedFiles
@@ -386,7 +386,7 @@ def test_retention_waits_for_the_cleaner(tmp_path: Path) -> None:
 
 def test_a_log_of_many_small_segments_is_compacted_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop would stand still while thousands of files are renamed."""
-    monkeypatch.setattr("kbroker.storage.cleaner_snapshot.MOST_SEGMENTS", 7)
+    monkeypatch.setattr("kbroker.storage.cleaner.cleaner_snapshot.MOST_SEGMENTS", 7)
     broker = Brokerless(tmp_path)
     log = broker.log(min_cleanable_dirty_ratio=0.01)
     fill(log, 60)

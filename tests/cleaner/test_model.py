@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from kbroker._fast.record_batch import BatchInfo, check_crc, iterate_batches
+from kbroker._fast.records.record_batch import BatchInfo, check_crc, iterate_batches
 from kbroker.records.batch import Record, iterate_records
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, read_end_transaction
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.txn_index import AbortedTransaction
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.txn_index import AbortedTransaction
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import Pair, clean, cleaner, config, pairs_batch
 from tests.storage.batches import START_MS, HandClock, append, environment, marker, open_log
 

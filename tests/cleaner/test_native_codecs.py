@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.batch_info import CorruptBatchError, InvalidRecordsError
-from kbroker._fast.clean import END, SPECIAL, Compaction
-from kbroker._fast.offset_map import OffsetMap
-from kbroker._fast.record_batch import iterate_batches, seal
+from kbroker._fast.clean.clean import END, SPECIAL, Compaction
+from kbroker._fast.clean.offset_map import OffsetMap
+from kbroker._fast.records.batch_info import CorruptBatchError, InvalidRecordsError
+from kbroker._fast.records.record_batch import iterate_batches, seal
 from kbroker.records.batch import iterate_records
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec, compress
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import Pair, clean, cleaner, config, pairs_batch
 from tests.records.native import without_native_codecs
 from tests.storage.batches import START_MS, append, open_log

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.config import LogConfig
-from kbroker.storage.cleaner_plan import (
+from kbroker.storage.cleaner.cleaner_plan import (
     ACTIVE_BOUND,
     LAG_BOUND,
     STABLE_BOUND,
@@ -20,7 +20,7 @@ from kbroker.storage.cleaner_plan import (
     cleanable_range,
     group_segments,
 )
-from kbroker.storage.cleaner_state import (
+from kbroker.storage.cleaner.cleaner_state import (
     TRANSITIONS,
     CleaningState,
     CleaningStates,
@@ -29,7 +29,7 @@ from kbroker.storage.cleaner_state import (
     Phase,
     next_state,
 )
-from kbroker.storage.throttle import Throttle
+from kbroker.storage.files.throttle import Throttle
 from tests.cleaner.logs import COMPACT
 from tests.storage.batches import TP
 

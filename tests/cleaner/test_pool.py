@@ -11,10 +11,10 @@ import pytest
 
 from kbroker.config import BrokerConfig
 from kbroker.periodic import Pieces
-from kbroker.storage.cleaner_queue import PATIENCE_SECONDS, DueLogs
-from kbroker.storage.cleaner_settings import MOST_MAP_BYTES, CleanerSettings
-from kbroker.storage.maintenance_figures import maintenance_figures
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner_queue import PATIENCE_SECONDS, DueLogs
+from kbroker.storage.cleaner.cleaner_settings import MOST_MAP_BYTES, CleanerSettings
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import records_of
 from tests.cleaner.test_manager import OTHER, Brokerless, StoppingFiles, fill, interrupted

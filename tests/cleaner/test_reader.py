@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.record_batch import LOG_OVERHEAD
+from kbroker._fast.records.record_batch import LOG_OVERHEAD
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_records
-from kbroker.storage import cleaner_reader
-from kbroker.storage.segment_damage import CorruptSegmentError
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner import cleaner_reader
+from kbroker.storage.log.segment_damage import CorruptSegmentError
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import clean, cleaner, config, put, records_of, table_of
 from tests.records.stored import encode_messages, stored_batches
 from tests.storage.batches import START_MS, open_log

@@ -213,7 +213,7 @@ def test_kafkas_tools_read_what_we_compacted(tmp_path: Path) -> None:
 
 
 def _records(path: Path) -> list[Any]:
-    from kbroker._fast.record_batch import iterate_batches
+    from kbroker._fast.records.record_batch import iterate_batches
     from kbroker.records.batch import iterate_records
 
     data = path.read_bytes()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kbroker.config import BrokerConfig
-from kbroker.storage.cleaner import Cleaner
+from kbroker.storage.cleaner.cleaner import Cleaner
 from kbroker.types import TopicPartition
 from tests.cleaner.logs import records_of
 from tests.cleaner.test_manager import Brokerless, fill

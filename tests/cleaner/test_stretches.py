@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.batch_info import CorruptBatchError
-from kbroker._fast.clean import END, FULL, SPECIAL, Compaction
-from kbroker._fast.clean_files import clean_stretch, index_stretch
-from kbroker._fast.offset_map import OffsetMap
+from kbroker._fast.clean.clean import END, FULL, SPECIAL, Compaction
+from kbroker._fast.clean.clean_files import clean_stretch, index_stretch
+from kbroker._fast.clean.offset_map import OffsetMap
+from kbroker._fast.records.batch_info import CorruptBatchError
 from kbroker.records.compression import Codec
-from kbroker.storage.cleaner import CleanSummary
-from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
-from kbroker.storage.log_values import AppendOrigin
-from kbroker.storage.segment_damage import CorruptSegmentError
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.cleaner.cleaner import CleanSummary
+from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
+from kbroker.storage.log.log_values import AppendOrigin
+from kbroker.storage.log.segment_damage import CorruptSegmentError
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import Pair, clean, cleaner, config, pairs_batch, put
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append, marker, open_log
 

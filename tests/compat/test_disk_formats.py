@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.storage.log_values import AppendOrigin
+from kbroker.storage.log.log_values import AppendOrigin
 from tests.compat.admin import Admin, unique
 from tests.compat.brokers import BrokerProcess
 from tests.compat.client import ClientKind, Driver, gather

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from kbroker._fast.record_batch import iterate_batches, stamp
+from kbroker._fast.records.record_batch import iterate_batches, stamp
 from kbroker.config import BrokerConfig
 from kbroker.coordinator.group import Group
 from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC, GroupCoordinator

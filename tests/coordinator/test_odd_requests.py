@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.codec import Struct
+from kbroker._fast.wire.codec import Struct
 from kbroker.coordinator.group import Group
 from kbroker.coordinator.group_state import GroupState
 from kbroker.errors import ErrorCode, KafkaError, MessageTooLargeError, NotLeaderOrFollowerError

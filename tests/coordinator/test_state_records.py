@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.record_batch import iterate_batches
+from kbroker._fast.records.record_batch import iterate_batches
 from kbroker.coordinator import state_records
 from kbroker.coordinator.group import Group
 from kbroker.coordinator.group_state import GroupState

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbroker._fast.codec import Struct
-from kbroker._fast.pending import Pending
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.pending import Pending
+from kbroker._fast.wire.codec import Struct
 from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC
 from kbroker.handlers import groups, offsets
 from kbroker.handlers.table import Handler

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kbroker._fast.codec import DecodeError, EncodeError
+from kbroker._fast.wire.codec import DecodeError, EncodeError
 from kbroker.protocol.frames import decode_request_header
 from tests.protocol import reference
 from tests.protocol.names import all_versions

@@ -30,14 +30,14 @@ try:
     import atheris
 
     instrumented: Any = atheris.instrument_imports(
-        include=["tests.records.reference", "kbroker.records.compression", "kbroker.storage.log_validator"]
+        include=["tests.records.reference", "kbroker.records.compression", "kbroker.storage.log.log_validator"]
     )
 except ImportError:
     atheris = None
     instrumented = contextlib.nullcontext()
 
 with instrumented:
-    from kbroker._fast.record_batch import (
+    from kbroker._fast.records.record_batch import (
         BatchError,
         BatchInfo,
         InvalidRecordsError,
@@ -45,12 +45,12 @@ with instrumented:
         read_header,
         validate,
     )
-    from kbroker._fast.record_stream import walk_decompressed
+    from kbroker._fast.records.record_stream import walk_decompressed
     from kbroker.config import LogConfig
     from kbroker.errors import KafkaError
     from kbroker.records import compression
     from kbroker.records.batch import iterate_records
-    from kbroker.storage.log_validator import assign_offsets, validate_and_analyze
+    from kbroker.storage.log.log_validator import assign_offsets, validate_and_analyze
     from tests.records import reference
 
 MAX_INPUT = 4096

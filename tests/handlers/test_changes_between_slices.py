@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.slices import Slices
 from kbroker.errors import ErrorCode, IllegalGenerationError
 from kbroker.handlers.metadata import handle_metadata
 from kbroker.handlers.offsets import PORTION, handle_offset_commit

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.crew import Crew
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.pending import Pending
-from kbroker._fast.route import NO_RESPONSE
+from kbroker._fast.base.crew import Crew
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.pending import Pending
+from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import ORDINARY as FETCH
 from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -28,8 +28,8 @@ from kbroker.records.compression import Codec
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.log.log_values import FetchIsolation
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 from tests.storage.test_ordinary_paths import failing_writes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.handlers.fetch import ORDINARY as FETCH
-from kbroker.storage.log_values import FetchIsolation
+from kbroker.storage.log.log_values import FetchIsolation
 from tests.handlers.test_direct_answers import Side, fetch, fetched, plain
 from tests.storage.batches import append, batch, headers
 

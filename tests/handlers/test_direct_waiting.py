@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.pending import Pending
+from kbroker._fast.net.pending import Pending
 from kbroker.clock import SystemClock
 from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from kbroker.handlers.fetch import ORDINARY, FetchResponse, handle_fetch
@@ -48,7 +48,7 @@ class Manager:
 
 
 class Context:
-    """A request under way: takes its answer as `_fast.request_context` does."""
+    """A request under way: takes its answer as `_fast.net.request_context` does."""
 
     def __init__(self, services: Any, version: int) -> None:
         self.services = services

@@ -16,15 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest import MonkeyPatch
 
-from kbroker._fast.fetch_target import FetchTarget, worth_reading
-from kbroker._fast.index import TAIL_ENTRIES
+from kbroker._fast.log.fetch_target import FetchTarget, worth_reading
+from kbroker._fast.log.index import TAIL_ENTRIES
 from kbroker.clock import SystemClock
 from kbroker.handlers import fetch as fetch_module
 from kbroker.handlers.fetch import ORDINARY, FetchResponse
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
-from kbroker.storage.filesystem import SYSTEM_FILES
+from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.handlers.test_direct_answers import ID, NAME, FetchRequest, encoded, plain
 from tests.handlers.test_direct_waiting import LONG_MS, Context, Manager, serve
 from tests.storage.batches import append, batch, environment, open_log

@@ -11,15 +11,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.direct import Partly
-from kbroker._fast.pending import Pending
-from kbroker._fast.route import NO_RESPONSE
+from kbroker._fast.net.direct import Partly
+from kbroker._fast.net.pending import Pending
+from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
 from kbroker.handlers.produce import ORDINARY, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.log_validator import AppendOrigin
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.log.log_validator import AppendOrigin
 from tests.handlers.test_direct_answers import ProduceRequest, encoded
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 

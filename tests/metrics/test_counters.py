@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.counters import BUCKET_BOUNDS_NS, Histogram, RequestStats
+from kbroker._fast.base.counters import BUCKET_BOUNDS_NS, Histogram, RequestStats
 
 times_ns = st.one_of(
     st.integers(0, 2**62),

@@ -15,7 +15,7 @@ import uvloop
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kbroker._fast.counters import RequestStats
+from kbroker._fast.base.counters import RequestStats
 from kbroker.metrics import (
     ConnectionTotals,
     GroupSummary,

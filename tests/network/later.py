@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kbroker._fast.pending import Pending
+from kbroker._fast.net.pending import Pending
 
 
 class PlainDecoding:

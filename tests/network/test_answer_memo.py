@@ -9,10 +9,10 @@ from typing import Any
 
 import uvloop
 
-from kbroker._fast.answer_memo import AnswerMemo
-from kbroker._fast.counters import RequestStats
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.route import Route
+from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.net.answer_memo import AnswerMemo
+from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.net.route import Route
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions

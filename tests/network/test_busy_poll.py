@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from kbroker._fast.busy_poll import BusyPoll
+from kbroker._fast.net.busy_poll import BusyPoll
 from tests.network.test_answer_memo import LASTING, OTHER, answer, frame, running
 from tests.network.test_connection import until
 

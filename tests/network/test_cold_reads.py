@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from kbroker._fast.file_region import FileRegion
-from kbroker._fast.page_cache import bring_in
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.files.page_cache import bring_in
 from kbroker.network.cold_reads import AHEAD_BYTES, NEAR_BYTES, ColdReads
 from tests.network.test_connection import ECHO, FILE, answer, frame, is_cold, running
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from kbroker._fast.log_fields import PartitionFields
-from kbroker._fast.pending import DelayedFetch
+from kbroker._fast.log.log_fields import PartitionFields
+from kbroker._fast.net.pending import DelayedFetch
 from tests.network.test_connection import LATER, WAKE, frame, running, until
 
 

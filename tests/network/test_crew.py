@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbroker._fast.crew import Crew
+from kbroker._fast.base.crew import Crew
 from tests.broker.client import until
 from tests.network.thread_names import threads_named
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import uvloop
 
-from kbroker._fast.accepting import accept_all
+from kbroker._fast.net.accepting import accept_all
 from kbroker.network.acceptor import TURN, CrowdAcceptor
 from kbroker.network.limits import KEPT_DESCRIPTORS, ConnectionLimits
 from tests.network.test_connection import ECHO, frame, running, until

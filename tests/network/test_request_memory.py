@@ -8,7 +8,7 @@ import time
 
 import uvloop
 
-from kbroker._fast.route import NO_RESPONSE
+from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.network.listener import STALLED_SECONDS
 from tests.network.test_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
 

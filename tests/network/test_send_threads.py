@@ -14,7 +14,7 @@ from contextlib import closing
 import pytest
 import uvloop
 
-from kbroker._fast.send_threads import SendThreads
+from kbroker._fast.net.send_threads import SendThreads
 from kbroker.network.limits import beside_the_loop
 from tests.broker_process import BrokerProcess
 from tests.handlers.test_live_settings import alter

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from kbroker._fast.counters import RequestStats
-from kbroker._fast.receive_buffer import BufferPool
-from kbroker._fast.slices import Slices
+from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.handlers.dispatch import _program
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.codec import DecodeError, EncodeError, Program, Struct
-from kbroker._fast.file_region import FileRegion
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.wire.codec import DecodeError, EncodeError, Program, Struct
 from kbroker.schemas import message
 from tests.protocol.generate import any_struct
 from tests.protocol.names import all_versions

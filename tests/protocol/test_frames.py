@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker._fast.codec import DecodeError
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.protocol.api import ApiKey, is_flexible, request_header_version, response_header_version
 from kbroker.protocol.frames import decode_request_header, decode_response, encode_request, encode_request_parts
 from kbroker.schemas import message, request_message, request_schema, response_message, response_schema

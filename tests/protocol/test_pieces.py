@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.codec import DecodeError, EncodeError, Program, Struct
-from kbroker._fast.disposal import Disposal
-from kbroker._fast.encoding import Encoding
+from kbroker._fast.wire.codec import DecodeError, EncodeError, Program, Struct
+from kbroker._fast.wire.disposal import Disposal
+from kbroker._fast.wire.encoding import Encoding
 from kbroker.schemas import message
 from tests.protocol.generate import any_struct
 from tests.protocol.reference import as_dict

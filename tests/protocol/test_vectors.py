@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.codec import DecodeError
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.protocol.schema import Field, MessageSchema
 from kbroker.schemas import family_of, message
 from kbroker.types import uuid_from_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kbroker._fast import native_libraries
+from kbroker._fast.records import native_libraries
 from kbroker.records.codec_libraries import native_codecs_loaded
 
 

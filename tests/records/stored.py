@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbroker._fast.record_batch import BatchInfo
-from kbroker._fast.stored_header import read_stored_header
+from kbroker._fast.records.record_batch import BatchInfo
+from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec, compress
 from kbroker.records.legacy import LENGTH, TIMESTAMP, with_lz4_checksum

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.record_batch import BatchError, InvalidRecordsError, read_header, validate
-from kbroker._fast.record_codec import append_record, decode_records
+from kbroker._fast.records.record_batch import BatchError, InvalidRecordsError, read_header, validate
+from kbroker._fast.records.record_codec import append_record, decode_records
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, iter_decompress
 from kbroker.records.control import ControlType, parse_control_key, parse_end_transaction, read_end_transaction

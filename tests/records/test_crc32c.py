@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.crc32c import crc32c, crc32c_portable
+from kbroker._fast.base.crc32c import crc32c, crc32c_portable
 
 # RFC 3720, B.4, and the check value of the CRC catalogue.
 PUBLISHED = [

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.record_batch import BatchError
-from kbroker._fast.stored_header import read_stored_header
+from kbroker._fast.records.record_batch import BatchError
+from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.records.batch import Record, RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.record_batch import validate
-from kbroker._fast.record_stream import walk_decompressed
+from kbroker._fast.records.record_batch import validate
+from kbroker._fast.records.record_stream import walk_decompressed
 from kbroker.config import LogConfig
 from kbroker.errors import (
     CorruptMessageError,
@@ -25,8 +25,8 @@ from kbroker.errors import (
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, compress, iter_decompress
 from kbroker.records.control import ControlType, build_end_transaction
-from kbroker.storage import log_validator
-from kbroker.storage.log_validator import (
+from kbroker.storage.log import log_validator
+from kbroker.storage.log.log_validator import (
     AnalyzedBatch,
     AppendOrigin,
     RecordValidationError,

@@ -12,10 +12,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.compressed_walk import walk_compressed
-from kbroker._fast.native_payloads import pack_bytes, unpack_bytes
-from kbroker._fast.record_batch import InvalidRecordsError, read_header, seal
-from kbroker._fast.record_stream import walk_decompressed
+from kbroker._fast.records.compressed_walk import walk_compressed
+from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
+from kbroker._fast.records.record_batch import InvalidRecordsError, read_header, seal
+from kbroker._fast.records.record_stream import walk_decompressed
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec, CompressionError, compress, decompress, iter_decompress
 from tests.records import reference
@@ -143,6 +143,16 @@ def test_a_frame_of_another_size_than_it_says_is_refused(content: bytes, native:
             read(bytes(other))
 
 
+@pytest.mark.parametrize("header", ["2000", "0000"], ids=["size", "no size"])
+def test_a_compressed_block_without_content_is_refused_both_ways(header: str) -> None:
+    """The library reads it as an empty block in some ways and refuses it in others, as RFC 8878 has it."""
+    frame = bytes.fromhex("28b52ffd" + header + "050000")
+    refused = "CompressionError: zstd: a compressed block without content"
+    assert outcome(Codec.ZSTD, frame, LIMIT) == refused
+    with without_native_codecs():
+        assert outcome(Codec.ZSTD, frame, LIMIT) == refused
+
+
 def test_a_frame_that_says_nothing_of_what_it_holds_is_refused_both_ways() -> None:
     """A size of 0 above one byte of content: the way through Python took it as empty."""
     frame = bytes.fromhex("28b52ffd200009000078")
@@ -167,7 +177,7 @@ def test_a_bomb_takes_no_memory(codec: Codec) -> None:
     """A few kilobytes from a client would fill the broker's memory."""
     bomb = compress(codec, bytes(1 << 28))
     program = (
-        "import resource, sys; from kbroker._fast.native_payloads import unpack_bytes;"
+        "import resource, sys; from kbroker._fast.records.native_payloads import unpack_bytes;"
         "from kbroker.records.codec_libraries import native_codecs_loaded as load; load();"
         "data = sys.stdin.buffer.read(); before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         f"assert unpack_bytes({int(codec)}, data, 8 << 20) is None;"

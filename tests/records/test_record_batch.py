@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.record_batch import (
+from kbroker._fast.records.record_batch import (
     BatchError,
     CorruptBatchError,
     InvalidBatchHeaderError,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbroker._fast.segment_scan import SegmentScan, scan_segment
+from kbroker._fast.log.segment_scan import SegmentScan, scan_segment
 from tests.records.reference import encode_batch, simple_records
 
 

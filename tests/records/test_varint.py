@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.varint import encode_varint, read_varint, read_varlong, varint_size
+from kbroker._fast.base.varint import encode_varint, read_varint, read_varlong, varint_size
 from tests.records import reference
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -8,8 +8,8 @@ import pathlib
 
 import pytest
 
-from kbroker._fast.record_batch import check_crc, iterate_batches, stamp, validate
-from kbroker._fast.record_stream import walk_decompressed
+from kbroker._fast.records.record_batch import check_crc, iterate_batches, stamp, validate
+from kbroker._fast.records.record_stream import walk_decompressed
 from kbroker.records.batch import Headers, Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, iter_decompress
 from kbroker.records.control import (

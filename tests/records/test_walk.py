@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.record_batch import BatchInfo, InvalidRecordsError, read_header, validate
-from kbroker._fast.record_stream import RecordWalker, walk_decompressed
+from kbroker._fast.records.record_batch import BatchInfo, InvalidRecordsError, read_header, validate
+from kbroker._fast.records.record_stream import RecordWalker, walk_decompressed
 from tests.records import reference
 from tests.records.reference import ReferenceRecord
 from tests.records.strategies import chunked, damaged_payloads, payload_of, record_lists

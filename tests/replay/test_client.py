@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from kbroker._fast.record_batch import iterate_batches
+from kbroker._fast.records.record_batch import iterate_batches
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import iterate_records
 from kbroker.replay.client.cluster import ClientSettings, Cluster

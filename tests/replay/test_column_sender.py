@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast import crc32c
-from kbroker._fast.librdkafka import Library, LibraryError
-from kbroker._fast.replay_rows import ReplayRows
+from kbroker._fast.base import crc32c
+from kbroker._fast.replay.librdkafka import Library, LibraryError
+from kbroker._fast.replay.replay_rows import ReplayRows
 from kbroker.replay.player import column_sender
 from kbroker.replay.player.channel import Reporter
 from kbroker.replay.player.column_sender import ColumnSender, by_columns, library_for, open_sender

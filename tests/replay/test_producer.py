@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kbroker._fast.record_codec import append_record
+from kbroker._fast.records.record_codec import append_record
 from kbroker.records.batch import HEADER
 from kbroker.records.compression import Codec
 from kbroker.replay.client.cluster import ClientSettings, Cluster

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from kbroker._fast.batch_span import batch_span  # noqa: E402
-from kbroker._fast.record_batch import BatchError, iterate_batches, seal, stamp  # noqa: E402
+from kbroker._fast.records.batch_span import batch_span  # noqa: E402
+from kbroker._fast.records.record_batch import BatchError, iterate_batches, seal, stamp  # noqa: E402
 from kbroker.records.batch import RecordBatchBuilder, iterate_records  # noqa: E402
 from kbroker.records.compression import Codec  # noqa: E402
 from kbroker.records.control import ControlType, build_end_transaction  # noqa: E402

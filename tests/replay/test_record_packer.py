@@ -12,8 +12,8 @@ np = pytest.importorskip("numpy")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from kbroker._fast.record_batch import seal  # noqa: E402
-from kbroker._fast.record_packer import BatchPacker, RowColumns  # noqa: E402
+from kbroker._fast.records.record_batch import seal  # noqa: E402
+from kbroker._fast.records.record_packer import BatchPacker, RowColumns  # noqa: E402
 from kbroker.records.batch import HEADER, iterate_records  # noqa: E402
 from kbroker.replay.rows import row_columns  # noqa: E402
 

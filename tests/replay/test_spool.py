@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.delivery_cells import COUNT_NAMES, DeliveryCells
+from kbroker._fast.replay.delivery_cells import COUNT_NAMES, DeliveryCells
 from kbroker.replay.player.outcome import COUNTS, bucket_of
 from kbroker.replay.player.settings import ReplayError
 from kbroker.replay.player.spool import Spool

@@ -20,7 +20,7 @@ from kbroker.metadata.topic_request import NewTopic
 from kbroker.replication.leader_changes import leaders_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
-from kbroker.storage.log_manager import LogManager
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
 from tests.storage.batches import batch
 from tests.unbroken import UNBROKEN, finished

@@ -20,7 +20,7 @@ from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metadata.topic_request import NewTopic
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
-from kbroker.storage.log_manager import LogManager
+from kbroker.storage.manager.log_manager import LogManager
 from tests.storage.batches import append, batch
 from tests.unbroken import UNBROKEN, finished
 

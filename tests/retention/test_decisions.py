@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.config import LogConfig
-from kbroker.storage.retention import LogFacts, Reason, SegmentFacts, decide
+from kbroker.storage.manager.retention import LogFacts, Reason, SegmentFacts, decide
 
 NOW = 1_000_000
 DELETE = frozenset({"delete"})

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.retention import MOST_AT_ONCE, Retention, decide, look_at, portion
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
+from kbroker.storage.manager.retention import MOST_AT_ONCE, Retention, decide, look_at, portion
 from kbroker.types import ZERO_UUID, TopicPartition
 from tests.storage.batches import START_MS, TP, HandClock, append, batch, environment, open_log, read_all
 from tests.storage.faulty_files import CrashedError, FaultyFiles

@@ -6,18 +6,18 @@ import shutil
 from pathlib import Path
 from unittest.mock import patch
 
-from kbroker._fast.record_batch import BatchInfo, read_header
+from kbroker._fast.records.record_batch import BatchInfo, read_header
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.records.control import ControlType, build_end_transaction
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_loader import LoadRequest, load_log
-from kbroker.storage.log_validator import validate_and_analyze
-from kbroker.storage.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation
-from kbroker.storage.open_files import OpenFiles
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.files.open_files import OpenFiles
+from kbroker.storage.log.local_log import LogEnvironment
+from kbroker.storage.log.log_validator import validate_and_analyze
+from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.recovery.log_loader import LoadRequest, load_log
 from kbroker.types import TopicPartition
 
 VECTORS = Path(__file__).parent / "vectors" / "kafka-4.3.1"
@@ -110,7 +110,7 @@ def append(
 
 def append_set_aside(log: UnifiedLog, data: bytearray, *, leader_epoch: int = 0) -> AppendResult:
     """As `append`, of a batch that was written to a file of its own, however small it is."""
-    with patch("kbroker.storage.set_aside.SET_ASIDE_BYTES", 0):
+    with patch("kbroker.storage.log.set_aside.SET_ASIDE_BYTES", 0):
         analyzed = validate_and_analyze(data, log.config, START_MS)
         analyzed.aside = log.set_aside(analyzed.view)
     assert analyzed.aside is not None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from kbroker._fast.index import MappedFile
-from kbroker._fast.segment_scan import SegmentScan
-from kbroker.storage.filesystem import Buffer, DirectoryEntry, FileSystem
+from kbroker._fast.log.index import MappedFile
+from kbroker._fast.log.segment_scan import SegmentScan
+from kbroker.storage.files.filesystem import Buffer, DirectoryEntry, FileSystem
 
 LOCK_FILE = ".lock"
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kbroker.storage.filesystem import Buffer, FileSystem
+from kbroker.storage.files.filesystem import Buffer, FileSystem
 
 
 class Fault(Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from kbroker.storage.filesystem import Buffer, FileSystem
+from kbroker.storage.files.filesystem import Buffer, FileSystem
 
 
 class FullFiles(FileSystem):

@@ -13,10 +13,10 @@ from kbroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from kbroker.records.batch import Record, iterate_records
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.replica_manager import ReplicaManager
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.strays import KnownTopic
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
 from tests.storage.batches import UNSYNCED_FILES, HandClock, headers
 

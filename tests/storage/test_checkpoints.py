@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.errors import InconsistentTopicIdError
-from kbroker.storage.checkpoints import (
+from kbroker.storage.files.checkpoints import (
     CorruptCheckpointError,
     OffsetCheckpoint,
     decode_checkpoint,
     decode_offsets,
     encode_offsets,
 )
-from kbroker.storage.filesystem import SYSTEM_FILES, FileSystem
-from kbroker.storage.leader_epoch_cache import LeaderEpochCache
-from kbroker.storage.partition_metadata import (
+from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
+from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.log.partition_metadata import (
     CorruptPartitionMetadataError,
     PartitionMetadata,
     decode_partition_metadata,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage import log_closing
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_dirs import CLEAN_SHUTDOWN_FILE
-from kbroker.storage.log_manager import LogManager
+from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.manager import log_closing
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import HandClock, append, batch, read_all
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles

@@ -11,9 +11,9 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_values import AppendResult
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.log_values import AppendResult
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, append_set_aside, batch, environment, open_log, read_all
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 

@@ -19,12 +19,12 @@ import pytest
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import KafkaError
 from kbroker.records.batch import iterate_records
-from kbroker.storage.log_dirs import LogDirError
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.partition_metadata import encode_partition_metadata
-from kbroker.storage.strays import KnownTopic
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.partition_metadata import encode_partition_metadata
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, headers, marker, region_bytes
 

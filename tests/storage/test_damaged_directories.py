@@ -10,8 +10,8 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.retention import decide, look_at
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.manager.retention import decide, look_at
 from tests.storage.batches import START_MS, TP, append, batch, environment, open_log, read_all
 
 CONFIG = LogConfig(index_interval_bytes=100)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 
 RECORDS = 60

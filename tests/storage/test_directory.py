@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from kbroker.storage.filesystem import SYSTEM_FILES, DirectoryEntry
+from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry
 
 
 def test_a_listing_has_every_name_with_its_size(tmp_path: pathlib.Path) -> None:

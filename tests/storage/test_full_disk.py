@@ -13,10 +13,10 @@ import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import ErrorCode, KafkaError, KafkaStorageError
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_validator import AppendOrigin
-from kbroker.storage.unified_log import UnifiedLog
-from kbroker.storage.write_gate import ROOM_BYTES, DirectoryGate
+from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.log.write_gate import ROOM_BYTES, DirectoryGate
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import START_MS, HandClock, append, batch, environment, open_log, read_all

@@ -17,12 +17,12 @@ from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.partition import Partition
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.group_commit import FsyncMode, GroupCommit, LogCommitter
-from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_validator import AppendOrigin
-from kbroker.storage.open_files import OpenFiles
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.files.open_files import OpenFiles
+from kbroker.storage.log.group_commit import FsyncMode, GroupCommit, LogCommitter
+from kbroker.storage.log.local_log import LogEnvironment
+from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 from tests.storage.batches import TP, HandClock, batch, open_log, read_all
 from tests.storage.failing_directory import FailingDirectory

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.batch_seek import find_batch, walk_batches
-from kbroker._fast.index import NEEDS_MAP, NO_SLOT, AppendTail, OffsetTable, TimeTable
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.indexes import OffsetIndex, TimeIndex
-from kbroker.storage.open_files import OpenFiles
+from kbroker._fast.log.batch_seek import find_batch, walk_batches
+from kbroker._fast.log.index import NEEDS_MAP, NO_SLOT, AppendTail, OffsetTable, TimeTable
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.files.open_files import OpenFiles
+from kbroker.storage.log.indexes import OffsetIndex, TimeIndex
 from tests.storage.batches import batch
 
 BASE = 1 << 40

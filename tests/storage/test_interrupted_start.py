@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.segment_scan import SegmentScan
+from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.metadata.local_store import LocalStore
-from kbroker.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from kbroker.storage.filesystem import DirectoryEntry, FileSystem
-from kbroker.storage.log_dirs import CLEAN_SHUTDOWN_FILE
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.recovery_progress import LoadingInterruptedError
-from kbroker.storage.strays import KnownTopic
+from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kbroker.storage.files.filesystem import DirectoryEntry, FileSystem
+from kbroker.storage.manager.log_manager import LogManager
+from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch, read_all
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
-from kbroker.storage.checkpoints import decode_checkpoint, decode_offsets, encode_offsets
-from kbroker.storage.log_dirs import decode_meta_properties, encode_meta_properties
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
-from kbroker.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from kbroker.storage.txn_index import ENTRY, AbortedTransaction, decode_entries
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.directories.log_dirs import decode_meta_properties, encode_meta_properties
+from kbroker.storage.files.checkpoints import decode_checkpoint, decode_offsets, encode_offsets
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from kbroker.storage.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kbroker.storage.log.txn_index import ENTRY, AbortedTransaction, decode_entries
+from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition, uuid_to_text
 from tests.storage.batches import START_MS, VECTORS, HandClock, copy_vector, environment, open_log, read_all
 

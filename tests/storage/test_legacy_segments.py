@@ -13,8 +13,8 @@ from kbroker.config import LogConfig
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_records
-from kbroker.storage.log_values import FetchIsolation, TimestampOffset
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import FetchIsolation, TimestampOffset
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, config, put
 from tests.records.stored import encode_messages, stored_batches
 from tests.storage.batches import START_MS, append, batch, open_log, region_bytes

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.index import TAIL_ENTRIES
+from kbroker._fast.log.index import TAIL_ENTRIES
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
-from kbroker.storage.filesystem import Buffer, FileSystem
-from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_dirs import LogDirError
-from kbroker.storage.log_manager import LogManager, TopicConfigs
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.partition_metadata import PartitionMetadata
-from kbroker.storage.strays import KnownTopic
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.filesystem import Buffer, FileSystem
+from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.partition_metadata import PartitionMetadata
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager, TopicConfigs
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, marker, read_all

@@ -13,8 +13,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import InconsistentTopicIdError
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_dirs import (
+from kbroker.storage.directories.log_dirs import (
     LogDirError,
     LogDirLockedError,
     PartitionDirectory,
@@ -22,8 +21,9 @@ from kbroker.storage.log_dirs import (
     marked_directory,
     parse_partition_directory,
 )
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.strays import KnownTopic
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import UNSYNCED_FILES, VECTORS, HandClock, append, batch, read_all
@@ -109,7 +109,7 @@ def test_second_broker_is_refused_in_clear_words(managers: Managers, tmp_path: P
     managers.start()
     code = (
         "import sys; from kbroker.config import BrokerConfig; from kbroker.clock import SYSTEM_CLOCK\n"
-        "from kbroker.storage.log_manager import LogManager\n"
+        "from kbroker.storage.manager.log_manager import LogManager\n"
         "try: LogManager(BrokerConfig.from_mapping({'log.dirs': sys.argv[1]}), SYSTEM_CLOCK).open_dirs()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

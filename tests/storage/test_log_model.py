@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kbroker.config import LogConfig
 from kbroker.errors import OffsetOutOfRangeError
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import (
     START_MS,
     append,

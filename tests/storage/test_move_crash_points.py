@@ -20,8 +20,8 @@ import pytest
 
 from kbroker.errors import KafkaStorageError
 from kbroker.replication.alter_log_dirs import DirectoryMoves
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_values import AppendOrigin
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.log_values import AppendOrigin
 from tests.storage.batches import append, batch, marker
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
 from tests.storage.moves import TP, Inline, Storage, records_of

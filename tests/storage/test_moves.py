@@ -14,13 +14,13 @@ import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
-from kbroker.storage.filesystem import SYSTEM_FILES, Buffer
-from kbroker.storage.future_log import FutureLog, Step
-from kbroker.storage.leader_epoch_cache import LeaderEpochCache
-from kbroker.storage.log_dirs import FUTURE_SUFFIX, marked_directory
-from kbroker.storage.log_segment import SWAP_SUFFIX
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.throttle import Throttle
+from kbroker.storage.directories.future_log import FutureLog, Step
+from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
+from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer
+from kbroker.storage.files.throttle import Throttle
+from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.log.log_segment import SWAP_SUFFIX
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
 from tests.cleaner.logs import clean, pairs_batch
 from tests.compat.waiting import wait_for
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch

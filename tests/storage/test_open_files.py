@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.segment_scan import SegmentScan
+from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker.network.limits import KEPT_DESCRIPTORS, ConnectionLimits
-from kbroker.storage.log_values import TimestampOffset
-from kbroker.storage.open_files import OpenFiles, OpenFilesError, ProcessLimits, open_segments, segment_budget
+from kbroker.storage.files.open_files import OpenFiles, OpenFilesError, ProcessLimits, open_segments, segment_budget
+from kbroker.storage.log.log_values import TimestampOffset
 from tests.storage.batches import START_MS, UnsyncedFiles, append, batch, environment, open_log, read_all
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (180, 180))
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.log_manager import LogManager
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append, batch, read_all
 

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.append_group import append_together
-from kbroker._fast.log_fields import FileFields
-from kbroker._fast.ordinary_append import append_ordinary
+from kbroker._fast.log.append_group import append_together
+from kbroker._fast.log.log_fields import FileFields
+from kbroker._fast.log.ordinary_append import append_ordinary
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.handlers.fetch import ORDINARY
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec
-from kbroker.storage.filesystem import SYSTEM_FILES
-from kbroker.storage.log_segment import LogSegment
-from kbroker.storage.log_validator import AppendOrigin
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.log.log_segment import LogSegment
+from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, marker, open_log
 
 native_codecs_loaded()

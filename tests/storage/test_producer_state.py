@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_entry import ProducerEntry
 from kbroker.errors import (
     ErrorCode,
     InvalidProducerEpochError,
@@ -16,9 +16,9 @@ from kbroker.errors import (
     KafkaError,
     OutOfOrderSequenceNumberError,
 )
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from kbroker.storage.txn_index import AbortedTransaction
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from kbroker.storage.log.txn_index import AbortedTransaction
 from tests.storage.batches import HandClock, append, batch, environment, marker, open_log, read_all
 
 

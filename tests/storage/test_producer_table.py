@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.producer_entry import ProducerEntry
-from kbroker._fast.producer_table import LEAST_KEPT, ProducerBudget, ProducerTable
-from kbroker._fast.record_batch import BatchInfo, read_header
+from kbroker._fast.log.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_table import LEAST_KEPT, ProducerBudget, ProducerTable
+from kbroker._fast.records.record_batch import BatchInfo, read_header
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_values import AppendOrigin
+from kbroker.storage.log.log_values import AppendOrigin
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import START_MS, UNSYNCED_FILES, append, batch, environment, marker, open_log
 
@@ -126,8 +126,8 @@ def test_next_batch_is_told_from_any_other() -> None:
 
 MEMORY = """
 import os
-from kbroker._fast.producer_entry import ProducerEntry
-from kbroker._fast.producer_table import ProducerTable
+from kbroker._fast.log.producer_entry import ProducerEntry
+from kbroker._fast.log.producer_table import ProducerTable
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

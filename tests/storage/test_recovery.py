@@ -10,8 +10,8 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError
-from kbroker.storage.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, marker, open_log, read_all
 
 CONFIG = LogConfig(internal_segment_bytes=900, index_interval_bytes=150)

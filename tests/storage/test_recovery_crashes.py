@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
-from kbroker.storage import recovery_saver
-from kbroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_loader import LoadRequest, load_log
-from kbroker.storage.log_values import AppendOrigin
-from kbroker.storage.recovery_saver import Finished, RecoverySaver
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.checkpoints import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.log_values import AppendOrigin
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.recovery import recovery_saver
+from kbroker.storage.recovery.log_loader import LoadRequest, load_log
+from kbroker.storage.recovery.recovery_saver import Finished, RecoverySaver
 from tests.storage.batches import START_MS, TP, UNSYNCED_FILES, append, batch, environment, marker, open_log, read_all
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
-from kbroker.storage.log_values import AppendOrigin
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import AppendOrigin
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, marker, open_log
 
 SEED = 7

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.segment_scan import SegmentScan
+from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.metrics.maintenance import FAMILIES
-from kbroker.storage import recovery_progress, recovery_saver
-from kbroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.maintenance_figures import recovery_figures
-from kbroker.storage.strays import KnownTopic
+from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.checkpoints import RECOVERY_POINT_CHECKPOINT
+from kbroker.storage.manager.log_manager import LogManager
+from kbroker.storage.recovery import recovery_progress, recovery_saver
+from kbroker.storage.reports.maintenance_figures import recovery_figures
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch, read_all

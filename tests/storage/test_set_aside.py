@@ -10,10 +10,10 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.errors import OutOfOrderSequenceNumberError
-from kbroker.storage.filesystem import Buffer
-from kbroker.storage.log_validator import takes_long, validate_and_analyze
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.set_aside import SET_ASIDE_BYTES, SetAside, set_aside
+from kbroker.storage.files.filesystem import Buffer
+from kbroker.storage.log.log_validator import takes_long, validate_and_analyze
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside, set_aside
 from tests.storage.batches import (
     START_MS,
     UNSYNCED_FILES,

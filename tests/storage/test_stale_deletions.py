@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
-from kbroker.storage.delayed_deletions import DelayedDeletions
-from kbroker.storage.local_log import LogEnvironment
-from kbroker.storage.log_dir_failure import LogDirFailureChannel
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_segment import LogSegment
-from kbroker.storage.open_files import OpenFiles
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.files.open_files import OpenFiles
+from kbroker.storage.log.local_log import LogEnvironment
+from kbroker.storage.log.log_segment import LogSegment
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.manager.delayed_deletions import DelayedDeletions
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.cleaner.logs import clean, put
 from tests.cleaner.logs import config as compacted

@@ -11,9 +11,9 @@ import pytest
 
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
-from kbroker.storage.log_values import FetchIsolation
-from kbroker.storage.roll import RollReason, RollState, roll_reason
-from kbroker.storage.unified_log import UnifiedLog
+from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.roll import RollReason, RollState, roll_reason
+from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import (
     START_MS,
     UNSYNCED_FILES,

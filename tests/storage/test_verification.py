@@ -8,10 +8,10 @@ import pytest
 
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceNumberError
-from kbroker.storage.log_manager import LogManager
-from kbroker.storage.log_values import AppendOrigin, AppendResult
-from kbroker.storage.unified_log import UnifiedLog
-from kbroker.storage.verification import NO_GUARD, VerificationGuard
+from kbroker.storage.log.log_values import AppendOrigin, AppendResult
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
+from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.storage.batches import START_MS, UNSYNCED_FILES, HandClock, append, batch, environment, marker, open_log
 

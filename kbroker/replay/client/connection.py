@@ -38,7 +38,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbroker._fast.codec import DecodeError
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbroker._fast.batch_span import batch_span
-from kbroker._fast.record_batch import TruncatedBatchError, read_header
+from kbroker._fast.records.batch_span import batch_span
+from kbroker._fast.records.record_batch import TruncatedBatchError, read_header
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster, Patience

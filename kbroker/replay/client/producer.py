@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kbroker._fast.record_batch import MAGIC_V2, seal
-from kbroker._fast.record_packer import BatchPacker
+from kbroker._fast.records.record_batch import MAGIC_V2, seal
+from kbroker._fast.records.record_packer import BatchPacker
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import HEADER

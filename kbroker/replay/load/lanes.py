@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbroker._fast.record_packer import BatchPacker
+from kbroker._fast.records.record_packer import BatchPacker
 from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kbroker.replay.client.producer import Batch, BatchProducer, ProducerSettings

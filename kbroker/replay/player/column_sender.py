@@ -1,8 +1,8 @@
 """How an executor sends whole columns: no Python object per record, and without the GIL.
 
-librdkafka is the one that confluent-kafka brings, called from C (`_fast/replay_producer`): that waits for each row's
-time, hands the record over and counts its end in the same cells as `operations.Sender` does.  What it cannot do is left
-to `Sender`: transactions, and logins for which librdkafka asks Python.
+librdkafka is the one that confluent-kafka brings, called from C (`_fast/replay/replay_producer`): that waits for each
+row's time, hands the record over and counts its end in the same cells as `operations.Sender` does.  What it cannot do
+is left to `Sender`: transactions, and logins for which librdkafka asks Python.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, cimpl
 
-from kbroker._fast.delivery_client import ClientError
-from kbroker._fast.librdkafka import Library, LibraryError
-from kbroker._fast.replay_producer import NOT_PRODUCED, ReplayProducer
-from kbroker._fast.replay_rows import ReplayRows
+from kbroker._fast.replay.delivery_client import ClientError
+from kbroker._fast.replay.librdkafka import Library, LibraryError
+from kbroker._fast.replay.replay_producer import NOT_PRODUCED, ReplayProducer
+from kbroker._fast.replay.replay_rows import ReplayRows
 from kbroker.replay.player.operations import READY_SECONDS, Sender, Totals
 from kbroker.replay.player.outcome import Cells
 from kbroker.replay.player.plan import ID_HEADER

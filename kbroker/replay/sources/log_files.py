@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbroker._fast.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo
-from kbroker.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, CorruptCheckpointError, decode_offsets
-from kbroker.storage.filesystem import FileSystem
-from kbroker.storage.log_dirs import parse_partition_directory
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo
+from kbroker.storage.directories.log_dirs import parse_partition_directory
+from kbroker.storage.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, CorruptCheckpointError, decode_offsets
+from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import TopicPartition
 
 FILES = FileSystem()

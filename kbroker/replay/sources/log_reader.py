@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kbroker._fast.batch_info import BatchError, CorruptBatchError, TruncatedBatchError
-from kbroker._fast.record_batch import read_header
+from kbroker._fast.records.batch_info import BatchError, CorruptBatchError, TruncatedBatchError
+from kbroker._fast.records.record_batch import read_header
 from kbroker.replay.columns import ColumnBatches
 from kbroker.replay.sources.log_files import Segment, SegmentReader
 from kbroker.replay.sources.log_options import LogOptions, parse

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbroker._fast.batch_info import BatchError
+from kbroker._fast.records.batch_info import BatchError
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import ClientError, OffsetGoneError
 from kbroker.replay.client.fetcher import Fetcher

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from kbroker._fast.record_packer import BatchPacker, RowColumns
+from kbroker._fast.records.record_packer import BatchPacker, RowColumns
 from kbroker.errors import ErrorCode
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError

@@ -1,0 +1,249 @@
+"""Threads that take their share of what a turn of the loop has to do.
+
+Much of an append is the kernel's: copying into the page cache, pages of a file that must be found and locked.  A loop
+that met several such pieces in one turn would do one after the other while other processors have nothing to do.  So it
+calls the crew: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
+when all are done.
+
+Nobody waits for a thread that has begun no piece: where other processes have the processors the loop does every piece
+itself, at the price of having called.  The threads know C's structs alone, never Python's objects, and the loop keeps
+the interpreter's lock meanwhile, so that nothing that the pieces rely upon is changed under them.
+"""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
+
+from kbroker._fast.base.threads cimport (
+    end_threads,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_t,
+    pthread_cond_wait,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
+    pthread_t,
+    start_thread,
+)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    static inline uint64_t kb_load_acquire(const uint64_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+    static inline void kb_store_release(uint64_t* at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+    static inline void kb_subtract_one(uint64_t* at) { __atomic_sub_fetch(at, 1, __ATOMIC_ACQ_REL); }
+    static inline void kb_add_one(uint64_t* at) { __atomic_add_fetch(at, 1, __ATOMIC_RELAXED); }
+    static inline int kb_replace(uint64_t* at, uint64_t old, uint64_t value)
+    {
+        return __atomic_compare_exchange_n(at, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+    static inline void kb_pause(void)
+    {
+    #if defined(__x86_64__)
+        __builtin_ia32_pause();
+    #elif defined(__aarch64__)
+        __asm__ volatile("yield");
+    #endif
+    }
+    """
+    uint64_t kb_load_acquire(const uint64_t* at) nogil
+    void kb_store_release(uint64_t* at, uint64_t value) nogil
+    void kb_subtract_one(uint64_t* at) nogil
+    void kb_add_one(uint64_t* at) nogil
+    bint kb_replace(uint64_t* at, uint64_t old, uint64_t value) nogil
+    void kb_pause() nogil
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec* wanted, timespec* left)
+
+cdef enum:
+    STACK_BYTES = 262144
+    MOST_PIECES = 65535
+    # For so many pauses, some 50 us, the loop waits awake for the last pieces; then somebody waits for a disk or for a
+    # processor, and the loop looks again in so many nanoseconds.
+    PAUSES = 2000
+    LOOK_AGAIN_NS = 50000
+
+cdef struct Errand:
+    pthread_mutex_t lock
+    pthread_cond_t called
+    pthread_t threads[MOST_WORKERS]
+    int started
+    int asleep
+    bint stopping
+    # The errand's number, its count of pieces and the next of them, in 32, 16 and 16 bits: who replaces it by the same
+    # with the next piece has that piece, and the errand cannot end before the piece is done.
+    uint64_t ticket
+    uint64_t unfinished
+    uint64_t helped
+    Piece piece
+    void** items
+
+
+cdef inline bint has_next(uint64_t ticket) noexcept nogil:
+    return (ticket & 0xFFFF) < ((ticket >> 16) & 0xFFFF)
+
+
+cdef bint take_one(Errand* self, int worker) noexcept nogil:
+    """Does the next piece; False when there is none."""
+    cdef uint64_t ticket = kb_load_acquire(&self.ticket)
+    while has_next(ticket):
+        if kb_replace(&self.ticket, ticket, ticket + 1):
+            self.piece(self.items[ticket & 0xFFFF], worker)
+            if worker:
+                kb_add_one(&self.helped)
+            kb_subtract_one(&self.unfinished)
+            return True
+        ticket = kb_load_acquire(&self.ticket)
+    return False
+
+
+cdef void* work(void* argument) noexcept nogil:
+    cdef Errand* self = <Errand*> argument
+    cdef int worker
+    pthread_setname_np(pthread_self(), "kbroker-crew")
+    pthread_mutex_lock(&self.lock)
+    self.started += 1
+    worker = self.started
+    while not self.stopping:
+        if has_next(kb_load_acquire(&self.ticket)):
+            pthread_mutex_unlock(&self.lock)
+            while take_one(self, worker):
+                pass
+            pthread_mutex_lock(&self.lock)
+        else:
+            self.asleep += 1
+            pthread_cond_wait(&self.called, &self.lock)
+            self.asleep -= 1
+    pthread_mutex_unlock(&self.lock)
+    return NULL
+
+
+cdef class Crew:
+    """At most `limit` threads beside the loop's.  The first errand that wants one starts it."""
+
+    def __cinit__(self):
+        self.errand = NULL
+
+    def __init__(self, int limit):
+        self.change(limit)
+
+    def __dealloc__(self):
+        self._stop()
+
+    def change(self, int limit) -> None:
+        """Let there be so many threads.  Those that are there already are not called, when they are too many."""
+        if limit < 0:
+            raise ValueError(f"{limit} threads")
+        self.limit = min(limit, MOST_WORKERS - 1)
+
+    @property
+    def helped_count(self) -> int:
+        """How many pieces other threads than the loop's have done."""
+        return kb_load_acquire(&self.errand.helped) if self.errand != NULL else 0
+
+    cdef int share(self, Piece piece, void** items, int count, int helpers) except -1:
+        """`piece(item, worker)` for each of `items`, by this thread (worker 0), so many others that are called, and any
+        that still are awake; when it returns all are done.  One thread alone may call it; the interpreter's lock is
+        kept."""
+        cdef Errand* errand
+        cdef int index
+        cdef uint64_t ticket
+        cdef timespec again = timespec(0, LOOK_AGAIN_NS)
+        helpers = min(helpers, self.limit, count - 1)
+        if helpers <= 0 or count > MOST_PIECES or not self._ready(helpers):
+            for index in range(count):
+                piece(items[index], 0)
+            return 0
+        errand = self.errand
+        errand.piece = piece
+        errand.items = items
+        kb_store_release(&errand.unfinished, <uint64_t> count)
+        ticket = (kb_load_acquire(&errand.ticket) >> 32) + 1
+        kb_store_release(&errand.ticket, ticket << 32 | <uint64_t> count << 16)
+        # Whoever sleeps now has looked before the ticket was there; whoever does not will see it.
+        pthread_mutex_lock(&errand.lock)
+        helpers = min(helpers, errand.asleep)
+        pthread_mutex_unlock(&errand.lock)
+        for _ in range(helpers):
+            pthread_cond_signal(&errand.called)
+        while take_one(errand, 0):
+            pass
+        index = 0
+        while kb_load_acquire(&errand.unfinished):
+            index += 1
+            if index < PAUSES:
+                kb_pause()
+            else:
+                nanosleep(&again, NULL)
+        return 0
+
+    cdef bint _ready(self, int helpers) except -1:
+        """Whether there is a thread to help."""
+        if self.errand == NULL:
+            self.errand = <Errand*> calloc(1, sizeof(Errand))
+            if self.errand == NULL:
+                return False
+            pthread_mutex_init(&self.errand.lock, NULL)
+            pthread_cond_init(&self.errand.called, NULL)
+        while self.running < helpers and self._add_thread():
+            pass
+        return self.running > 0
+
+    cdef bint _add_thread(self) except -1:
+        cdef bint started = start_thread(&self.errand.threads[self.running], work, self.errand, STACK_BYTES)
+        self.running += started
+        return started
+
+    def rehearse(self, int count, int helpers, long nanoseconds=0):
+        """An errand of pieces that sleep, for tests: how often each was done, and by which worker."""
+        cdef Rehearsal[MOST_REHEARSED] pieces
+        cdef (void*)[MOST_REHEARSED] items
+        cdef int index
+        if not 0 <= count <= MOST_REHEARSED:
+            raise ValueError(f"{count} pieces")
+        for index in range(count):
+            pieces[index] = Rehearsal(0, 0, nanoseconds)
+            items[index] = &pieces[index]
+        self.share(rehearsed, items, count, helpers)
+        return [(pieces[index].times, pieces[index].worker) for index in range(count)]
+
+    def close(self) -> None:
+        """End the threads.  What is shared from now on this thread does itself."""
+        self._stop()
+        self.limit = 0
+
+    cdef void _stop(self):
+        cdef Errand* errand = self.errand
+        self.errand = NULL
+        if errand == NULL:
+            return
+        end_threads(&errand.lock, &errand.called, &errand.stopping, errand.threads, self.running)
+        self.running = 0
+        free(errand)
+
+
+cdef enum:
+    MOST_REHEARSED = 64
+
+cdef struct Rehearsal:
+    int times
+    int worker
+    long nanoseconds
+
+
+cdef void rehearsed(void* item, int worker) noexcept nogil:
+    cdef Rehearsal* piece = <Rehearsal*> item
+    cdef timespec wanted
+    piece.times += 1
+    piece.worker = worker
+    if piece.nanoseconds:
+        wanted.tv_sec = 0
+        wanted.tv_nsec = piece.nanoseconds
+        nanosleep(&wanted, NULL)

@@ -1,8 +1,0 @@
-from kbroker._fast.structs cimport Plan
-
-
-cdef class Program:
-    cdef Plan plan
-    cdef readonly int version
-    cdef readonly bint flexible
-    cdef readonly type struct_class

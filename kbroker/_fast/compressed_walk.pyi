@@ -1,5 +1,0 @@
-from typing_extensions import Buffer
-
-from kbroker._fast.record_batch import BatchInfo
-
-def walk_compressed(info: BatchInfo, batch: Buffer, limit_bytes: int) -> bool: ...

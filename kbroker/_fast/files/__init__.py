@@ -1,0 +1,1 @@
+"""File regions and the system calls on files."""

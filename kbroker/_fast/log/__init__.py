@@ -1,0 +1,1 @@
+"""What a log is in C: fields, index tables, producers, scans, appends."""

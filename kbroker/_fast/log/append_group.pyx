@@ -1,0 +1,293 @@
+"""Batches that came together for one log, written by one system call; several such groups, by several processors.
+
+What a write into the page cache costs is mostly its pages: a piece of 16 KB takes small ones, each of which is found,
+locked and counted; a write of ten such batches takes large ones, in half the time, and later readers have it cheaper.
+
+All of a group that is in order or nothing: where the write does not succeed, log and batches are as they were before.
+Three steps: what needs Python's objects (`begin`, `add`), what needs none and a crew may do (`do_group`), and Python's
+objects again (`finish`).
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, RECORDS_POSITION, BatchInfo, walk_fits
+from kbroker._fast.records.compressed_walk cimport walk_unpacked
+from kbroker._fast.log.log_fields cimport AppendRules
+from kbroker._fast.records.native_payloads cimport borrow_codecs
+from kbroker._fast.log.ordinary_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows
+from kbroker._fast.records.record_batch cimport examine, stamp_at
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ssize_t pwritev(int fd, const iovec* vector, int count, int64_t offset)
+
+cdef enum:
+    # So many bytes are worth calling another thread for.  With less zstd batches of 150 records called it, and lost.
+    BYTES_FOR_A_HELPER = 98304
+
+# What each worker decompresses with, for good once it is needed.
+cdef (Codecs*)[MOST_WORKERS] codecs_of
+
+
+cdef bint is_in_order(const Group* self, Member* member, Codecs* codecs) noexcept nogil:
+    """Whether checksum and records are as the log may take them."""
+    cdef uint32_t crc
+    if not examine(member.data, member.header, &member.walk, &crc):
+        return False
+    if member.header.attributes & COMPRESSION_MASK and not walk_unpacked(
+        &member.walk, member.header, codecs, member.data + RECORDS_POSITION, member.size - RECORDS_POSITION,
+        self.expansion_bytes
+    ):
+        return False
+    if self.needs_keys and member.walk.keyless_count:
+        return False
+    return walk_fits(member.header, &member.walk, self.now_ms, self.before_max_ms, self.after_max_ms)
+
+
+cdef void examine_group(Group* self, Codecs* codecs) noexcept nogil:
+    """Gives the batches that are in order their offsets."""
+    cdef int64_t offset = self.first_offset
+    cdef Member* member
+    cdef int index
+    for index in range(self.count):
+        member = &self.members[index]
+        member.offset = -1
+        if is_in_order(self, member, codecs):
+            member.offset = offset
+            offset += <int64_t> member.header.last_offset_delta + 1
+            self.wanted += member.size
+
+
+cdef void write_group(Group* self) noexcept nogil:
+    """Stamps and writes them; they are as they were before where that fails."""
+    cdef iovec[GROUP_BATCHES] vector
+    cdef int pieces = 0
+    cdef Member* member
+    cdef int index
+    if self.wanted == 0:
+        return
+    for index in range(self.count):
+        member = &self.members[index]
+        if member.offset < 0:
+            continue
+        memcpy(member.before, member.data, STAMPED_BYTES)
+        stamp_at(member.data, member.offset, self.leader_epoch)
+        vector[pieces].iov_base = member.data
+        vector[pieces].iov_len = member.size
+        pieces += 1
+    self.written = pwritev(self.fd, vector, pieces, self.position)
+    if self.written != self.wanted:
+        take_back_stamps(self)
+
+
+cdef void take_back_stamps(Group* self) noexcept nogil:
+    cdef Member* member
+    cdef int index
+    for index in range(self.count):
+        member = &self.members[index]
+        if member.offset >= 0:
+            memcpy(member.data, member.before, STAMPED_BYTES)
+
+
+cdef void do_group(void* item, int worker) noexcept nogil:
+    examine_group(<Group*> item, codecs_of[worker])
+    write_group(<Group*> item)
+
+
+cdef class AppendGroup:
+    """`begin`, `add` for each batch, `write_groups`, `finish`.  The bytes of the batches are the caller's, and stay."""
+
+    def __cinit__(self):
+        self.infos = []
+
+    cdef bint begin(self, LogFields log, int32_t leader_epoch, int64_t now_ms) except -1:
+        """False for a log that has no active segment with an open file."""
+        cdef Group* group = &self.group
+        cdef AppendRules rules
+        self.clear()
+        if log is None or log.local_ is None or log.local_.segments_ is None or log.append_rules is None:
+            return False
+        self.segment = log.local_.segments_.active_
+        if self.segment is None or self.segment.tail is None or self.segment.open_file_ is None:
+            return False
+        self.log = log
+        # Held, so that the descriptor stays open, whoever takes it from the segment meanwhile.
+        self.file = self.segment.open_file_
+        rules = log.append_rules
+        group.needs_keys = rules.needs_keys
+        group.before_max_ms = rules.before_max_ms
+        group.after_max_ms = rules.after_max_ms
+        group.expansion_bytes = rules.expansion_bytes
+        group.now_ms = now_ms
+        group.leader_epoch = leader_epoch
+        group.fd = self.file.fd
+        group.first_offset = self.next_offset = log.local_.log_end_offset
+        group.position = self.segment.tail.size
+        return True
+
+    cdef bint add(self, uint8_t* data, Py_ssize_t size) except -1:
+        """Takes a batch that is ordinary by its header and fits behind those before it; False, and it is left alone,
+        for any other.  Whether its records are in order is seen later."""
+        cdef int count = self.group.count
+        cdef Member* member = &self.group.members[count]
+        cdef BatchInfo info
+        if count == GROUP_BATCHES:
+            return False
+        info = admit(
+            self.log, data, size, self.group.leader_epoch, self.next_offset, self.group.position + self.total
+        )
+        if info is None or self._knows_producer(&info.header) or not follows(self.log, info):
+            return False
+        self.infos.append(info)
+        member.data = data
+        member.size = size
+        member.header = &info.header
+        self.group.count += 1
+        self.compressed = self.compressed or info.header.attributes & COMPRESSION_MASK
+        self.next_offset += <int64_t> info.header.last_offset_delta + 1
+        self.total += size
+        return True
+
+    cdef bint _knows_producer(self, const Header* header):
+        """Whether a batch of this group is by the same producer, whose sequence is known when that one is written."""
+        cdef int index
+        if header.producer_id >= 0:
+            for index in range(self.group.count):
+                if self.group.members[index].header.producer_id == header.producer_id:
+                    return True
+        return False
+
+    cdef bint is_current(self):
+        """Whether the log is as it was at the beginning."""
+        return self.segment.open_file_ is self.file and self._is_at_the_end()
+
+    cdef bint _is_at_the_end(self):
+        """The same after the write, when the file that is held here may have been taken from the segment."""
+        return not self.log.gate_.closed and ends_at(
+            self.log.local_, self.segment, self.group.position, self.group.first_offset
+        )
+
+    cdef bint finish(self) except -1:
+        """Counts in what was written, whose members have their offsets then.  False when nothing was."""
+        cdef Member* member
+        cdef BatchInfo info
+        cdef int index
+        if self.group.written == NOT_TRIED:
+            return False
+        if self.group.written != self.group.wanted or not self._is_at_the_end():
+            self.undo()
+            return False
+        self.group.written = NOT_TRIED
+        try:
+            for index in range(self.group.count):
+                member = &self.group.members[index]
+                if member.offset >= 0:
+                    info = self.infos[index]
+                    info.take_walk(&member.walk)
+                    count_in(self.log, self.segment, info, member.offset, member.size)
+        except BaseException:
+            (<object> self.segment).cut_failed_write(self.file, self.group.position)
+            raise
+        if self.log.committer_ is not None:
+            self.log.committer_.appended(self.log.local_.log_end_offset)
+        return True
+
+    cdef int undo(self) except -1:
+        """What was written, or a part of it, and not counted in, must not pass for records after a crash."""
+        if self.group.written == NOT_TRIED:
+            return 0
+        if self.group.written == self.group.wanted:
+            take_back_stamps(&self.group)
+        self.group.written = NOT_TRIED
+        (<object> self.segment).cut_failed_write(self.file, self.group.position)
+        return 0
+
+    cdef void clear(self):
+        self.log = None
+        self.segment = None
+        self.file = None
+        self.infos.clear()
+        self.compressed = False
+        self.total = 0
+        self.group.count = 0
+        self.group.wanted = 0
+        self.group.written = NOT_TRIED
+
+
+cdef enum:
+    NOT_TRIED = -2
+
+
+@cython.nonecheck(True)
+cdef int write_groups(list groups, int count, Crew crew) except -1:
+    """Examines and writes the first `count` groups, with the crew where there is much to do.
+
+    Others may run Python only while a single long group is written.
+    """
+    cdef (void*)[GROUP_BATCHES] items
+    cdef AppendGroup group
+    cdef int pieces = 0
+    cdef int64_t total = 0
+    cdef int index
+    if count > GROUP_BATCHES:
+        raise ValueError(f"{count} groups are more than {GROUP_BATCHES}")
+    for index in range(count):
+        group = groups[index]
+        if group.compressed:
+            provide_codecs(1 + max(crew.limit, crew.running))
+    for index in range(count):
+        group = groups[index]
+        if group.total and group.is_current():
+            items[pieces] = &group.group
+            pieces += 1
+            total += group.total
+    if count == 1 and total >= RELEASE_GIL_BYTES:
+        examine_group(&group.group, codecs_of[0])
+        with nogil:
+            write_group(&group.group)
+        return 0
+    crew.share(do_group, items, pieces, <int> min(total // BYTES_FOR_A_HELPER, <int64_t> MOST_WORKERS))
+    return 0
+
+
+cdef int provide_codecs(int workers) except -1:
+    cdef int index
+    for index in range(workers):
+        if codecs_of[index] == NULL:
+            codecs_of[index] = borrow_codecs()
+    return 0
+
+
+def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms):
+    """Appends batches (writable buffers, GROUP_BATCHES at most count) as one group.
+
+    The base offset of each; None for one that is out of the ordinary or had to wait for another of the group, or for
+    all where the group was not written.  Those are as they were.
+    """
+    cdef AppendGroup group = AppendGroup()
+    cdef Py_buffer view
+    cdef list views = [memoryview(each) for each in batches]
+    cdef list members = []
+    cdef object each
+    cdef int index
+    if not group.begin(log, leader_epoch, now_ms):
+        return [None] * len(views)
+    for each in views:
+        PyObject_GetBuffer(each, &view, PyBUF_WRITABLE)
+        # The memoryview keeps the bytes in place behind this.
+        PyBuffer_Release(&view)
+        members.append(group.group.count - 1 if group.add(<uint8_t*> view.buf, view.len) else None)
+    try:
+        write_groups([group], 1, Crew(0))
+        if not group.finish():
+            return [None] * len(views)
+        offsets = [group.group.members[index].offset for index in range(group.group.count)]
+        return [None if each is None or offsets[each] < 0 else offsets[each] for each in members]
+    finally:
+        group.undo()
+        group.clear()

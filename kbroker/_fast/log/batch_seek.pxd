@@ -1,0 +1,54 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kbroker._fast.log.index cimport load32, load64
+from kbroker._fast.records.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITION
+
+cdef enum:
+    HEADER_BYTES = 61
+    EPOCH_POSITION = 12
+    MAGIC_POSITION = 16
+    LENGTH_LEFT_OUT = 12
+
+
+cdef struct Seen:
+    int64_t size
+    int64_t last
+    int64_t timestamp
+
+
+cdef enum Sight:
+    SEEN = 1
+    CUT_OFF = 0           # not enough of the header is there
+    NONE = -1             # no header can be here: `size`
+
+
+cdef inline int see(const uint8_t* header, Py_ssize_t left, Seen* out) noexcept nogil:
+    cdef bint is_old
+    if left < LEAST_BATCH_BYTES:
+        return CUT_OFF
+    is_old = header[MAGIC_POSITION] < 2
+    out.size = <int64_t><int32_t>load32(header + 8) + LENGTH_LEFT_OUT
+    if out.size < (LEAST_BATCH_BYTES if is_old else HEADER_BYTES):
+        return NONE
+    if is_old:
+        out.last = load64(header)
+        out.timestamp = load64(header + V1_TIMESTAMP_POSITION) if header[MAGIC_POSITION] else -1
+        return SEEN
+    if left < HEADER_BYTES:
+        return CUT_OFF
+    out.last = load64(header) + <int32_t>load32(header + 23)
+    out.timestamp = load64(header + 35)
+    return SEEN
+
+
+cdef enum:
+    FOLLOW_UPS = 32       # a power of two
+
+
+cdef class FollowUps:
+    cdef int64_t offsets[FOLLOW_UPS]
+    cdef int64_t positions[FOLLOW_UPS]
+    cdef unsigned int next
+    cdef unsigned int count
+    cdef int64_t position_of(self, int64_t offset) noexcept nogil
+    cdef void add(self, int64_t offset, int64_t position) noexcept nogil

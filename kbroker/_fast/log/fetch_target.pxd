@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t
+
+from kbroker._fast.log.log_fields cimport PartitionFields
+
+
+cdef class FetchTarget:
+    cdef public object topic
+    cdef readonly bytes topic_id
+    cdef readonly int32_t index
+    cdef readonly int64_t fetch_offset
+    cdef readonly int32_t max_bytes
+    cdef readonly int32_t current_leader_epoch
+    cdef readonly int32_t last_fetched_epoch
+    cdef readonly int64_t log_start_offset
+    cdef readonly int64_t told_high_watermark
+    cdef readonly int64_t told_log_start_offset
+
+    cdef void exchange(self, FetchTarget other) noexcept
+    cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept
+    cdef void tell(self, int64_t high_watermark, int64_t log_start_offset) noexcept
+
+
+cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id)
+cpdef tuple worth_reading(targets, dict topics, dict names, bint by_id, bint only_news)

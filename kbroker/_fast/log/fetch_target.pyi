@@ -1,0 +1,39 @@
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kbroker._fast.log.log_fields import PartitionFields
+
+class FetchTarget:
+    topic: str | None
+    topic_id: bytes
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    told_high_watermark: int
+    told_log_start_offset: int
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+        log_start_offset: int = -1,
+    ) -> None: ...
+    def update(self, newer: FetchTarget) -> None: ...
+    def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool: ...
+
+def worth_reading(
+    targets: Iterable[FetchTarget],
+    topics: Mapping[str, Mapping[int, Any]],
+    names: Mapping[bytes, str],
+    by_id: bool,
+    only_news: bool,
+) -> tuple[list[FetchTarget], list[Any]]: ...
+def enter(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...
+def leave(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...

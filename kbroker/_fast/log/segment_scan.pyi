@@ -1,0 +1,16 @@
+"""Recovery's reading of a segment: see segment_scan.pyx."""
+
+from kbroker._fast.records.record_batch import BatchInfo
+
+class SegmentScan:
+    valid_end: int
+    complete: bool
+    reason: str | None
+    @property
+    def batches(self) -> list[BatchInfo]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int) -> BatchInfo: ...
+
+def scan_segment(
+    fd: int, start_pos: int, end_pos: int, *, check_crc: bool = True, max_batches: int = 65536
+) -> SegmentScan: ...

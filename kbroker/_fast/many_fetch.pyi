@@ -1,3 +1,0 @@
-from kbroker._fast.ordinary_fetch import OrdinaryFetch
-
-class ManyFetch(OrdinaryFetch): ...

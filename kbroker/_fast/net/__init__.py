@@ -1,0 +1,1 @@
+"""Connections: sockets, buffers, answers, helper threads."""

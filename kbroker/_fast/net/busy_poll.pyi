@@ -1,0 +1,13 @@
+from typing import Any
+
+from kbroker._fast.net.receiver import Receiver
+
+class BusyPoll:
+    watching: bool
+    needed: int
+    found: int
+    seen: int
+    def __init__(self, loop: Any, limit_us: int, schedstat: bytes = ...) -> None: ...
+    def arrived(self, now: int, who: Receiver | None = ...) -> int: ...
+    def served(self) -> None: ...
+    def watch(self) -> None: ...

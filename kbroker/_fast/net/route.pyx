@@ -1,0 +1,102 @@
+"""What the connections of one listener share: how each API is served, and the listener's parts.
+
+Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining` and
+what is left to the end of a turn.
+"""
+
+from kbroker._fast.net.answer_memo cimport AnswerMemo
+from kbroker._fast.net.busy_poll cimport BusyPoll
+from kbroker._fast.base.counters cimport RequestStats
+from kbroker._fast.base.crew cimport Crew
+from kbroker._fast.net.direct cimport DirectAnswers
+from kbroker._fast.net.receive_buffer cimport BufferPool
+from kbroker._fast.net.send_threads cimport SendThreads
+from kbroker._fast.net.turn cimport Turn
+
+
+class NoResponse:
+    """What a handler returns when the protocol wants no answer (Produce with acks=0)."""
+
+
+NO_RESPONSE = NoResponse()
+
+cdef class Route:
+    """How one API is served: versions, handler, and the codec programs, compiled at their first use.
+
+    `compile_request(version)` gives an object with `decode(buffer, pos, end)` and `decoding`, the same in pieces,
+    `compile_response(version)` one with `begin_response(struct, correlation_id, flexible, items)`.
+    Of a `lasting` route the answers that its handler marks as
+    such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
+    """
+
+    def __init__(self, int api_key, int min_version, int max_version, handle,
+                 compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
+                 bint lasting=False, DirectAnswers direct=None):
+        if not 0 <= api_key < API_KEYS:
+            raise ValueError(f"API key {api_key} is out of range")
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
+        self.handle = handle
+        self.lasting = lasting
+        self.direct = direct
+        self.compile_request = compile_request
+        self.compile_response = compile_response
+        self.header_flexible_from = header_flexible_from
+        self.answer_flexible_from = answer_flexible_from
+        self.decoders = [None] * (max_version + 1)
+        self.encoders = [None] * (max_version + 1)
+
+    cdef object decoder(self, int version):
+        if self.decoders[version] is None:
+            self.decoders[version] = self.compile_request(version).decode
+        return self.decoders[version]
+
+    cdef object decoding(self, int version):
+        return self.compile_request(version).decoding
+
+    cdef object encoder(self, int version):
+        if self.encoders[version] is None:
+            self.encoders[version] = self.compile_response(version).begin_response
+        return self.encoders[version]
+
+
+cdef class Endpoint:
+    """What the connections of one listener share.
+
+    `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
+    reason)`, `bad_request(connection, reason, detail, kind)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for
+    versions out of range (the frame to answer with, or None), `spawn(ctx, coroutine, waits_for)` for a handler that was
+    begun and waits, `serve_large(ctx, decoding, handle)` and `send_large(ctx, encoding, [answer])`, coroutines for what
+    is done in pieces, `read_cold(connection, stretches)` for what must come from the disk before it can be sent
+    (answered by `connection.helped()` when the first (region, position, size) is there; the others follow it), and
+    while `draining`, when no further request is begun, `went_quiet()`.
+    """
+
+    def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
+                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int threads=0, purgatory=None):
+        self.listener_name = listener_name
+        self.services = services
+        self.pool = pool
+        self.stats = stats
+        self.answers = AnswerMemo()
+        self.busy_poll = BusyPoll(loop, busy_poll_us)
+        self.send_threads = SendThreads(loop, threads)
+        self.crew = Crew(threads)
+        self.routes = [None] * API_KEYS
+        for route in routes:
+            self.routes[(<Route?> route).api_key] = route
+        self.loop = loop
+        self.owner = owner
+        self.max_frame_bytes = max_frame_bytes
+        self.connections = set()
+        self.turn = Turn(loop, services, self.busy_poll, self.crew, purgatory)
+
+    def change_threads(self, int threads) -> None:
+        """Let so many threads help the loop, at sending and at appending each."""
+        self.send_threads.change(threads)
+        self.crew.change(threads)
+
+    def end_threads(self) -> None:
+        self.send_threads.close()
+        self.crew.close()

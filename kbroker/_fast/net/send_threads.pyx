@@ -1,0 +1,245 @@
+"""Threads that send large stretches of files while the loop serves others.
+
+`sendfile` of a megabyte takes some 100 us, all of it in the kernel: copying on a network card's behalf, on loopback
+the whole way to the receiver.  When several clients read much at once, one loop does that for one of them at a time.
+So it lends stretches out: a thread of this pool makes the one call `sendfile(socket, file)`, and the loop goes on with
+what is left of the answer when it is told.  The threads know descriptors and numbers alone, never Python's objects.
+
+Lent is only what the loop could have sent itself, without a wait: pages that were probed, a socket that does not
+block.  Only while another connection has sent as much a moment ago: a single reader is served soonest by the loop.
+The first stretch that is lent starts the first thread.
+"""
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free
+from posix.types cimport off_t
+
+from kbroker._fast.base.monotonic cimport now_ns
+from kbroker._fast.base.threads cimport (
+    end_threads,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_t,
+    pthread_cond_wait,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_unlock,
+    pthread_self,
+    pthread_setname_np,
+    pthread_t,
+    start_thread,
+)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    int eventfd(unsigned int value, int flags)
+    int EFD_NONBLOCK, EFD_CLOEXEC
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
+
+cdef extern from "<fcntl.h>" nogil:
+    int fcntl(int fd, int command, ...)
+    int F_DUPFD_CLOEXEC
+
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close" (int fd)
+    ssize_t c_read "read" (int fd, void* buffer, size_t size)
+    ssize_t c_write "write" (int fd, const void* buffer, size_t size)
+
+cdef enum:
+    MOST_THREADS = 8
+    # Waiting, under way and done together; the loop hears of what is done once in a turn.
+    MOST_JOBS = 64
+    STACK_BYTES = 65536
+    # Another connection that sent a large stretch no longer ago than this is one to be served beside.
+    RECENT_NS = 2000000
+
+cdef struct Job:
+    int out_fd
+    int fd
+    off_t position
+    size_t size
+    ssize_t sent
+
+cdef struct Pool:
+    pthread_mutex_t lock
+    pthread_cond_t ready
+    pthread_t threads[MOST_THREADS]
+    Job jobs[MOST_JOBS]
+    # Numbers of jobs: a ring of what waits for a thread, and what waits for the loop.
+    int waiting[MOST_JOBS]
+    int waiting_head
+    int waiting_count
+    int done[MOST_JOBS]
+    int done_count
+    int event_fd
+    bint stopping
+
+
+cdef void* work(void* argument) noexcept nogil:
+    cdef Pool* pool = <Pool*> argument
+    cdef uint64_t one = 1
+    cdef Job* job
+    cdef off_t position
+    cdef ssize_t sent
+    cdef int number
+    pthread_setname_np(pthread_self(), "kbroker-send")
+    pthread_mutex_lock(&pool.lock)
+    while True:
+        while pool.waiting_count == 0 and not pool.stopping:
+            pthread_cond_wait(&pool.ready, &pool.lock)
+        if pool.stopping:
+            break
+        number = pool.waiting[pool.waiting_head]
+        pool.waiting_head = (pool.waiting_head + 1) % MOST_JOBS
+        pool.waiting_count -= 1
+        pthread_mutex_unlock(&pool.lock)
+        job = &pool.jobs[number]
+        position = job.position
+        sent = sendfile(job.out_fd, job.fd, &position, job.size)
+        while sent < 0 and errno == EINTR:
+            sent = sendfile(job.out_fd, job.fd, &position, job.size)
+        job.sent = sent
+        pthread_mutex_lock(&pool.lock)
+        pool.done[pool.done_count] = number
+        pool.done_count += 1
+        if pool.done_count == 1:
+            # The loop takes all that are done at once.
+            c_write(pool.event_fd, &one, sizeof(one))
+    pthread_mutex_unlock(&pool.lock)
+    return NULL
+
+
+cdef class SendThreads:
+    """At most `limit` threads for the connections of one loop; 0 lends nothing.
+
+    What is lent is told to its user when it is done: `user.helped(sent)` with the bytes that the socket took, or
+    less than 0 where the call failed, which the loop's own attempt will find out about.
+    """
+
+    def __cinit__(self):
+        self.pool = NULL
+
+    def __init__(self, loop, int limit):
+        self.loop = loop
+        self.owners = [None] * MOST_JOBS
+        self.change(limit)
+
+    def __dealloc__(self):
+        self._stop()
+
+    def change(self, int limit) -> None:
+        """Let there be so many threads.  Those that are there already wait, when they are too many."""
+        if limit < 0:
+            raise ValueError(f"{limit} threads")
+        self.limit = min(limit, MOST_THREADS)
+
+    cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size) except -1:
+        """Whether a thread sends this stretch.  `region` and a descriptor of its own of the socket are kept open."""
+        cdef uint64_t now = now_ns()
+        cdef bint beside = self.last_user != <void*> user and now - self.last_ns < RECENT_NS
+        cdef Job* job
+        cdef int number, own_fd
+        if self.limit == 0:
+            return False
+        self.last_user = <void*> user
+        self.last_ns = now
+        if not beside or self.outstanding >= MOST_JOBS:
+            return False
+        # One may wait for each thread, so that it need not wait itself.
+        if (self.running == 0 or self.pool.waiting_count >= self.running) and not self._add_thread():
+            return False
+        own_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3)
+        if own_fd < 0:
+            return False
+        for number in range(MOST_JOBS):
+            if self.owners[number] is None:
+                break
+        job = &self.pool.jobs[number]
+        job.out_fd = own_fd
+        job.fd = region.fd
+        job.position = position
+        job.size = size
+        self.owners[number] = (user, region)
+        self.outstanding += 1
+        self.lent_count += 1
+        pthread_mutex_lock(&self.pool.lock)
+        self.pool.waiting[(self.pool.waiting_head + self.pool.waiting_count) % MOST_JOBS] = number
+        self.pool.waiting_count += 1
+        pthread_cond_signal(&self.pool.ready)
+        pthread_mutex_unlock(&self.pool.lock)
+        return True
+
+    cdef bint _start(self) except -1:
+        """Whether there is what threads need; not when the process may open no more files."""
+        cdef Pool* pool = <Pool*> calloc(1, sizeof(Pool))
+        if pool == NULL:
+            return False
+        pool.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if pool.event_fd < 0:
+            free(pool)
+            return False
+        pthread_mutex_init(&pool.lock, NULL)
+        pthread_cond_init(&pool.ready, NULL)
+        self.pool = pool
+        self.loop.add_reader(pool.event_fd, self.collect)
+        return True
+
+    cdef bint _add_thread(self) except -1:
+        cdef bint started
+        if self.running >= self.limit or (self.pool == NULL and not self._start()):
+            return False
+        started = start_thread(&self.pool.threads[self.running], work, self.pool, STACK_BYTES)
+        self.running += started
+        return started
+
+    def collect(self) -> None:
+        """Tell the users of what is done."""
+        cdef uint64_t ignored
+        cdef int done[MOST_JOBS]
+        cdef int count, index, number
+        cdef list told = []
+        if self.pool == NULL:
+            return
+        pthread_mutex_lock(&self.pool.lock)
+        c_read(self.pool.event_fd, &ignored, sizeof(ignored))
+        count = self.pool.done_count
+        for index in range(count):
+            done[index] = self.pool.done[index]
+        self.pool.done_count = 0
+        pthread_mutex_unlock(&self.pool.lock)
+        for index in range(count):
+            number = done[index]
+            c_close(self.pool.jobs[number].out_fd)
+            told.append((self.owners[number][0], self.pool.jobs[number].sent))
+            self.owners[number] = None
+            self.outstanding -= 1
+        # Who is told may lend the next stretch, or end all this.
+        for user, sent in told:
+            user.helped(sent)
+
+    def close(self) -> None:
+        """End the threads.  What they have not begun is not sent, and nobody is told."""
+        if self.pool != NULL:
+            self.loop.remove_reader(self.pool.event_fd)
+        self._stop()
+        self.limit = 0
+        self.last_user = NULL
+        self.owners = [None] * MOST_JOBS
+        self.outstanding = 0
+
+    cdef void _stop(self):
+        cdef Pool* pool = self.pool
+        cdef int index
+        self.pool = NULL
+        if pool == NULL:
+            return
+        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, self.running)
+        self.running = 0
+        for index in range(MOST_JOBS):
+            if self.owners is not None and self.owners[index] is not None:
+                c_close(pool.jobs[index].out_fd)
+        c_close(pool.event_fd)
+        free(pool)

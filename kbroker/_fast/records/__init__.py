@@ -1,0 +1,1 @@
+"""Record batches: headers, records, checksums, compression."""

@@ -1,0 +1,78 @@
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kbroker._fast.records.record_walk cimport Walk
+
+
+cdef enum:
+    BASE_OFFSET_POSITION = 0
+    BATCH_LENGTH_POSITION = 8
+    PARTITION_LEADER_EPOCH_POSITION = 12
+    MAGIC_POSITION = 16
+    CRC_POSITION = 17
+    ATTRIBUTES_POSITION = 21
+    LAST_OFFSET_DELTA_POSITION = 23
+    BASE_TIMESTAMP_POSITION = 27
+    MAX_TIMESTAMP_POSITION = 35
+    PRODUCER_ID_POSITION = 43
+    PRODUCER_EPOCH_POSITION = 51
+    BASE_SEQUENCE_POSITION = 53
+    RECORDS_COUNT_POSITION = 57
+    RECORDS_POSITION = 61
+    HEADER_UP_TO_MAGIC_BYTES = 17
+    LOG_OVERHEAD_BYTES = 12
+    MIN_BATCH_LENGTH = 14
+
+    COMPRESSION_MASK = 0x07
+    TIMESTAMP_TYPE_MASK = 0x08
+    TRANSACTIONAL_MASK = 0x10
+    CONTROL_MASK = 0x20
+    DELETE_HORIZON_MASK = 0x40
+
+
+cdef enum HeaderFault:
+    HEADER_OK = 0
+    HEADER_TRUNCATED     # fewer bytes than the header, or than the batch says it has
+    HEADER_TOO_SMALL     # batch_length below what any batch has: detail = batch_length
+    HEADER_MAGIC         # not 0, 1 or 2
+    HEADER_OLD_MAGIC     # a message of format 0 or 1
+    HEADER_OVERHEAD      # smaller than a v2 header
+
+
+cdef struct Header:
+    int64_t base_offset
+    int32_t batch_length
+    int32_t partition_leader_epoch
+    int8_t magic
+    uint32_t crc
+    int16_t attributes
+    int32_t last_offset_delta
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+    int32_t records_count
+
+
+cdef int parse_header(const uint8_t* data, Py_ssize_t left, Header* out) noexcept nogil
+
+
+cdef class BatchInfo:
+    cdef Header header
+    cdef readonly Py_ssize_t position
+    cdef readonly bint walked
+    cdef readonly int32_t keyless_count
+    cdef readonly int64_t min_record_timestamp
+    cdef readonly int64_t max_record_timestamp
+    cdef int32_t max_timestamp_index
+    cdef void take_walk(self, const Walk* walk) noexcept
+    cdef bint ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept
+    cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept
+
+
+cdef bint walk_fits(
+    const Header* header, const Walk* walk, int64_t now_ms, int64_t before_ms, int64_t after_ms
+) noexcept nogil
+cdef BatchInfo make_info(const Header* header, Py_ssize_t position)
+cdef object header_error(int fault, const Header* header, Py_ssize_t left)
+cdef object walk_error(const Walk* walk)

@@ -1,0 +1,1 @@
+"""Produce and Fetch from the request's bytes to the answer's."""

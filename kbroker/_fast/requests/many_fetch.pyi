@@ -1,0 +1,3 @@
+from kbroker._fast.requests.ordinary_fetch import OrdinaryFetch
+
+class ManyFetch(OrdinaryFetch): ...

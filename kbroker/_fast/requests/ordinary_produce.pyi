@@ -1,0 +1,28 @@
+from collections.abc import Callable
+from typing import Any
+
+from kbroker._fast.net.direct import DirectAnswers
+
+Appended = list[tuple[int, int] | None]
+
+class ProduceVersions:
+    def __init__(
+        self,
+        first: int,
+        last: int,
+        flexible: int,
+        topic_ids: int,
+        log_append_times: int,
+        log_starts: int,
+        record_errors: int,
+        zstd: int,
+    ) -> None: ...
+
+class OrdinaryProduce(DirectAnswers):
+    def __init__(
+        self,
+        internal: frozenset[str],
+        system_clock: type,
+        versions: ProduceVersions,
+        finish: Callable[[Any, Any, Appended], Any],
+    ) -> None: ...

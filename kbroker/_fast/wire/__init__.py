@@ -1,0 +1,1 @@
+"""The codec: field tables as programs that read and write requests and answers."""

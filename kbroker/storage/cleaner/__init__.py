@@ -1,0 +1,1 @@
+"""Compaction: which logs, when, and the work on one."""

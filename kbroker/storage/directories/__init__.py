@@ -1,0 +1,1 @@
+"""Log directories: locks, placement, moves, strays, what is missing."""

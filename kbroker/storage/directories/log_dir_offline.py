@@ -1,0 +1,139 @@
+"""Taking a log directory out of service, and watching those that serve.
+
+Offline, in Kafka's order: it is no directory to place partitions in any more, its checkpoints are not written, the
+cleaner leaves it alone, its logs are closed and forgotten, its lock is given back.  Nothing is written to it, so what
+lies there is what a restart finds; the partitions' names are returned, for the metadata to tell of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kbroker.errors import KafkaStorageError
+from kbroker.storage.log.write_gate import FailedGate
+from kbroker.types import TopicPartition, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker.storage.directories.managed_logs import ManagedLogs
+    from kbroker.storage.files.filesystem import FileSystem
+
+logger = logging.getLogger("kbroker.storage")
+
+SHORT_SPACE_INTERVAL_SECONDS = 0.01
+SPACE_INTERVAL_MS = 100
+# While nobody asks for anything and there is so much room that no disk can take it up before the next look.
+IDLE_SPACE_INTERVAL_MS = 500
+ROOMY_BYTES = 4 << 30
+
+
+def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
+    """Closes everything below a directory that has failed.  The partitions that lay there."""
+    refusal = KafkaStorageError(f"Log directory {path} is offline")
+    gone = [log for log in manager.logs.values() if log.parent == path]
+    for log in gone:
+        del manager.logs[log.topic_partition]
+        log.gate = FailedGate(refusal)
+        log.local.left = True
+        manager.cleaner.forget(log.topic_partition)
+        if log.committer is not None:
+            log.committer.close(refusal)
+        with contextlib.suppress(OSError):
+            log.close(clean=False)
+    for tp, future in list(manager.plans.futures.items()):
+        if path in (future.parent, future.log.parent):
+            manager.plans.cancel(tp)
+    manager.cleaner.handle_log_dir_failure(path)
+    manager.checkpoints.drop(path)
+    manager.gates[:] = [gate for gate in manager.gates if gate.path != path]
+    manager.environment.gates.pop(path, None)
+    for directory in manager.directories:
+        if directory.path == path:
+            with contextlib.suppress(OSError):
+                directory.release()
+    logger.error("Log directory %s is offline with %d partitions; the others serve on", path, len(gone))
+    return [log.topic_partition for log in gone]
+
+
+def miss_lost(manager: ManagedLogs, files: FileSystem, known: Mapping[str, str]) -> None:
+    """Takes directories offline that are empty although the broker has used them: their disks are not mounted.
+
+    `known` has the ids of directories that were used, by path.  Started with what is below the mount point, a broker
+    would make all their partitions anew, and find two of each once the disk is back.
+    """
+    for directory in manager.online_directories():
+        if directory.meta is not None or directory.path not in known:
+            continue
+        if not any(entry.is_directory for entry in files.list_directory(directory.path)):
+            manager.failures.maybe_add_offline_log_dir(
+                directory.path,
+                f"it is empty, but was directory {known[directory.path]}: is its disk mounted?  If its data are gone "
+                "for good, stop the broker and run `kbroker format --ignore-formatted` with its settings",
+            )
+
+
+def directory_ids(manager: ManagedLogs) -> dict[str, str]:
+    """The ids of the directories that serve, by path."""
+    return {each.path: uuid_to_text(each.meta.directory_id) for each in manager.online_directories() if each.meta}
+
+
+class DirectoryWatch:
+    """Looks at every directory in short intervals: whether it is still there, and its free space (`write_gate`).
+
+    A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
+    `make_room` is called when a directory begins to refuse: there may be something to delete.  `activity` returns a
+    number that changes while there is work, such as the count of requests; without it every moment is a busy one.
+    """
+
+    __slots__ = ("_activity", "_closed", "_make_room", "_manager", "_seen")
+
+    def __init__(
+        self,
+        manager: ManagedLogs,
+        make_room: Callable[[], Awaitable[None]],
+        activity: Callable[[], int] | None = None,
+    ) -> None:
+        self._manager = manager
+        self._make_room = make_room
+        self._closed: set[str] = set()
+        self._seen = -1
+        self._activity = activity
+
+    def interval_ms(self) -> int:
+        """How long until the next look; asked after each."""
+        if self._activity is None:
+            return SPACE_INTERVAL_MS
+        before, self._seen = self._seen, self._activity()
+        idle = self._seen == before and all(gate.is_roomy(ROOMY_BYTES) for gate in self._manager.gates)
+        return IDLE_SPACE_INTERVAL_MS if idle else SPACE_INTERVAL_MS
+
+    async def run(self) -> None:
+        """One look, and more of them close together while space gets short."""
+        manager = self._manager
+        while True:
+            self.look_for_lost()
+            for gate in manager.gates:
+                gate.measure()
+            closed = {gate.path for gate in manager.gates if gate.is_refusing}
+            newly, self._closed = closed - self._closed, closed
+            if newly:
+                await self._make_room()
+            if not any(gate.is_short for gate in manager.gates):
+                return
+            await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)
+
+    def look_for_lost(self) -> None:
+        """Reports directories that are not the ones that were opened any more."""
+        for directory in self._manager.online_directories():
+            try:
+                present = directory.is_present()
+            except OSError as error:
+                self._manager.failures.report(directory.path, "looking at the directory", error)
+                continue
+            if not present:
+                lost = OSError(errno.ENOENT, "the directory was removed or replaced")
+                self._manager.failures.maybe_add_offline_log_dir(directory.path, str(lost.strerror))

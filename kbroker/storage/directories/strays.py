@@ -1,0 +1,49 @@
+"""Partition directories that belong to nobody: kept on the disk under a name ending in `-stray`, and not served.
+
+As Kafka's stray replicas (LogManager.isStrayKraftReplica): the topic does not exist, has another id, or has no
+partition of that number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kbroker.config import LogConfig
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.types import ZERO_UUID
+
+logger = logging.getLogger("kbroker.storage")
+
+
+class KnownTopic(NamedTuple):
+    """What the metadata says of a topic at start.  Without `partition_count` partitions of every number are its own."""
+
+    topic_id: bytes
+    config: LogConfig
+    partition_count: int | None = None
+
+
+def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> Iterator[tuple[UnifiedLog, str]]:
+    """The logs that are strays, each with the reason."""
+    for log in logs:
+        name, partition = log.topic_partition
+        known = topics.get(name)
+        if known is None:
+            yield log, "its topic does not exist"
+        elif log.topic_id not in (known.topic_id, ZERO_UUID):
+            yield log, "it belongs to a topic of that name that was deleted"
+        elif known.partition_count is not None and partition >= known.partition_count:
+            yield log, f"its topic has {known.partition_count} partition(s)"
+
+
+def tell_set_aside(path: str, names: list[str]) -> None:
+    """Logs which directories of earlier strays a log directory holds: they take space until somebody deletes them."""
+    if names:
+        logger.warning(
+            "%s holds %d partition(s) that were set aside and are not served; delete what is not needed: %s",
+            path,
+            len(names),
+            ", ".join(sorted(names)),
+        )

@@ -1,0 +1,165 @@
+"""What is known to be damaged or missing in the logs of a broker: said once, and kept for metrics, `/readyz` and pages.
+
+    damaged    bytes of a segment are no batches (`segment_damage`): fetches of its offsets answer CORRUPT_MESSAGE
+    missing    records that checkpoints or other files tell of are not there: the log ends early, or a file is gone
+
+Both end with the partition; damage also with its segment, or when the log start has moved behind it.  After a restart
+damage is known again with the first read that comes upon it; what was missing at one start is not at the next, as the
+checkpoints follow the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from kbroker.storage.log.segment_damage import DamagedSegmentError
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.log_segments import LogSegments
+
+logger = logging.getLogger("kbroker.storage")
+
+SHOWN_IN_READINESS = 5
+
+
+class Kind(Enum):
+    """What is wrong."""
+
+    DAMAGED = "damaged"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Offsets `[offset, end_offset)` of a partition cannot be read, or are not there.
+
+    `position` is the place in the file at `path`, -1 where the whole file or directory is meant.  `end_offset` is None
+    where it is the log end.
+    """
+
+    kind: Kind
+    topic_partition: TopicPartition
+    path: str
+    position: int
+    offset: int
+    end_offset: int | None
+    reason: str
+
+    @property
+    def where(self) -> str:
+        return self.path if self.position < 0 else f"{self.path} at position {self.position}"
+
+    @property
+    def offsets(self) -> str:
+        """In words, which offsets."""
+        if self.end_offset is None:
+            return f"offset {self.offset} and what follows"
+        return f"offsets {self.offset} to {self.end_offset - 1}"
+
+
+class Local(Protocol):
+    """The segments of a log."""
+
+    @property
+    def segments(self) -> LogSegments:
+        """As they are now."""
+
+
+class DamagedLog(Protocol):
+    """What tells whether damage holds still."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+
+    @property
+    def local(self) -> Local:
+        """Its segments."""
+
+
+class Damages:
+    """All that one broker knows of.  May be told from any thread."""
+
+    __slots__ = ("_found", "_gaps")
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[TopicPartition, str, int, int], Damage] = {}
+        self._gaps: set[str] = set()
+
+    def _note(self, damage: Damage) -> bool:
+        key = (damage.topic_partition, damage.path, damage.position, damage.offset)
+        return self._found.setdefault(key, damage) is damage
+
+    def damaged(self, topic_partition: TopicPartition, error: DamagedSegmentError, end_offset: int | None) -> None:
+        """A read came upon a hole; `end_offset` is where the log goes on behind it, when the segment does not."""
+        hole = error.hole
+        until = end_offset if hole.end_offset is None else hole.end_offset
+        damage = Damage(
+            Kind.DAMAGED, topic_partition, error.path, hole.position, hole.offset, until, hole.reason
+        )  # fmt: skip
+        if self._note(damage):
+            logger.error(
+                "%s: %s is DAMAGED at position %d: %s.  Fetches of %s answer CORRUPT_MESSAGE; what can be done says "
+                "`kbroker logs explain %s %d`",
+                topic_partition,
+                error.path,
+                hole.position,
+                hole.reason,
+                damage.offsets,
+                *topic_partition,
+            )
+
+    def missing(
+        self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int | None, reason: str
+    ) -> None:
+        """Records are not there that there should be."""
+        damage = Damage(Kind.MISSING, topic_partition, path, -1, offset, end_offset, reason)
+        if self._note(damage):
+            logger.error(
+                "%s: records are MISSING (%s): %s.  What can be done says `kbroker logs explain %s %d`",
+                topic_partition,
+                damage.offsets,
+                reason,
+                *topic_partition,
+            )
+
+    def gap(self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int) -> None:
+        """A segment does not reach the next one, in a log that is not compacted; what is missing, nothing tells."""
+        if path not in self._gaps:
+            self._gaps.add(path)
+            logger.warning(
+                "%s: there are no records between offset %d, behind the end of %s, and %d.  They were compacted "
+                "before, or a segment's files were removed",
+                topic_partition,
+                offset,
+                path,
+                end_offset,
+            )
+
+    def known(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[Damage]:
+        """What holds still, oldest first."""
+        if not self._found:
+            return []
+        return [each for each in list(self._found.values()) if _holds(each, logs.get(each.topic_partition))]
+
+    def reasons(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[str]:
+        """The same in short lines, for `/readyz`: a few, and how many more."""
+        known = self.known(logs)
+        lines = [f"{each.topic_partition}: {each.kind.value}, {each.offsets}" for each in known[:SHOWN_IN_READINESS]]
+        if len(known) > SHOWN_IN_READINESS:
+            lines.append(f"{len(known) - SHOWN_IN_READINESS} more are damaged or missing")
+        return lines
+
+
+def _holds(damage: Damage, log: DamagedLog | None) -> bool:
+    if log is None or damage.kind is Kind.MISSING:
+        return log is not None
+    if damage.end_offset is not None and log.log_start_offset >= damage.end_offset:
+        return False
+    segment = log.local.segments.floor(damage.offset)
+    return segment is not None and segment.path == damage.path and segment.is_damaged

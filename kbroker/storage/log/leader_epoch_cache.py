@@ -1,0 +1,192 @@
+"""Which leader epoch wrote which offsets: (epoch, start offset) pairs, kept in `leader-epoch-checkpoint`.
+
+Invariants: epochs and start offsets both ascend strictly; the start offset of an epoch, once assigned, never moves
+up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here: a
+follower finds with it where its log left the leader's.
+
+The file is replaced by `write` and what that returns, before a log's recovery point moves and when it closes: batches
+carry their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
+its start are cut at load.  Appends and truncations never wait for an fsync here.  Of a log with records whose file is
+damaged, empty or missing the pairs are found again in all of its batches (`log_mending.mend_epochs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker._fast.log.log_fields import EpochFields
+from kbroker.storage.files.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptCheckpointError,
+    decode_checkpoint,
+    encode_checkpoint,
+    whole_number,
+)
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.files.replaced_file import ReplacedFile
+
+if TYPE_CHECKING:
+    pass
+
+logger = logging.getLogger("kbroker.storage")
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """The end offset (exclusive) of the largest epoch up to the one asked for; both -1 when unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+@lru_cache(maxsize=256)
+def _decode(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The pairs in a file's content: a start reads one of each partition, and most hold the same."""
+    entries = decode_checkpoint(data, "leader epochs")
+    try:
+        return tuple((whole_number(epoch, 32), whole_number(start, 64)) for epoch, start in entries)
+    except ValueError as error:
+        raise CorruptCheckpointError("an entry is not `epoch offset`") from error
+
+
+class LeaderEpochCache(EpochFields):
+    """The pairs of one partition and their file."""
+
+    __slots__ = ("_epochs", "_file", "_files", "_starts", "dirty")
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._file = ReplacedFile(files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest_epoch = UNDEFINED_EPOCH
+        self.dirty = False
+
+    def load(self, *, exists: bool) -> bool:
+        """Reads the file.  False when it is damaged: the pairs are found again in the log (`log_mending`).
+
+        Kafka makes the file empty, and writes it with the first pair, which the first record brings.
+        """
+        data = b""
+        if exists:
+            with contextlib.suppress(FileNotFoundError):
+                data = self._files.read_file(self._file.path)
+        try:
+            pairs = _decode(data)
+        except CorruptCheckpointError as error:
+            logger.warning("Finding leader epochs again in the log: %s: %s", self._file.path, error)
+            self.dirty = True
+            return False
+        for epoch, start in pairs:
+            self._insert(epoch, start)
+        return True
+
+    @property
+    def path(self) -> str:
+        """Where its file is."""
+        return self._file.path
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def earliest(self) -> tuple[int, int] | None:
+        return (self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def _insert(self, epoch: int, start: int) -> bool:
+        """Adds a pair, dropping later ones that contradict it.  False when nothing changes."""
+        epochs, starts = self._epochs, self._starts
+        if epoch < 0 or start < 0:
+            return False
+        if epochs and epoch == epochs[-1] and start >= starts[-1]:
+            return False
+        while epochs and (epochs[-1] >= epoch or starts[-1] >= start):
+            epochs.pop()
+            starts.pop()
+        epochs.append(epoch)
+        starts.append(start)
+        self.latest_epoch = epoch
+        return True
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
+        if self._insert(epoch, start_offset):
+            self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Kafka's endOffsetFor: the end of the largest known epoch that is not after `epoch`."""
+        epochs, starts = self._epochs, self._starts
+        if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == epochs[-1]:
+            return EpochEndOffset(epoch, log_end_offset)
+        higher = bisect_right(epochs, epoch)
+        if higher == 0:
+            return EpochEndOffset(epoch, starts[0])
+        return EpochEndOffset(epochs[higher - 1], starts[higher])
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch that wrote `offset`, or -1."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forgets epochs that start at or after `end_offset`."""
+        keep = bisect_left(self._starts, end_offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self._changed()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Moves the first pair up to `start_offset` and forgets those before it."""
+        at = bisect_right(self._starts, start_offset)
+        if at == 0 or (at == 1 and self._starts[0] == start_offset):
+            return
+        del self._epochs[: at - 1], self._starts[: at - 1]
+        self._starts[0] = start_offset
+        self._changed()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self.dirty = True
+
+    def moved_to(self, directory: str) -> None:
+        """The file lies in another directory now, and is replaced with the next `write`; after `withdraw`."""
+        self._file.moved_to(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+        self.dirty = True
+
+    def encode(self) -> bytes:
+        """The file's content for what is in memory."""
+        return encode_checkpoint(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
+
+    def write(self) -> ReplacedFile | None:
+        """What makes the file hold what is in memory: to be run, in any thread, before the directory's fsync.
+
+        None when it holds that already.
+        """
+        if self.dirty:
+            self._file.stage(self.encode())
+            self.dirty = False
+        return self._file if self._file.is_staged else None
+
+    def put_in_place(self) -> bool:
+        """See `ReplacedFile.put_in_place`."""
+        return self._file.put_in_place()
+
+    def withdraw(self) -> None:
+        """The directory is about to get another name, or not to be written to any more."""
+        if self._file.withdraw():
+            self.dirty = True

@@ -1,0 +1,279 @@
+"""Finding things in a log: the region for a read, aborted transactions, a record by its time, batches to replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker._fast.log.batch_seek import walk_batches
+from kbroker.records.legacy import iterate_stored_records
+from kbroker.storage.log import markers
+from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
+from kbroker.storage.log.local_log import LocalLog
+from kbroker.storage.log.log_segment import LogSegment
+from kbroker.storage.log.log_validator import LONG_BATCH_BYTES
+from kbroker.storage.log.log_values import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    TimestampOffset,
+)
+from kbroker.storage.log.producer_state import ProducerState
+from kbroker.storage.log.segment_batches import read_batch
+from kbroker.storage.log.segment_damage import (
+    DamagedSegmentError,
+    begin_of,
+    confirmed,
+    readable_headers,
+    readable_position,
+)
+from kbroker.storage.log.segment_search import check_end
+from kbroker.storage.log.segment_view import BatchPlace, Hole
+from kbroker.storage.log.time_search import latest_time, start_for
+from kbroker.storage.log.txn_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.log_view import Log
+
+NO_TIMESTAMP = -1
+
+
+def region(
+    local: LocalLog, start_offset: int, bound: int, max_bytes: int, min_one_message: bool
+) -> tuple[LogSegment, int, int, bool] | None:
+    """(segment, position, length, first batch incomplete) of what to give for a read; None when nothing is there.
+
+    `start_offset` < `bound` <= log end.  Compaction leaves gaps: the next batch after the offset counts.  The region
+    ends in front of a hole; DamagedSegmentError when the offset lies in one.
+    """
+    segments = local.segments
+    segment: LogSegment | None = segments.active
+    if start_offset < segments.active.base_offset:
+        segment = segments.floor(start_offset) or segments.first
+    while segment is not None:
+        following = segments.higher(segment.base_offset)
+        place = _locate(segment, start_offset, following)
+        if place is not None:
+            break
+        if following is not None and segment.base_offset <= start_offset and not local.config.compact:
+            check_end(segment, local.environment.files, start_offset)
+            local.environment.damages.gap(local.topic_partition, segment.path, start_offset, following.base_offset)
+        segment = following
+    if segment is None or place is None:
+        return None
+    position, first_size, _, _ = place
+    end = segment.readable_end(position) if segment.is_damaged else segment.size
+    if bound != local.log_end_offset:
+        following = segments.higher(segment.base_offset)
+        if following is None or following.base_offset > bound:
+            limit = begin_of(segment, bound)
+            end = end if limit is None else min(end, limit)
+        if segment.base_offset >= bound:
+            return None
+    available = end - position
+    if available <= 0:
+        return None
+    limit_bytes = first_size if min_one_message and first_size > max_bytes else max_bytes
+    return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
+
+
+def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchPlace | None:
+    """`LogSegment.locate`, for a batch that lies before the next segment: the file of another one is damage, too."""
+    place = segment.locate(offset)
+    if place is not None and following is not None and place.last_offset >= following.base_offset:
+        reason = f"offset {place.last_offset} in a segment that ends before {following.base_offset}"
+        hole = Hole(place.position, segment.size, max(offset, segment.base_offset), None, reason)
+        segment.add_hole(hole)
+        raise DamagedSegmentError(segment.path, hole)
+    return place
+
+
+def aborted_transactions(
+    local: LocalLog, segment: LogSegment, start_offset: int, position: int, length: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
+    segments = local.segments
+    following = segments.higher(segment.base_offset)
+    upper = start_offset
+    if length > 0:
+        upper = following.base_offset if following is not None else local.log_end_offset
+        entry = segment.offset_index.upper_bound(position + length)
+        # A damaged entry may name an offset too small, and transactions would be left out.
+        if entry is not None and confirmed(segment, local.environment.files, *entry, segment.size) is not None:
+            upper = entry[0]
+    found: list[AbortedTransaction] = []
+    current: LogSegment | None = segment
+    while current is not None and not current.txn_index.collect(start_offset, upper, found):
+        current = segments.higher(current.base_offset)
+    return found
+
+
+def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -> bytes:
+    """Whole batches as bytes; empty when there is nothing between the offset and the bound."""
+    if start_offset >= bound:
+        return b""
+    found = region(local, start_offset, bound, max_bytes, True)
+    if found is None:
+        return b""
+    segment, position, length, _ = found
+    data = local.environment.files.pread(segment.file().fd, length, position)
+    whole = walk_batches(data, 0, len(data))[0]
+    return data if whole == len(data) else data[:whole]
+
+
+def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
+    """Brings producer state from the batch that contains `start_offset`, as Kafka does, up to `end_offset`.
+
+    DeleteRecords may leave the log start inside a batch: a retry of that batch is a duplicate like any other.
+    """
+    files = local.environment.files
+    # With a snapshot at the end, as a clean stop leaves it, no file is opened.
+    segments = local.segments.between(start_offset, end_offset) if start_offset < end_offset else ()
+    for segment in segments:
+        position = readable_position(segment, start_offset)
+        for info in readable_headers(segment, files, position, segment.size, strict=False):
+            if info.base_offset >= end_offset:
+                break
+            if info.producer_id < 0 or info.last_offset < start_offset:
+                continue
+            marker = markers.read_marker(read_batch(files, segment, info)) if info.is_control else None
+            completed = state.update(info, info.base_offset, info.last_offset, marker)
+            if completed is not None and state.has_open(completed):
+                state.complete(completed)
+    state.map_end_offset = end_offset
+
+
+def rebuild_producer_state(log: Log) -> None:
+    """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it."""
+    local, state = log.local, log.producer_state
+    end = local.log_end_offset
+    start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
+    replay_producers(local, state, start, end)
+    state.on_high_watermark(log.high_watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredSearch:
+    """A search by time that has come to a batch which takes long to decompress.
+
+    `search` looks into that batch, in whatever thread; `go_on`, on the loop, continues behind it when nothing is there.
+    """
+
+    log: Log
+    segment: LogSegment
+    batch: bytes
+    leader_epoch: int
+    next_position: int
+    timestamp: int
+    log_start_offset: int
+
+    def search(self) -> TimestampOffset | None:
+        """The first record of the batch that is late enough."""
+        return _first_in_batch(self.batch, self.timestamp, self.log_start_offset, self.leader_epoch)
+
+    def go_on(self) -> TimestampOffset | DeferredSearch | None:
+        """What `search` would have found, had it not ended at its batch."""
+        start, timestamp = self.log_start_offset, self.timestamp
+        found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
+        following = self.log.local.segments.higher(self.segment.base_offset)
+        while found is None and following is not None:
+            if latest_time(following, self.log.local.environment.files) >= timestamp:
+                found = _first_record_at(self.log.local, following, timestamp, start, self.log)
+            following = self.log.local.segments.higher(following.base_offset)
+        return found
+
+
+Found = TimestampOffset | DeferredSearch | None
+
+
+def offset_for_timestamp(
+    local: LocalLog,
+    epochs: LeaderEpochCache,
+    log_start_offset: int,
+    timestamp: int,
+    deferring: Log | None = None,
+) -> Found:
+    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        epoch = epochs.epoch_for_offset(log_start_offset)
+        return TimestampOffset(NO_TIMESTAMP, log_start_offset, epoch)
+    if timestamp == LATEST_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return TimestampOffset(NO_TIMESTAMP, -1, -1)
+    if timestamp == MAX_TIMESTAMP:
+        return _latest_record(local, log_start_offset, deferring)
+    for segment in local.segments:
+        if latest_time(segment, local.environment.files) >= timestamp:
+            found = _first_record_at(local, segment, timestamp, log_start_offset, deferring)
+            if found is not None:
+                return found
+    return None
+
+
+def find_by_timestamp(log: Log, timestamp: int) -> Found:
+    """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
+    return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
+
+
+def _latest_record(local: LocalLog, log_start_offset: int, deferring: Log | None) -> Found:
+    newest = max(local.segments, key=lambda segment: latest_time(segment, local.environment.files))
+    timestamp, last_offset = newest.max_timestamp
+    if timestamp < 0:
+        return None
+    place = newest.locate(last_offset)
+    if place is None:
+        return None
+    return _record_in(local, newest, place.position, timestamp, log_start_offset, deferring)
+
+
+def _first_record_at(
+    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: Log | None
+) -> Found:
+    start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
+    place = _locate(segment, start, local.segments.higher(segment.base_offset))
+    if place is None:
+        return None
+    return _record_in(local, segment, place.position, timestamp, log_start_offset, deferring)
+
+
+def _record_in(
+    local: LocalLog,
+    segment: LogSegment,
+    position: int,
+    timestamp: int,
+    log_start_offset: int,
+    deferring: Log | None,
+) -> Found:
+    files = local.environment.files
+    for info in readable_headers(segment, files, position, segment.size, 64, strict=True):
+        if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
+            continue
+        batch, epoch = read_batch(files, segment, info), info.partition_leader_epoch
+        if deferring is not None and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
+            behind = info.position + info.size_in_bytes
+            return DeferredSearch(deferring, segment, bytes(batch), epoch, behind, timestamp, log_start_offset)
+        found = _first_in_batch(batch, timestamp, log_start_offset, epoch)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in_batch(batch: bytes, timestamp: int, log_start_offset: int, epoch: int) -> TimestampOffset | None:
+    for record in iterate_stored_records(batch):
+        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+            return TimestampOffset(record.timestamp, record.offset, epoch)
+    return None
+
+
+def check_invariants(log: Log) -> None:
+    """See UnifiedLog.check_invariants."""
+    start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
+    if not start <= stable <= high <= end:
+        raise AssertionError(f"{log.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
+    if log.recovery_point > end:
+        raise AssertionError(f"{log.topic_partition}: recovery point {log.recovery_point} past end {end}")
+    if log.local.segments.active.base_offset > end:
+        raise AssertionError(f"{log.topic_partition}: active segment begins past the log end {end}")

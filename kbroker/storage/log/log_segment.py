@@ -1,0 +1,523 @@
+"""One segment: `<base offset>.log` with its offset, time and transaction index.
+
+The base offset, zero-padded to 20 digits, names the files.  A segment is cheap until it is used: it knows its size
+and opens its file, reads its indexes' ends and maps them when somebody asks.  Only the active segment of a log is
+appended to; its `AppendTail` counts bytes, finds index entries due and remembers the last batches for readers at the
+tail.
+
+Invariants: offsets in the log and its offset index ascend strictly; every offset is at most 2**31 - 1 above the base
+offset; an index entry comes at the first batch after more than `index.interval.bytes` since the last one, and points
+at that batch by its last offset.
+
+A write that fails leaves the segment at its last whole batch: the size only moves after the write, and what the
+failed one left behind is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbroker._fast.log.batch_seek import FollowUps, max_timestamp_of
+from kbroker._fast.log.index import AppendTail
+from kbroker._fast.log.log_fields import SegmentFields
+from kbroker.storage.files.filesystem import Buffer, FileSystem
+from kbroker.storage.files.open_files import OpenFiles, SegmentFile
+from kbroker.storage.log import segment_search
+from kbroker.storage.log.indexes import OffsetIndex, TimeIndex
+from kbroker.storage.log.segment_damage import begin_of
+from kbroker.storage.log.segment_view import BatchPlace, Hole, SegmentConfig
+from kbroker.storage.log.txn_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+
+logger = logging.getLogger("kbroker.storage")
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+ASK_RULE = -2
+ALLOCATE_FROM_BYTES = 4 << 20
+ALLOCATE_STEP_BYTES = 16 << 20
+NEVER = 1 << 62
+UNCUT = -1
+LEAST_BATCH_BYTES = 26  # a message of the first format without key and value
+HEADER_BYTES = 61
+
+
+class SegmentOffsetOverflowError(ValueError):
+    """A batch's last offset is too far from the segment's base offset for the indexes."""
+
+
+class DurableJob(Protocol):
+    """Something to be made durable, away from the loop."""
+
+    def run(self, files: FileSystem) -> None:
+        """Waits for the disk.  OSError when it fails."""
+
+
+class SyncJob(NamedTuple):
+    """Files of a segment to fsync, by path: may run away from the loop."""
+
+    paths: tuple[str, ...]
+
+    def run(self, files: FileSystem) -> None:
+        for path in self.paths:
+            files.sync_path(path)
+
+
+def file_prefix(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+def base_offset_of(name: str) -> int:
+    """The offset in a segment file's or snapshot's name.  ValueError when the name is not of that form."""
+    digits, dot, _ = name.partition(".")
+    if not dot or not digits.isascii() or not digits.isdigit():
+        raise ValueError(f"{name!r} does not begin with an offset")
+    return int(digits)
+
+
+class LogSegment(SegmentFields):
+    """A segment of one partition's log.  Changed by its owner alone."""
+
+    __slots__ = (
+        "_failures",
+        "_files",
+        "_has_txn_index",
+        "_log_path",
+        "_offset_index",
+        "_open_files",
+        "_prefix",
+        "_rolling_timestamp",
+        "_size",
+        "_suffix",
+        "_time_index",
+        "_txn_index",
+        "config",
+        "created_ms",
+        "holes",
+        "is_index_checked",
+        "roll_jitter_ms",
+        "times_checked",
+    )
+
+    tail: AppendTail | None
+    open_file: SegmentFile | None
+    follow_ups: FollowUps | None
+
+    def __init__(
+        self,
+        files: FileSystem,
+        open_files: OpenFiles,
+        directory: str,
+        base_offset: int,
+        config: SegmentConfig,
+        *,
+        size: int = 0,
+        has_txn_index: bool = False,
+        created_ms: int = 0,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+        failures: LogDirFailureChannel | None = None,
+    ) -> None:
+        self._failures = failures
+        self._files = files
+        self._open_files = open_files
+        self.follow_ups: FollowUps | None = None
+        self.times_checked = False
+        self.is_index_checked = False
+        self.holes: tuple[Hole, ...] = ()
+        self._prefix = f"{directory}/{base_offset:020d}"
+        self._suffix = suffix
+        self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
+        self._size = size
+        self.allocated_bytes = max(ALLOCATE_FROM_BYTES, size)
+        self.open_file: SegmentFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TransactionIndex | None = None
+        self._has_txn_index = has_txn_index
+        self._rolling_timestamp: int | None = None
+        self.tail: AppendTail | None = None
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.indexes_full = config.max_index_bytes < 2 * 12
+        self.roll_after_timestamp = ASK_RULE
+        self.recently_used = False
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self._log_path}, {self.size} bytes)"
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        return self._log_path
+
+    @property
+    def size(self) -> int:
+        return self._size if self.tail is None else self.tail.size
+
+    def path_of(self, suffix: str) -> str:
+        return f"{self._prefix}{suffix}{self._suffix}"
+
+    def create_files(self) -> None:
+        """Makes the files of a new, empty active segment; what a crash left of the same name is emptied."""
+        file = SegmentFile(self._files, self._log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        if self.config.preallocate_bytes:
+            self._files.fallocate(file.fd, 0, self.config.preallocate_bytes)
+        self._hold(file)
+        self.offset_index.create()
+        self.time_index.create()
+        self.times_checked = True
+        self.txn_index.reset()
+        self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
+
+    def _hold(self, file: SegmentFile) -> None:
+        self.open_file = file
+        self._open_files.opened(self)
+
+    def file(self) -> SegmentFile:
+        """The open log file; it stays valid for as long as the caller keeps the object."""
+        file = self.open_file
+        if file is None:
+            file = SegmentFile(self._files, self._log_path, os.O_RDWR)
+            self._hold(file)
+        self.recently_used = True
+        return file
+
+    def release(self) -> bool:
+        self.open_file = None
+        return True
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(
+                self._files,
+                self._open_files.maps,
+                self.path_of(INDEX_SUFFIX),
+                self.base_offset,
+                self.config.max_index_bytes,
+            )
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._time_index = TimeIndex(
+                self._files,
+                self._open_files.maps,
+                self.path_of(TIME_INDEX_SUFFIX),
+                self.base_offset,
+                self.config.max_index_bytes,
+            )
+        return self._time_index
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        if self._txn_index is None:
+            path = self.path_of(TXN_INDEX_SUFFIX)
+            self._txn_index = TransactionIndex(self._files, path, self.base_offset, exists=self._has_txn_index)
+        return self._txn_index
+
+    @property
+    def has_txn_index(self) -> bool:
+        return self._has_txn_index
+
+    def rename_suffix(self, suffix: str) -> None:
+        """Gives every file of the segment another last suffix (".1.deleted", ".swap" or none).
+
+        The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
+        """
+        for kind in SEGMENT_SUFFIXES:
+            path = self.path_of(kind)
+            try:
+                self._files.rename(path, f"{self._prefix}{kind}{suffix}")
+            except FileNotFoundError:
+                # Not every segment has every file: to find that out here takes fewer calls than to ask before.
+                if self._files.exists(path):
+                    raise
+        self._suffix = suffix
+        self._log_path = self.path_of(LOG_SUFFIX)
+        self.close_files()
+        # Whoever still holds the segment must not be led to the files of one that has its name now.
+        for kind, index in (
+            (INDEX_SUFFIX, self._offset_index),
+            (TIME_INDEX_SUFFIX, self._time_index),
+            (TXN_INDEX_SUFFIX, self._txn_index),
+        ):
+            if index is not None:
+                index.path = self.path_of(kind)
+
+    def delete_files(self) -> None:
+        self.close_files()
+        for kind in SEGMENT_SUFFIXES:
+            self._files.unlink_if_exists(self.path_of(kind))
+
+    def close_files(self) -> None:
+        """Lets go of descriptor and maps; what others hold stays open."""
+        if self.open_file is not None:
+            self._open_files.closed(self)
+            self.open_file = None
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def prepare_append(self) -> AppendTail:
+        """Makes an existing segment ready to be appended to: counters from its index ends and last batches."""
+        tail = self.tail
+        if tail is None:
+            _, max_timestamp, offset_of_max = self.measure()
+            since = self._size - self.offset_index.table.last_value if self._size else 0
+            tail = AppendTail(self._size, max_timestamp, offset_of_max, since, self.config.index_interval_bytes)
+            self.tail = tail
+            self.indexes_full = self.offset_index.is_full or self.time_index.is_full
+        return tail
+
+    def append(self, base_offset: int, last_offset: int, max_timestamp: int, data: Buffer, size: int) -> None:
+        """Writes one batch at the end.  OSError leaves everything as it was."""
+        tail = self.tail
+        if tail is None:
+            tail = self.prepare_append()
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
+        file = self.open_file or self.file()
+        position = tail.size
+        try:
+            if position + size > self.allocated_bytes:
+                self._cut_leftover(file)
+                self._allocate_ahead(file, position, size)
+            self._files.pwrite(file.fd, data, position)
+        except OSError:
+            self.cut_failed_write(file, position)
+            raise
+        self.recently_used = True
+        if tail.append(base_offset, last_offset, size, max_timestamp):
+            self.index_batch(tail, last_offset, position)
+
+    def take_file(self, path: str, file: SegmentFile, allocated_bytes: int) -> None:
+        """Replaces the log file of an empty segment; `account` counts the batch that it holds.
+
+        OSError leaves everything as it was.
+        """
+        if self.prepare_append().size:
+            raise RuntimeError(f"{self} is not empty")
+        self._files.rename(path, self._log_path)
+        if self.open_file is None:
+            self._hold(file)
+        self.open_file = file
+        self.allocated_bytes = allocated_bytes
+        self.recently_used = True
+
+    def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
+        """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
+        end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
+        ahead = self._files.allocate_ahead(file.fd, position, end - position)
+        self.allocated_bytes = end if ahead else NEVER
+
+    def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
+        """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
+
+        Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
+        """
+        self._keep_holes(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(txn_offset)
+        max_timestamp, offset_of_max = self.time_index.last_entry()
+        interval = self.config.index_interval_bytes
+        # A batch that had an entry gets it again; the first of a segment never has one.
+        self.tail = AppendTail(position, max_timestamp, offset_of_max, interval + 1 if position else 0, interval)
+
+    def account(self, base_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
+        """Counts and indexes a batch that lies in the file already, as `append` would have."""
+        tail = self.tail
+        if tail is None:
+            raise RuntimeError("account() needs a tail: begin_rebuild() or take_file() first")
+        position = tail.size
+        if tail.append(base_offset, last_offset, size, max_timestamp):
+            self.index_batch(tail, last_offset, position)
+
+    def end_rebuild(self, file_size: int, *, active: bool) -> None:
+        """Cuts the file after the last batch accounted for; an inactive segment gets its final shape."""
+        tail = self.prepare_append()
+        if file_size > tail.size or tail.size > ALLOCATE_FROM_BYTES:
+            self._files.ftruncate(self.file().fd, tail.size)
+        self._size = tail.size
+        if not active:
+            self.become_inactive()
+            self.tail = None
+
+    def index_batch(self, tail: AppendTail, last_offset: int, position: int) -> None:
+        """Makes the index entries that are due with a batch."""
+        offset_index, time_index = self.offset_index, self.time_index
+        if not self.indexes_full:
+            try:
+                offset_index.append(last_offset, position)
+                time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+            except OSError as error:  # The entries are in memory; the next one, a flush or a roll writes them.
+                self._tell("writing an index", error)
+        self.indexes_full = offset_index.is_full or time_index.is_full
+
+    def cut_failed_write(self, file: SegmentFile, position: int) -> None:
+        # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
+        self.allocated_bytes = UNCUT
+        try:
+            self._cut_leftover(file)
+        except OSError as error:
+            self._tell(f"cutting a failed write at {position}", error)
+
+    def _tell(self, what: str, error: OSError) -> None:
+        """An I/O error that no caller hears of; where it is the disk's, the directory has failed all the same."""
+        logger.warning("%s failed for %s, trying again later: %s", what, self._log_path, error)
+        if self._failures is not None:
+            self._failures.report(self._log_path, what, error)
+
+    def _cut_leftover(self, file: SegmentFile) -> None:
+        if self.allocated_bytes == UNCUT:
+            self._files.ftruncate(file.fd, self.size)
+            self.allocated_bytes = max(ALLOCATE_FROM_BYTES, self.size)
+
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
+        if self._rolling_timestamp is None:
+            if self.size < LEAST_BATCH_BYTES:
+                return -1
+            self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, HEADER_BYTES, 0))
+        return self._rolling_timestamp
+
+    def become_inactive(self) -> None:
+        """The final time index entry, then indexes cut to their entries and the file to its bytes."""
+        tail = self.prepare_append()
+        if self.allocated_bytes == UNCUT:
+            self._cut_leftover(self.file())
+        if tail.max_timestamp >= 0:
+            self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+        if self.config.preallocate_bytes or tail.size > ALLOCATE_FROM_BYTES:
+            # Gives back blocks that were reserved and not written.
+            self._files.ftruncate(self.file().fd, tail.size)
+            self.allocated_bytes = max(ALLOCATE_FROM_BYTES, tail.size)
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`; None when there is none.
+
+        DamagedSegmentError when it cannot be told, because the bytes where it should be are no batches.
+        """
+        tail = self.tail
+        if tail is not None:
+            found = tail.find(offset)
+            if found is not None:
+                return BatchPlace(found[0], found[1], -1, -1)
+            end = tail.size
+        else:
+            end = self._size
+        return segment_search.find_place(self, self._files, offset, end)
+
+    def add_hole(self, hole: Hole) -> None:
+        """Keeps what reading has found: the fast paths leave the segment to `locate` and `readable_end` from now on."""
+        self.holes = tuple(sorted((*self.holes, hole)))
+        self.is_damaged = True
+
+    def _keep_holes(self, position: int) -> None:
+        """Forgets what was found from `position` on."""
+        self.holes = tuple(hole for hole in self.holes if hole.position < position)
+        self.is_damaged = bool(self.holes)
+
+    def readable_end(self, position: int) -> int:
+        """Where the batches end that follow each other from `position` on: the next hole, or the end."""
+        return min((hole.position for hole in self.holes if hole.position >= position), default=self.size)
+
+    def measure(self) -> tuple[int, int, int]:
+        """(next offset, max timestamp, offset of it) from the index ends and the batches after them.
+
+        CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
+        """
+        return segment_search.measure(self, self._files)
+
+    def end(self, *, is_indexed: bool) -> tuple[int, int]:
+        """The offset after the last batch, and that one's leader epoch (-1 without one).
+
+        Errors as `measure`; without `is_indexed` the offset index is known to be empty.
+        """
+        measured = segment_search.measure_end(self, self._files, is_indexed=is_indexed)
+        return measured.next_offset, measured.leader_epoch
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of its batch; (-1, base offset) while empty."""
+        if self.tail is not None:
+            return self.tail.max_timestamp, self.tail.offset_of_max_timestamp
+        return self.time_index.last_entry()
+
+    def largest_timestamp(self) -> int:
+        """What retention by time goes by: the records' largest timestamp, or the file's age without one."""
+        timestamp = self.max_timestamp[0]
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self._log_path)
+
+    # -- durability and truncation ------------------------------------------------------------------------------------
+
+    def sync_job(self) -> SyncJob:
+        """Writes what is in memory; the job that makes the files durable."""
+        paths = [self._log_path]
+        for suffix, index in ((INDEX_SUFFIX, self._offset_index), (TIME_INDEX_SUFFIX, self._time_index)):
+            if index is not None:
+                index.write_tail()
+                paths.append(self.path_of(suffix))
+        if self._txn_index is not None and self._txn_index.entries:
+            paths.append(self.path_of(TXN_INDEX_SUFFIX))
+        return SyncJob(tuple(paths))
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops the batches from the one that holds `offset`.  Returns the bytes dropped."""
+        self.prepare_append()
+        position = begin_of(self, offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        return 0 if position is None else self.cut(position)
+
+    def cut(self, position: int) -> int:
+        """Drops the bytes from `position`, which begins a batch; the indexes must be cut already."""
+        dropped = self.size - position
+        self._files.ftruncate(self.file().fd, position)
+        self._size = position
+        self.tail = None
+        self.follow_ups = None
+        self._keep_holes(position)
+        self.roll_after_timestamp = ASK_RULE
+        if position == 0:
+            self._rolling_timestamp = None
+        self.prepare_append()
+        return dropped
+
+    def resize_indexes(self) -> None:
+        """Gives the indexes of a segment that is active again their full size."""
+        self.offset_index.extend()
+        self.time_index.extend()
+
+    def close(self) -> None:
+        """Writes and trims the indexes of a segment that was appended to, then lets go of its files."""
+        if self.tail is not None:
+            self.become_inactive()
+            self._size = self.tail.size
+            self.tail = None
+        self.close_files()

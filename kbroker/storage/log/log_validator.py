@@ -1,0 +1,466 @@
+"""Validation of what a producer (or the broker itself) wants to append, and the offsets it gets.
+
+Two steps, so that the first may run away from the event loop when it is long (a large compressed batch):
+
+1. `validate_and_analyze` judges the bytes by the topic's configuration and touches no partition state.  It brings them
+   into the form that is stored: compressed as `compression.type` asks, with the timestamp type of the topic.
+2. `assign_offsets` writes base offset and leader epoch in place.  That is all that is left to do on the loop.
+
+The common case, an uncompressed batch from a producer kept as it is, is one call into `_fast.records.record_batch` and
+a few comparisons; only a batch that breaks a rule is looked at record by record, to tell the producer which ones.
+
+Checks, order and texts are those of Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
+LogValidator.  Stricter than Kafka: offset deltas must count 0, 1, 2 … (Kafka stores an uncompressed batch that does not
+do so, and its readers then see offsets twice or never), and a compressed batch may not expand without bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker._fast.log.log_fields import AppendRules
+from kbroker._fast.records.compressed_walk import walk_compressed
+from kbroker._fast.records.record_batch import (
+    BATCH_OVERHEAD,
+    BatchError,
+    BatchInfo,
+    CorruptBatchError,
+    InvalidRecordsError,
+    OldMagicError,
+    TruncatedBatchError,
+    read_header,
+    seal,
+    stamp,
+    stamp_timestamps,
+    validate,
+)
+from kbroker._fast.records.record_stream import RecordWalker, walk_decompressed
+from kbroker.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from kbroker.records.codec_libraries import native_codecs_loaded
+from kbroker.records.compression import (
+    Codec,
+    CompressionError,
+    DecompressionLimitError,
+    codec_of,
+    compress,
+    compressor,
+    iter_decompress,
+)
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside
+from kbroker.types import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from kbroker.config import LogConfig
+
+ATTRIBUTES_LOW_POSITION = 22
+COMPRESSION_MASK = 0x07
+KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
+CREATE_TIME = "CreateTime"
+ZSTD = Codec.ZSTD
+MIN_LONG = -(2**63)
+MAX_LONG = 2**63 - 1
+LATEST_PRODUCE_VERSION = 13
+FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
+
+# An answer names at most so many records of a refused batch (Kafka names all, however many).
+MAX_RECORD_ERRORS = 2000
+
+# From this size on, judging a batch by way of a codec may take longer than the event loop can spare.
+LONG_BATCH_BYTES = 65536
+EXPANSION_RATIO = 128
+MIN_EXPANSION_BYTES = EXPANSION_RATIO * LONG_BATCH_BYTES
+
+
+class AppendOrigin(IntEnum):
+    """Who appends.  What a client may not do (control batches, base offsets of its own) the broker may."""
+
+    REPLICATION = 0
+    COORDINATOR = 1
+    CLIENT = 2
+
+
+class AnalyzedBatch:
+    """A batch fit to be stored: `view` holds its bytes, writable, `info` its header and what the walk found.
+
+    `needs_rebuild` is True when `view` is not the producer's bytes, because the batch was recompressed; its size may
+    then differ from what the producer sent.  `aside` is the file that a thread has written a large batch to.
+    """
+
+    __slots__ = ("aside", "info", "needs_rebuild", "size_in_bytes", "source_codec", "target_codec", "view")
+
+    def __init__(
+        self,
+        info: BatchInfo,
+        view: memoryview | bytearray,
+        source_codec: int,
+        target_codec: int,
+        needs_rebuild: bool,
+        size_in_bytes: int,
+    ) -> None:
+        self.aside: SetAside | None = None
+        self.info = info
+        self.view = view
+        self.source_codec = source_codec
+        self.target_codec = target_codec
+        self.needs_rebuild = needs_rebuild
+        self.size_in_bytes = size_in_bytes
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a refused batch."""
+
+    batch_index: int
+    message: str
+
+
+class UnfitRequestError(InvalidRecordError):
+    """Not what a produce request of its version may carry, whatever the topic."""
+
+
+class RecordValidationError(KafkaError):
+    """Some records of a batch break a rule of the topic; the answer names each of them."""
+
+    record_errors: Sequence[RecordError] = ()
+
+
+class RejectedRecordsError(RecordValidationError, InvalidRecordError):
+    code = ErrorCode.INVALID_RECORD
+
+
+class RejectedTimestampsError(RecordValidationError, InvalidTimestampError):
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+def validate_and_analyze(
+    view: memoryview | bytearray,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    topic_partition: object = "",
+    produce_version: int = LATEST_PRODUCE_VERSION,
+) -> AnalyzedBatch:
+    """Judges the one batch in `view` (writable) and gives it in the form to be stored.  Raises KafkaError subclasses.
+
+    `topic_partition` is only put into error texts.
+    """
+    try:
+        info = validate(view)
+    except BatchError as error:
+        raise _refusal(error, view, config, origin, topic_partition, produce_version) from error
+    size = info.size_in_bytes
+    if (
+        size == len(view)
+        and size <= config.max_message_bytes
+        and info.is_ordinary(now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+        and config.compression_type in KEEPS_UNCOMPRESSED
+        and config.message_timestamp_type == CREATE_TIME
+        and (not info.keyless_count or not config.compact)
+    ):
+        return AnalyzedBatch(info, view, 0, 0, False, size)
+    if size != len(view):
+        view = _only_batch(view, size, produce_version)
+    unsequenced = info.producer_id >= 0 and info.base_sequence < 0
+    if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control or unsequenced):
+        raise _client_refusal(info, topic_partition)
+    if size > config.max_message_bytes:
+        raise _too_large(size, config, topic_partition)
+    if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        raise _no_zstd(produce_version)
+    return _analyze_fully(view, info, config, now_ms, topic_partition)
+
+
+def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
+    """Gives the batch its place in the log; the bytes are then ready to be written."""
+    stamp(analyzed.view, 0, base_offset, leader_epoch, analyzed.info)
+    return analyzed.view
+
+
+def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
+    """What `_fast.log.ordinary_append` asks of a batch; None where no batch is ordinary.
+
+    That is where the broker changes what it stores, and on files that are not the system's own: what is put behind
+    their calls must see all of them.
+    """
+    keeps = config.compression_type in KEEPS_UNCOMPRESSED and config.message_timestamp_type == CREATE_TIME
+    if not keeps or type(files) is not FileSystem:
+        return None
+    return AppendRules(
+        min(config.max_message_bytes, SET_ASIDE_BYTES - 1),
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+        config.roll_bytes,
+        config.compact,
+        LONG_BATCH_BYTES,
+        MIN_EXPANSION_BYTES if config.compression_type == "producer" else 0,
+    )
+
+
+def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:
+    """Whether a batch belongs in a thread: it is large, and a codec has to run over it, or to write it takes long."""
+    return len(view) >= LONG_BATCH_BYTES and (
+        len(view) >= SET_ASIDE_BYTES
+        or view[ATTRIBUTES_LOW_POSITION] & COMPRESSION_MASK != 0
+        or config.compression_type not in KEEPS_UNCOMPRESSED
+    )
+
+
+def decompression_limit_bytes(size_bytes: int) -> int:
+    """What a compressed batch of `size_bytes` may expand to.
+
+    The least bound is what the event loop can bear: a batch of less than LONG_BATCH_BYTES is judged there.  A client
+    whose honest data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and goes on.
+    """
+    return max(MIN_EXPANSION_BYTES, EXPANSION_RATIO * size_bytes)
+
+
+def _analyze_fully(
+    view: memoryview | bytearray, info: BatchInfo, config: LogConfig, now_ms: int, topic_partition: object
+) -> AnalyzedBatch:
+    """All that the common case does not need: codecs, the topic's timestamp type, and who is to blame."""
+    source = info.compression
+    target = _target_codec(info, config)
+    stored: memoryview | bytearray = view
+    if source or target != source:
+        try:
+            if source == target:
+                _walk(view, info)
+            else:
+                stored = _recompress(view, info, config, target, topic_partition)
+        except DecompressionLimitError as error:
+            raise MessageTooLargeError(f"{error} in topic partition {topic_partition}") from error
+        except CompressionError as error:
+            raise InvalidRecordError(f"{error} in topic partition {topic_partition}") from error
+        except InvalidRecordsError as error:
+            raise InvalidRecordError(str(error)) from error
+    _check_records(view, info, source, config, now_ms, topic_partition)
+    _settle_timestamps(stored, info, config, now_ms)
+    return AnalyzedBatch(info, stored, source, target, stored is not view, len(stored))
+
+
+def _target_codec(info: BatchInfo, config: LogConfig) -> int:
+    source = info.compression
+    if source > ZSTD:
+        raise UnsupportedCompressionTypeError(f"Unknown compression type id: {source}")
+    if config.compression_type == "producer" or (source == Codec.NONE and info.is_control):
+        return source
+    return codec_of(config.compression_type)
+
+
+def _walk(view: memoryview | bytearray, info: BatchInfo) -> None:
+    """Judges the records of a compressed batch: in C where its codec is read there and all is well."""
+    native = info.compression in native_codecs_loaded()
+    if not (native and walk_compressed(info, view, decompression_limit_bytes(len(view)))):
+        walk_decompressed(info, _payload(view, info))
+
+
+def _payload(view: memoryview | bytearray, info: BatchInfo, codec: int | None = None) -> Iterator[bytes | memoryview]:
+    """The records of a batch, decompressed, in chunks."""
+    limit_bytes = decompression_limit_bytes(len(view))
+    return iter_decompress(info.compression if codec is None else codec, memoryview(view)[BATCH_OVERHEAD:], limit_bytes)
+
+
+def _recompress(
+    view: memoryview | bytearray, info: BatchInfo, config: LogConfig, target: int, topic_partition: object
+) -> bytearray:
+    """The same records under another codec; `info` becomes the new batch's.  The records are walked in passing."""
+    out = bytearray(memoryview(view)[:BATCH_OVERHEAD])
+    level = _level(target, config)
+    if info.compression:
+        walker = RecordWalker(info)
+        encoder = compressor(target, level)
+        for chunk in _payload(view, info):
+            walker.feed(chunk)
+            out += encoder.compress(chunk)
+            _check_rebuilt_size(len(out), config, topic_partition)
+        out += encoder.flush()
+    else:
+        # Such a batch was walked before, as a whole.
+        out += compress(target, memoryview(view)[BATCH_OVERHEAD:], level)
+    _check_rebuilt_size(len(out), config, topic_partition)
+    if info.compression:
+        walker.finish()
+    seal(out, target, info)
+    return out
+
+
+def _check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
+    if size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"Message batch size is {size} bytes in append to partition {topic_partition}, which exceeds the maximum "
+            f"configured size of {config.max_message_bytes}."
+        )
+
+
+def _level(codec: int, config: LogConfig) -> int | None:
+    if codec == Codec.GZIP:
+        return config.compression_gzip_level
+    if codec == Codec.LZ4:
+        return config.compression_lz4_level
+    return config.compression_zstd_level if codec == ZSTD else None
+
+
+def _settle_timestamps(view: memoryview | bytearray, info: BatchInfo, config: LogConfig, now_ms: int) -> None:
+    """Writes the topic's timestamp type and the true maximum, where the batch has others."""
+    if config.message_timestamp_type != CREATE_TIME:
+        stamp_timestamps(view, 0, 1, now_ms, info)
+    elif info.timestamp_type:
+        stamp_timestamps(view, 0, 0, info.max_timestamp, info)
+    elif info.max_record_timestamp != info.max_timestamp:
+        stamp_timestamps(view, 0, 0, info.max_record_timestamp, info)
+
+
+def _check_records(
+    view: memoryview | bytearray,
+    info: BatchInfo,
+    source: int,
+    config: LogConfig,
+    now_ms: int,
+    topic_partition: object,
+) -> None:
+    """Raises, with the records concerned, when timestamps or keys break the topic's rules."""
+    append_time = config.message_timestamp_type != CREATE_TIME
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    keyless = info.keyless_count > 0 and config.compact
+    claimed = info.max_timestamp if info.timestamp_type else None
+    if append_time:
+        untimely = claimed is not None
+    elif claimed is not None:
+        # Of a batch that claims append time, the header's time is every record's.
+        untimely = claimed != NO_TIMESTAMP and not earliest <= claimed <= latest
+        untimely = untimely or claimed == NO_TIMESTAMP
+    else:
+        untimely = info.min_record_timestamp < earliest or info.max_record_timestamp > latest
+    if not untimely and not keyless:
+        return
+    walker = RecordWalker(
+        info,
+        collect=MAX_RECORD_ERRORS,
+        every=untimely and claimed is not None,
+        require_key=keyless,
+        earliest=MIN_LONG if append_time else max(earliest, MIN_LONG),
+        latest=MAX_LONG if append_time else min(latest, MAX_LONG),
+    )
+    for chunk in _payload(view, info, source):
+        walker.feed(chunk)
+    errors: list[RecordError] = []
+    for index, timestamp, key_length, value_length in walker.findings:
+        if keyless and key_length < 0:
+            text = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
+        elif claimed is not None and (append_time or claimed == NO_TIMESTAMP):
+            kind = "PartialDefaultRecord" if source else "DefaultRecord"
+            text = (
+                f"Invalid timestamp type in message {kind}(offset={index}, timestamp={claimed}, "
+                f"key={max(key_length, 0)} bytes, value={max(value_length, 0)} bytes). "
+                "Producer should not set timestamp type to LogAppendTime."
+            )
+        else:
+            text = (
+                f"Timestamp {timestamp if claimed is None else claimed} of message with offset {index} is out of "
+                f"range. The timestamp should be within [{earliest}, {latest}]"
+            )
+        errors.append(RecordError(index, text))
+    raise _rejection(errors, untimely, info.keyless_count)
+
+
+def _rejection(errors: list[RecordError], untimely: bool, keyless_count: int) -> RecordValidationError:
+    error: RecordValidationError
+    if untimely:
+        error = RejectedTimestampsError("One or more records have been rejected due to invalid timestamp")
+    else:
+        first = ", ".join(f"RecordError(batchIndex={e.batch_index}, message='{e.message}')" for e in errors[:3])
+        error = RejectedRecordsError(
+            f"One or more records have been rejected due to {keyless_count} record errors in total, "
+            f"and only showing the first three errors at most: [{first}]"
+        )
+    error.record_errors = errors
+    return error
+
+
+def _refusal(
+    error: BatchError,
+    view: memoryview | bytearray,
+    config: LogConfig,
+    origin: AppendOrigin,
+    topic_partition: object,
+    produce_version: int,
+) -> KafkaError:
+    """The client's error for a bad batch, judged in Kafka's order: request, size, checksum, records."""
+    version = f"Produce requests with version {produce_version}"
+    if isinstance(error, TruncatedBatchError):
+        return UnfitRequestError(f"{version} must have at least one record batch per partition")
+    if isinstance(error, OldMagicError):
+        return UnfitRequestError(f"{version} are only allowed to contain record batches with magic version 2")
+    try:
+        info = read_header(view)
+    except BatchError:
+        return CorruptMessageError(str(error))
+    if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+        return _no_zstd(produce_version)
+    if origin is AppendOrigin.CLIENT and info.base_offset:
+        return _client_refusal(info, topic_partition)
+    if info.size_in_bytes > config.max_message_bytes:
+        return _too_large(info.size_in_bytes, config, topic_partition)
+    if isinstance(error, CorruptBatchError):
+        return CorruptMessageError(f"{error} in topic partition {topic_partition}.")
+    if isinstance(error, InvalidRecordsError) and error.batch_level:
+        return InvalidRecordError(f"{error} in topic partition {topic_partition}")
+    if origin is AppendOrigin.CLIENT and info.is_control:
+        return _client_refusal(info, topic_partition)
+    return InvalidRecordError(str(error))
+
+
+def _no_zstd(produce_version: int) -> KafkaError:
+    return UnsupportedCompressionTypeError(
+        f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
+    )
+
+
+def _client_refusal(info: BatchInfo, topic_partition: object) -> KafkaError:
+    if info.base_offset:
+        return InvalidRecordError(
+            f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
+            f"but it is {info.base_offset}"
+        )
+    if info.is_control:
+        return InvalidRecordError(
+            f"Clients are not allowed to write control records in topic partition {topic_partition}"
+        )
+    return InvalidRecordError(
+        f"Invalid sequence number {info.base_sequence} in record batch with producerId {info.producer_id}"
+    )
+
+
+def _too_large(size: int, config: LogConfig, topic_partition: object) -> KafkaError:
+    return MessageTooLargeError(
+        f"The record batch size in the append to {topic_partition} is {size} bytes which exceeds the maximum "
+        f"configured value of {config.max_message_bytes})."
+    )
+
+
+def _only_batch(view: memoryview | bytearray, size: int, produce_version: int) -> memoryview:
+    """`view` without what follows its batch: cut-off bytes are dropped as Kafka does, a second batch is refused."""
+    try:
+        read_header(view, size)
+    except TruncatedBatchError:
+        return memoryview(view)[:size]
+    except OldMagicError:
+        pass
+    except BatchError as error:
+        raise CorruptMessageError(str(error)) from error
+    raise UnfitRequestError(
+        f"Produce requests with version {produce_version} are only allowed to contain exactly one record batch "
+        "per partition"
+    )

@@ -1,0 +1,175 @@
+"""Stretches of a segment file that are no batches: a file that was cut, bytes that the disk lost or changed.
+
+What lies above the recovery point recovery has checked.  Below it, a start reads nothing, so damage is found by the
+first read that comes upon it: from a batch that its index confirms the headers lead to bytes that cannot be a header,
+or to a batch that does not end within the file.  The stretch up to the next batch that an index entry leads to, and
+whose checksum is right, is a hole.  The segment keeps it, so that later reads know it without a look at the file: reads
+of its offsets raise `DamagedSegmentError`, others stop in front of it or begin behind it.
+
+Records whose own bytes changed, under an intact header, are not looked at here: their readers check the CRC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker._fast.records.record_batch import BatchInfo
+from kbroker._fast.records.stored_header import read_stored_header
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
+from kbroker.storage.log.segment_view import Hole
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.segment_view import Segment
+
+_HEADER_BYTES = 61
+_OVERHEAD_BYTES = 12
+_MOST_CHECKED_BYTES = 16 << 20
+"""Of a larger batch the header alone is believed, when its offsets are what the index says."""
+
+
+class CorruptSegmentError(ValueError):
+    """Bytes in a segment that are not whole batches, found where only whole batches may be."""
+
+
+class DamagedSegmentError(CorruptSegmentError):
+    """A read has come upon a hole."""
+
+    def __init__(self, path: str, hole: Hole) -> None:
+        super().__init__(f"{path} is damaged at position {hole.position}: {hole.reason}")
+        self.path = path
+        self.hole = hole
+
+
+class Stop(NamedTuple):
+    """Where reading headers ended: a batch that reaches an offset, the end of the file, or damage (`reason`)."""
+
+    batch: BatchInfo | None
+    position: int
+    next_offset: int
+    reason: str
+
+
+def read_to(segment: Segment, files: FileSystem, position: int, next_offset: int, end: int, offset: int) -> Stop:
+    """Reads headers from `position`, where a batch of `next_offset` or later begins, to one that reaches `offset`."""
+    file = segment.file()
+    while position < end:
+        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=64)
+        for info in scan.batches:
+            if info.base_offset < next_offset:
+                return Stop(None, info.position, next_offset, f"offset {info.base_offset} descends")
+            if info.last_offset >= offset:
+                return Stop(info, info.position, next_offset, "")
+            next_offset = info.last_offset + 1
+        position = scan.valid_end
+        if scan.complete:
+            break
+    if position >= end:
+        return Stop(None, position, next_offset, "")
+    return Stop(None, position, next_offset, scan.reason or f"the file ends there, {end} bytes were written")
+
+
+def trusted_start(segment: Segment, files: FileSystem, offset: int, end: int) -> tuple[int, int]:
+    """(position, offset) of a batch at or below `offset` that an index entry leads to; else the segment's start.
+
+    What lies in front of a hole is no place to begin at for what lies behind it.
+    """
+    floor = max(
+        ((hole.end_position, hole.end_offset) for hole in segment.holes if (hole.end_offset or offset + 1) <= offset),
+        default=(0, segment.base_offset),
+    )
+    index = segment.offset_index
+    for key, position in index.entries_down_from(offset, 8):
+        if position <= floor[0]:
+            break
+        info = confirmed(segment, files, key, position, end)
+        if info is not None and info.base_offset <= offset:
+            return position, info.base_offset
+    return floor[0], floor[1] or segment.base_offset
+
+
+def confirmed(segment: Segment, files: FileSystem, key: int, position: int, end: int) -> BatchInfo | None:
+    """The batch that an index entry leads to; None when there is none, or it is not the entry's.
+
+    Up to 3.9 Kafka indexed several batches by the place of the first and the offset of the last.
+    """
+    if not 0 <= position < end:
+        return None
+    fd = segment.file().fd
+    data = files.pread(fd, min(_HEADER_BYTES, end - position), position)
+    size = int.from_bytes(data[8:12], signed=True) + _OVERHEAD_BYTES
+    if not _OVERHEAD_BYTES < size <= end - position:
+        return None
+    is_checked = size <= _MOST_CHECKED_BYTES
+    if is_checked:
+        data = files.pread(fd, size, position)
+    try:
+        info = read_stored_header(data if is_checked else data.ljust(size, b"\0"), check_crc=is_checked)
+    except ValueError:
+        return None
+    if info.last_offset > key or info.base_offset < segment.base_offset or not (is_checked or info.last_offset == key):
+        return None
+    return info
+
+
+def hole_at(segment: Segment, files: FileSystem, stop: Stop, end: int) -> Hole:
+    """The hole that begins where reading stopped, up to the next batch that can be found."""
+    known = next((hole for hole in segment.holes if hole.position == stop.position), None)
+    if known is not None:
+        return known
+    resumed, offset = end, None
+    for key, position in segment.offset_index.entries_behind(stop.position):
+        info = confirmed(segment, files, key, position, end)
+        if info is not None and info.base_offset >= stop.next_offset:
+            resumed, offset = position, info.base_offset
+            break
+    hole = Hole(stop.position, resumed, stop.next_offset, offset, stop.reason)
+    segment.add_hole(hole)
+    return hole
+
+
+def readable_headers(
+    segment: Segment, files: FileSystem, position: int, end: int, at_once: int = BATCHES_AT_ONCE, *, strict: bool
+) -> Iterator[BatchInfo]:
+    """The headers of all batches from `position` on that can be found; `strict`: DamagedSegmentError at a hole."""
+    file = segment.file()
+    next_offset = segment.base_offset
+    while position < end:
+        scan = files.scan_segment(file.fd, position, end, check_crc=False, max_batches=at_once)
+        stop = None
+        for info in scan.batches:
+            if info.base_offset < next_offset:
+                stop = Stop(None, info.position, next_offset, f"offset {info.base_offset} descends")
+                break
+            next_offset = info.last_offset + 1
+            yield info
+        if stop is None:
+            position = scan.valid_end
+            if not scan.complete or position >= end:
+                continue
+            stop = Stop(None, position, next_offset, scan.reason or "the file ends there")
+        hole = hole_at(segment, files, stop, end)
+        if strict:
+            raise DamagedSegmentError(segment.path, hole)
+        if hole.end_offset is None:
+            return
+        position, next_offset = hole.end_position, hole.end_offset
+
+
+def begin_of(segment: Segment, offset: int) -> int | None:
+    """Where the batch begins that holds `offset`, or the hole; None when the segment ends before it."""
+    try:
+        place = segment.locate(offset)
+    except DamagedSegmentError as error:
+        return error.hole.position
+    return place.position if place is not None else None
+
+
+def readable_position(segment: Segment, offset: int) -> int:
+    """Where to begin reading for `offset`; behind a hole that holds it, the segment's size when nothing is left."""
+    try:
+        place = segment.locate(offset) if offset > segment.base_offset else None
+    except DamagedSegmentError as error:
+        return error.hole.end_position
+    return place.position if place is not None else 0

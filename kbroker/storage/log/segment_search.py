@@ -1,0 +1,221 @@
+"""Finding a batch in a segment by its offset: from where the index leads to, header by header.
+
+An index is under no checksum.  A walk that begins at an entry's position therefore checks what an entry promises: a
+batch that begins at or before the offset asked for, with ascending ones after it.  Where that is not so, either the
+index is damaged or the log is.  A walk from the closest entry that the log confirms tells which: it comes to the
+offset, and the index is built again from the batches; or it comes to bytes that are no batch, which are a hole
+(`segment_damage`).  An index that leaves out so much that a walk takes long is built again as well.
+
+Who reads on asks for the offset behind the batch that was found last: where that one lies and where it ends is kept for
+some readers of a segment (`follow_ups`), so that reading on, or again, costs one header and no look-up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker._fast.log.batch_seek import FollowUps, find_batch, walk_batches
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.segment_damage import (
+    CorruptSegmentError,
+    DamagedSegmentError,
+    hole_at,
+    read_to,
+    readable_headers,
+    readable_position,
+    trusted_start,
+)
+from kbroker.storage.log.segment_view import BatchPlace, Hole
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.segment_view import Segment
+
+logger = logging.getLogger("kbroker.storage")
+
+_SCAN_BYTES = 16384
+_SHORT_SCAN_BYTES = 4096
+_SHORT_INTERVAL_BYTES = 1024
+_HEADER_BYTES = 61
+_LONG_WALK_BYTES = 1 << 20
+_LONG_WALK_ENTRIES = 16
+
+
+def find_place(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchPlace | None:
+    """The first batch that ends at or after `offset`, in a segment of `end` bytes; None when there is none.
+
+    DamagedSegmentError when the offset lies in a hole.
+    """
+    for hole in segment.holes:
+        if hole.holds(offset):
+            raise DamagedSegmentError(segment.path, hole)
+    follow_ups = segment.follow_ups
+    if follow_ups is None:
+        follow_ups = segment.follow_ups = FollowUps()
+    position = follow_ups.find(offset)
+    place = None
+    if 0 <= position < end:
+        # Nothing leads astray here: the batch was seen at this place, or one that ends right before it in front of it.
+        header = files.pread(segment.file().fd, _HEADER_BYTES, position)
+        with contextlib.suppress(ValueError):  # the look-up says what is wrong
+            found = find_batch(header, offset, position, end)
+            place = BatchPlace(*found) if found[1] else None
+    if place is None:
+        place = _look_up(segment, files, offset, end)
+    if place is not None and place.last_offset >= offset:
+        follow_ups.note(offset, place.position)
+        follow_ups.note(place.last_offset + 1, place.position + place.size)
+    return place
+
+
+def _look_up(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchPlace | None:
+    position = segment.offset_index.position_for(offset)
+    floors = [hole.end_position for hole in segment.holes if hole.end_offset is not None and hole.end_offset <= offset]
+    position = max(position, *floors) if floors else position
+    reason = f"position {position} of {end}"
+    if 0 <= position < end or position == end == 0:
+        try:
+            place, stopped = _walk(segment, files, offset, position, end, *((segment.base_offset,) if position else ()))
+        except ValueError as error:
+            reason = str(error)
+        else:
+            if place is not None and _is_long(segment, place.position - position):
+                segment.is_index_checked = True
+                logger.warning("%s: the offset index leaves much out; building it again", segment.path)
+                rebuild_offset_index(segment, files, end)
+            if place is not None or stopped == end:
+                return place
+            reason = f"the walk ends at position {stopped} of {end}"
+    return _judge(segment, files, offset, end, position, reason)
+
+
+def _is_long(segment: Segment, walked: int) -> bool:
+    """Whether a look-up has walked over so much that the index must have lacked entries."""
+    longest = max(_LONG_WALK_BYTES, _LONG_WALK_ENTRIES * segment.config.index_interval_bytes)
+    return walked > longest and not segment.is_index_checked
+
+
+def _judge(segment: Segment, files: FileSystem, offset: int, end: int, position: int, reason: str) -> BatchPlace | None:
+    """A look-up that began at `position` came to bytes that are no batch: which of index and log is damaged?"""
+    start, first = trusted_start(segment, files, offset, end)
+    stop = read_to(segment, files, start, first, end, offset)
+    if stop.reason:
+        hole = hole_at(segment, files, stop, end)
+        if hole.holds(offset):
+            raise DamagedSegmentError(segment.path, hole)
+        return find_place(segment, files, offset, end)
+    if stop.batch is None and segment.time_index.last_entry()[1] >= offset:
+        return None  # Both indexes know more than the log has: who reads the log has to say what that means.
+    logger.warning("%s: the offset index leads astray (%s); building it again", segment.path, reason)
+    rebuild_offset_index(segment, files, end)
+    batch = stop.batch
+    return batch and BatchPlace(batch.position, batch.size_in_bytes, batch.base_offset, batch.last_offset)
+
+
+def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
+    """The log goes on behind a segment that does not reach `offset`: was its end cut off between two batches?
+
+    Its time index has an entry for the last batches.  DamagedSegmentError when that says that `offset` was there.
+    """
+    if segment.tail is not None or segment.time_index.last_entry()[1] < offset or segment.time_index.table.entries == 0:
+        return
+    start, first = trusted_start(segment, files, offset, segment.size)
+    stop = read_to(segment, files, start, first, segment.size, offset)
+    if stop.batch is not None or stop.reason:
+        return
+    hole = Hole(stop.position, stop.position, stop.next_offset, None, "the file ends there, its indexes go on")
+    segment.add_hole(hole)
+    raise DamagedSegmentError(segment.path, hole)
+
+
+def _walk(
+    segment: Segment, files: FileSystem, offset: int, position: int, end: int, *least_offset: int
+) -> tuple[BatchPlace | None, int]:
+    """The place, and where the walk stopped."""
+    file = segment.file()
+    size = _SCAN_BYTES if segment.config.index_interval_bytes > _SHORT_INTERVAL_BYTES else _SHORT_SCAN_BYTES
+    while position < end:
+        data = files.pread(file.fd, min(size, end - position), position)
+        place = find_batch(data, offset, position, end, *least_offset)
+        if place[1]:
+            return BatchPlace(*place), place[0]
+        if place[0] == position:
+            break
+        position = place[0]
+        # What follows lies behind a good batch.
+        least_offset = ()
+    return None, position
+
+
+def rebuild_offset_index(segment: Segment, files: FileSystem, end: int) -> None:
+    """Makes the entries again that appending the batches made."""
+    index = segment.offset_index
+    entries: list[tuple[int, int]] = []
+    since = 0
+    for info in readable_headers(segment, files, 0, end, strict=False):
+        if since > segment.config.index_interval_bytes and len(entries) < index.max_entries:
+            entries.append((info.last_offset, info.position))
+            since = 0
+        since += info.size_in_bytes
+    index.keep(0)
+    for offset, position in entries:
+        index.append(offset, position)
+    if segment.tail is None:
+        index.trim()
+    else:
+        index.write_tail()
+
+
+class Measured(NamedTuple):
+    """The batches at a segment's end: the offset after them, their max timestamp and its offset, the last's epoch."""
+
+    next_offset: int
+    max_timestamp: int
+    offset_of_max: int
+    leader_epoch: int
+
+
+def measure_end(segment: Segment, files: FileSystem, *, is_indexed: bool) -> Measured:
+    """What a segment's batches from its offset index's last entry on say.
+
+    CorruptSegmentError when the file does not end with a whole batch, or the index does not lead to one.
+    """
+    max_timestamp, offset_of_max = -1, segment.base_offset
+    next_offset, epoch = segment.base_offset, -1
+    size, path = segment.size, segment.path
+    file = segment.file() if size else None
+    position: int | None = 0
+    if file is not None and is_indexed:
+        position = segment.offset_index.last_position(file.fd, size)
+    if position is None:
+        raise CorruptSegmentError(f"{path}: the last entry of its index leads to no batch")
+    while file is not None and position < size:
+        data = files.pread(file.fd, min(_SCAN_BYTES, size - position), position)
+        try:
+            following, last, timestamp, offset, epoch = walk_batches(data, position, size)
+        except ValueError as error:
+            raise CorruptSegmentError(f"{path}: {error}") from error
+        if last < 0 or following <= position:
+            raise CorruptSegmentError(f"{path}: no whole batch at position {position} of {size}")
+        if last < next_offset - 1 or last < segment.base_offset:
+            raise CorruptSegmentError(f"{path}: offset {last} at {position} descends")
+        position = following
+        next_offset = last + 1
+        if timestamp > max_timestamp:
+            max_timestamp, offset_of_max = timestamp, offset
+    return Measured(next_offset, max_timestamp, offset_of_max, epoch)
+
+
+def measure(segment: Segment, files: FileSystem) -> tuple[int, int, int]:
+    """See LogSegment.measure."""
+    next_offset, timestamp, offset, _ = measure_end(segment, files, is_indexed=True)
+    if segment.size == 0:
+        return next_offset, timestamp, offset
+    largest = segment.time_index.last_entry()
+    position = readable_position(segment, largest[1]) if largest[0] >= 0 else 0
+    # A time index that lacks entries knows nothing of the batches between its last one and the offset index's.
+    for info in readable_headers(segment, files, position, segment.offset_index.table.last_value, 64, strict=False):
+        if info.max_timestamp > largest[0]:
+            largest = info.max_timestamp, info.last_offset
+    return (next_offset, timestamp, offset) if timestamp > largest[0] else (next_offset, *largest)

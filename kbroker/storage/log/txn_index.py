@@ -1,0 +1,133 @@
+"""Aborted transactions of a segment: `<base offset>.txnindex`, made with the first entry.
+
+Entry, 34 bytes big endian (Kafka's AbortedTxn, version 0):
+
+    version int16 | producer_id int64 | first_offset int64 | last_offset int64 | last_stable_offset int64
+
+`last_offset` is the abort marker's; entries ascend in it.  `last_stable_offset` is what it was right after the
+marker, so that a search may stop at the first entry whose value has passed the upper bound of a fetch.  Entries are
+few and are read whole; an append failing midway leaves a torn entry, which `sane_bytes` cuts.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kbroker.storage.files.filesystem import FileSystem
+
+ENTRY = struct.Struct(">hqqqq")
+ENTRY_BYTES = ENTRY.size
+CURRENT_VERSION = 0
+
+
+class CorruptIndexError(ValueError):
+    """An index file that cannot be what its segment wrote."""
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that ended with an abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def decode_entries(data: bytes, path: str) -> Iterator[AbortedTransaction]:
+    """The entries of a file.  CorruptIndexError on a torn entry or another version."""
+    if len(data) % ENTRY_BYTES:
+        raise CorruptIndexError(f"{path}: {len(data)} bytes are not a whole number of {ENTRY_BYTES}-byte entries")
+    for version, *fields in ENTRY.iter_unpack(data):
+        if version != CURRENT_VERSION:
+            raise CorruptIndexError(f"{path}: entry version {version}, expected {CURRENT_VERSION}")
+        yield AbortedTransaction(*fields)
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment, held in memory once read."""
+
+    __slots__ = ("_entries", "_files", "base_offset", "path")
+
+    def __init__(self, files: FileSystem, path: str, base_offset: int, *, exists: bool) -> None:
+        self._files = files
+        self.path = path
+        self.base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None if exists else []
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            self._entries = list(decode_entries(self._files.read_file(self.path), self.path))
+        return self._entries
+
+    def sanity_check(self, end_offset: int | None = None) -> None:
+        """Raises CorruptIndexError for a file without entries, or with one that cannot be.
+
+        None lies before the segment or its predecessor, or at `end_offset` or behind; each has data before its marker.
+        """
+        last = self.base_offset - 1
+        for entry in self.entries:
+            if entry.last_offset <= last or (end_offset is not None and entry.last_offset >= end_offset):
+                raise CorruptIndexError(f"{self.path}: {entry} is out of order in a segment from {self.base_offset}")
+            if entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+                raise CorruptIndexError(f"{self.path}: {entry} is no transaction")
+            last = entry.last_offset
+        if not self.entries:
+            raise CorruptIndexError(f"{self.path} is empty")
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Readers find it from now on, also when OSError says that the file has not got it."""
+        entries = self.entries
+        if entries and entries[-1].last_offset >= entry.last_offset:
+            raise ValueError(f"aborted transaction {entry} does not come after {entries[-1]}")
+        entries.append(entry)
+        fd = self._files.open(self.path, os.O_WRONLY | os.O_CREAT)
+        try:
+            self._files.pwrite(fd, ENTRY.pack(CURRENT_VERSION, *entry), (len(entries) - 1) * ENTRY_BYTES)
+        finally:
+            self._files.close(fd)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets transactions whose marker is at or after `offset`."""
+        entries = self.entries
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) == len(entries):
+            return
+        self._entries = kept
+        if kept:
+            self._resize(len(kept) * ENTRY_BYTES)
+        else:
+            self._files.unlink_if_exists(self.path)
+
+    def reset(self) -> None:
+        """Starts again without entries."""
+        self._entries = []
+        self._files.unlink_if_exists(self.path)
+
+    def _resize(self, size: int) -> None:
+        fd = self._files.open(self.path, os.O_WRONLY)
+        try:
+            self._files.ftruncate(fd, size)
+        finally:
+            self._files.close(fd)
+
+    def sync(self) -> None:
+        """Makes the entries durable; a segment without any has no file."""
+        if self._entries is None or self._entries:
+            fd = self._files.open(self.path, os.O_WRONLY)
+            try:
+                self._files.fsync(fd)
+            finally:
+                self._files.close(fd)
+
+    def collect(self, fetch_offset: int, upper_bound: int, into: list[AbortedTransaction]) -> bool:
+        """Adds those that overlap [fetch_offset, upper_bound).  True when no later segment can hold another."""
+        for entry in self.entries:
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                into.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return True
+        return False

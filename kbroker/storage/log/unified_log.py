@@ -1,0 +1,516 @@
+"""A partition's log: what may be appended, what may be read, and the offsets that bound both.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+
+- `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
+- `last_stable_offset` is the first unstable offset (an open transaction's first) where it lies below the high
+  watermark, else that;
+- `high_watermark` is moved by the replica manager: with one replica straight to the log end after each append;
+- `log_end_offset` is moved by appends and truncation alone.
+
+Append, in Kafka's order: analysis, offset assignment, epoch cache, size check, roll, producer state (a duplicate is
+answered with its first offsets), write, log end offset, producer update, transaction index, first unstable offset, then
+the committer where the settings ask for an fsync before the answer. A failure before the write changes nothing; a write
+that fails leaves the log at its last whole batch.
+
+All state belongs to the event loop: no locks, no await.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
+
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.log.log_fields import LogFields
+from kbroker.config import LogConfig
+from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.storage.files.log_dir_failure import NO_SPACE
+from kbroker.storage.log import log_lookup, markers, replicated_append
+from kbroker.storage.log.group_commit import GroupCommit
+from kbroker.storage.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
+from kbroker.storage.log.local_log import LocalLog, LogEnvironment, storage_error
+from kbroker.storage.log.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, NEVER, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
+from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
+from kbroker.storage.log.producer_state import ControlMarker, ProducerState
+from kbroker.storage.log.roll import RollReason, roll_reason, state_before
+from kbroker.storage.log.set_aside import SetAside, set_aside
+from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
+from kbroker.storage.log.write_gate import WriteGate
+from kbroker.types import NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.group_commit import LogCommitter
+    from kbroker.storage.log.partition_metadata import PartitionMetadata
+
+logger = logging.getLogger("kbroker.storage")
+
+
+class UnifiedLog(LogFields):
+    """The log of one partition on this broker."""
+
+    __slots__ = (
+        "_clock",
+        "_commits",
+        "_config",
+        "_environment",
+        "directory",
+        "partition_metadata",
+        "topic_partition",
+    )
+
+    local: LocalLog
+    gate: WriteGate
+    leader_epoch_cache: LeaderEpochCache
+    producer_state: ProducerState
+    committer: LogCommitter | None
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        local: LocalLog,
+        log_start_offset: int,
+        high_watermark: int,
+        leader_epoch_cache: LeaderEpochCache,
+        producer_state: ProducerState,
+        environment: LogEnvironment,
+        partition_metadata: PartitionMetadata,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.local = local
+        self.directory = local.directory
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(log_start_offset, min(high_watermark, local.log_end_offset))
+        self.leader_epoch_cache = leader_epoch_cache
+        self.producer_state = producer_state
+        self._environment = environment
+        self._clock = environment.clock
+        self._config = local.config
+        self.partition_metadata = partition_metadata
+        self.gate = environment.gates.get(self.parent) or WriteGate()
+        self._commits = environment.commits or GroupCommit(environment.files)
+        self.committer = self._commits.committer(self)
+        self.append_rules = append_rules(self._config, self._environment.files)
+
+    def __repr__(self) -> str:
+        bounds = f"{self.log_start_offset}..{self.log_end_offset}, high_watermark={self.high_watermark}"
+        return f"UnifiedLog({self.topic_partition}, {bounds})"
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dir(self) -> str:
+        return self.directory
+
+    @property
+    def parent(self) -> str:
+        """The log directory (of `log.dirs`) that it lies in."""
+        return self.directory.rpartition("/")[0]
+
+    @property
+    def topic_id(self) -> bytes:
+        """The topic's 16-byte id; zeros while the directory has none."""
+        return self.partition_metadata.topic_id
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Binds the directory to a topic.  InconsistentTopicIdError when it belongs to another."""
+        try:
+            self.partition_metadata.assign(topic_id, self.topic_partition)
+        except OSError as error:
+            raise self.storage_error("writing partition.metadata", error) from error
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Notes that `epoch` begins at the log end."""
+        self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        """Takes effect with the next append; index sizes with the next segment."""
+        if config is self._config:
+            return
+        self._config = self.local.config = config
+        self.append_rules = append_rules(self._config, self._environment.files)
+        self.committer = self._commits.committer(self, self.committer)
+        active = self.local.segments.active
+        active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
+        if active.tail is not None:
+            active.tail.index_interval_bytes = config.index_interval_bytes
+            self._set_roll_deadline(active)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self.local.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self.producer_state.first_unstable_offset
+        high_watermark = self.high_watermark
+        if unstable is None or unstable > high_watermark:
+            return high_watermark
+        return max(unstable, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.local.segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.local.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.leader_epoch_cache.latest_epoch
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless the four offsets are in order and the state ends where the log does."""
+        log_lookup.check_invariants(self)
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: memoryview | bytearray,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        analyzed: AnalyzedBatch | None = None,
+        guard: VerificationGuard = NO_GUARD,
+    ) -> AppendResult:
+        """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
+        config = self._config
+        if self.gate.closed:
+            self.gate.check(origin)
+        if analyzed is None:
+            now_ms = self._clock.now_ms()
+            analyzed = validate_and_analyze(
+                records, config, now_ms, origin=origin, topic_partition=self.topic_partition
+            )
+        info = analyzed.info
+        local = self.local
+        first = local.log_end_offset
+        last = first + info.last_offset_delta
+        data = assign_offsets(analyzed, first, leader_epoch)
+        if leader_epoch != self.leader_epoch_cache.latest_epoch:
+            self.leader_epoch_cache.assign(leader_epoch, first)
+        size = analyzed.size_in_bytes
+        max_timestamp = info.max_timestamp
+        aside = analyzed.aside
+        if aside is not None and aside.directory != self.directory:
+            aside = None  # The log has moved to another directory since.
+        segment = self.segment_for(size, last, max_timestamp, first)
+        marker: ControlMarker | None = None
+        if info.producer_id >= 0:
+            duplicate = self.producer_state.check(info, origin, first, guard)
+            if duplicate is not None:
+                return markers.duplicate_result(duplicate, self.log_start_offset, size)
+            if info.is_control:
+                marker = markers.checked_marker(self.producer_state, info, data, first)
+        try:
+            if aside is None:
+                segment.append(first, last, max_timestamp, data, size)
+            else:
+                segment = self.segment_for(size, last, max_timestamp, first, alone=True)
+                aside.append_to(segment, first, last, max_timestamp, data)
+        except OSError as error:
+            raise self.storage_error("appending records", error) from error
+        local.log_end_offset = last + 1
+        if info.producer_id >= 0:
+            markers.update_producer(self, info, first, last, marker, segment)
+        if self.committer is not None:
+            if aside is not None:
+                self.committer.renamed()
+            self.committer.appended(last + 1)
+        return AppendResult(
+            first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
+        )
+
+    def set_aside(self, batch: memoryview | bytearray) -> SetAside | None:
+        """Writes a judged batch that is large to a file of its own, on a thread (`storage.log.set_aside`)."""
+        return set_aside(self._environment.files, self.directory, self._config, batch)
+
+    def maybe_start_transaction_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard:
+        """See ProducerState.start_verification."""
+        now_ms = self._clock.now_ms()
+        return self.producer_state.start_verification(producer_id, sequence, epoch, supports_epoch_bump, now_ms)
+
+    def append_as_follower(self, records: memoryview | bytearray | bytes) -> AppendResult | None:
+        """Appends whole batches as the leader stored them; None when there is not a whole one.
+
+        Bytes after the last whole batch are left out.  Offsets must ascend from the log end on.
+        """
+        return replicated_append.append_batches(self, records)
+
+    def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
+        """The client's error for a disk that failed.  A directory that failed is reported, its space looked at."""
+        if error.errno in NO_SPACE:
+            self.gate.ran_out(self)
+        return storage_error(what, self.topic_partition, self.directory, error, self._environment.failures)
+
+    @contextmanager
+    def _storage_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.storage_error(what, error) from error
+
+    # -- roll ---------------------------------------------------------------------------------------------------------
+
+    def segment_for(self, size: int, last: int, max_timestamp: int, first: int, *, alone: bool = False) -> LogSegment:
+        """The segment that takes a batch, after rolling where that is due; with `alone` an empty one."""
+        config = self._config
+        segment = self.local.segments.active
+        tail = segment.tail
+        if tail is None:
+            tail = segment.prepare_append()
+            self._set_roll_deadline(segment)
+        limit = config.segment_bytes if config.internal_segment_bytes is None else config.internal_segment_bytes
+        if (
+            tail.size + size <= limit
+            and max_timestamp <= segment.roll_after_timestamp
+            and not segment.indexes_full
+            and last - segment.base_offset <= MAX_RELATIVE_OFFSET
+            and not (alone and tail.size)
+        ):
+            return segment
+        if size > limit:
+            raise RecordListTooLargeError(
+                f"Message batch size is {size} bytes in append to partition {self.topic_partition}, "
+                f"which exceeds the maximum configured segment size of {limit}."
+            )
+        state = state_before(segment, size, last, max_timestamp, self._clock.now_ms())
+        reason = RollReason.LARGE_BATCH if alone and tail.size else roll_reason(state, limit, config.segment_ms)
+        if reason is None:
+            self._set_roll_deadline(segment)
+            return segment
+        self.roll(first, reason=reason)
+        return self.local.segments.active
+
+    def _set_roll_deadline(self, segment: LogSegment) -> None:
+        """Saves later appends the full rule: no batch with a timestamp up to the deadline rolls by time.
+
+        ASK_RULE, below every timestamp, sends each append to the rule: an empty segment, or records without time.
+        """
+        first = segment.first_timestamp()
+        deadline = first + self._config.segment_ms - segment.roll_jitter_ms
+        segment.roll_after_timestamp = min(deadline, NEVER) if first >= 0 else ASK_RULE
+
+    def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
+        """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
+        base = max(expected_next_offset or 0, self.local.log_end_offset)
+        state = self.producer_state
+        with self._storage_errors("rolling a segment"):
+            old = self.local.roll(base, reason)
+            state.map_end_offset = base
+            jobs = self._small_files(with_snapshot=True)
+            if old.size:
+                self.local.flush_later(base, jobs)
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def read(self, start_offset: int, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
+        """The bytes from the batch that holds `start_offset`, up to the isolation's bound and `max_bytes`.
+
+        The first batch comes whole with `min_one_message`, whatever its size.  Raises OffsetOutOfRangeError.
+        """
+        local = self.local
+        end = local.log_end_offset
+        high_watermark = self.high_watermark
+        stable = high_watermark if self.producer_state.first_unstable_offset is None else self.last_stable_offset
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            bound = high_watermark
+        elif isolation is FetchIsolation.LOG_END:
+            bound = end
+        else:
+            bound = stable
+        if start_offset > end or start_offset < self.log_start_offset:
+            raise OffsetOutOfRangeError(
+                f"Received request for offset {start_offset} for partition {self.topic_partition}, but we only have "
+                f"log segments from offset {self.log_start_offset} up to {end}."
+            )
+        if start_offset >= bound:
+            return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+        try:
+            found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
+            if found is None:
+                return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+            segment, position, length, incomplete = found
+            aborted = None
+            if isolation is FetchIsolation.TXN_COMMITTED:
+                aborted = log_lookup.aborted_transactions(local, segment, start_offset, position, length)
+            if length <= 0:
+                return FetchData(None, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, 0)
+            file = segment.file()
+        except OSError as error:
+            raise self.storage_error("reading records", error) from error
+        except ValueError as error:
+            local.note_damage(error)
+            raise CorruptMessageError(f"Record batch is corrupt in {self.topic_partition}: {error}") from error
+        records = FileRegion(file.fd, position, length, file)
+        return FetchData(records, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, length)
+
+    def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `start_offset` to the log end, at least one when there is one."""
+        return log_lookup.read_bytes(self.local, start_offset, self.local.log_end_offset, max_bytes)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or after a timestamp, or what a negative special timestamp asks for.
+
+        -2 the log start, -1 the log end, -3 the record with the largest timestamp, -4 the local log start; None when
+        there is none (-5, the end of tiered storage, which this log never has, is offset -1).
+        """
+        found = log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+        assert not isinstance(found, log_lookup.DeferredSearch)
+        return found
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Moves the high watermark up to `offset`, at most to the log end.  True when it moved."""
+        if offset > self.local.log_end_offset:
+            offset = self.local.log_end_offset
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        if self.producer_state.unreplicated:
+            self.producer_state.on_high_watermark(offset)
+        return True
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Moves the log start offset up.  OffsetOutOfRangeError past the high watermark.  True when it moved.
+
+        Segments that lie wholly below it go.
+        """
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"Cannot increment the log start offset to {offset} of partition {self.topic_partition} since it is "
+                f"larger than the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epoch_cache.truncate_from_start(offset)
+        self.delete_segments_below(offset)
+        return True
+
+    delete_records_before = maybe_increment_log_start_offset
+
+    def delete_segments_below(self, offset: int) -> int:
+        """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""
+        ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
+        gone = [segment for segment, _ in ends]
+        if gone:
+            with self._storage_errors("deleting segments"):
+                self.local.remove(gone)
+                self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
+        return len(gone)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drops records from `offset` on.  True when there were any."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
+        if offset >= self.local.log_end_offset:
+            return False
+        if offset < self.local.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        with self._storage_errors("truncating"):
+            try:
+                self.local.truncate_to(offset)
+            finally:
+                self._after_truncation(self.local.log_end_offset)
+                log_lookup.rebuild_producer_state(self)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops everything; the log goes on empty at `offset`."""
+        with self._storage_errors("truncating"):
+            self.local.restart_at(offset)
+            if self.committer is not None:
+                self.committer.truncated(offset)
+            self.leader_epoch_cache.clear()
+            self.producer_state.restart_at(offset)
+        self.log_start_offset = offset
+        self.high_watermark = offset
+
+    def _after_truncation(self, offset: int) -> None:
+        if self.committer is not None:
+            self.committer.truncated(offset)
+        self.leader_epoch_cache.truncate_from_end(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+
+    # -- durability ---------------------------------------------------------------------------------------------------
+
+    def _small_files(self, *, with_snapshot: bool) -> list[DurableJob]:
+        """Writes what changed of the small files; what has to be durable before the recovery point moves."""
+        snapshot = self.producer_state.take_snapshot() if with_snapshot else None
+        metadata = self.partition_metadata
+        changed = metadata.path if self.local.recovery_point == 0 or metadata.was_damaged else None
+        paths = tuple(path for path in (changed, snapshot) if path is not None)
+        jobs = (SyncJob(paths) if paths else None, self.leader_epoch_cache.write())
+        return [job for job in jobs if job is not None]
+
+    def flush(self) -> None:
+        """Makes everything up to the log end durable before it returns."""
+        with self._storage_errors("flushing"):
+            self.local.flush_now(self.local.log_end_offset, self._small_files(with_snapshot=False))
+        if self.committer is not None:
+            self.committer.flushed(self.local.log_end_offset)
+
+    def flush_later(self) -> None:
+        """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""
+        with self._storage_errors("flushing"):
+            self.local.flush_later(self.local.log_end_offset, self._small_files(with_snapshot=False))
+
+    def prepare_close(self) -> Callable[[], None] | None:
+        """Brings all files into their final form: snapshot at the log end, indexes trimmed.
+
+        Returns what makes them durable, to be run anywhere; None when nothing waits for that.  `close` comes after.
+        """
+        local, state = self.local, self.producer_state
+        state.map_end_offset = local.log_end_offset
+        jobs = self._small_files(with_snapshot=True)
+        local.close()
+        if local.log_end_offset <= local.recovery_point and self.leader_epoch_cache.write() is None:
+            return None
+        jobs.extend(local.sync_jobs(local.log_end_offset))
+        files = self._environment.files
+
+        def make_durable() -> None:
+            for job in jobs:
+                job.run(files)
+            local.sync_directory()
+
+        return make_durable
+
+    def close(self, *, clean: bool = True) -> None:
+        """Ends the use of the log.  `clean`: everything is durable when this returns."""
+        if not clean:
+            self.leader_epoch_cache.withdraw()
+            for segment in self.local.segments:
+                segment.close_files()
+            return
+        if (make_durable := self.prepare_close()) is not None:
+            make_durable()
+        self.closed_durably()
+
+    def closed_durably(self) -> None:
+        """After `prepare_close` and what it returned: the recovery point may say so."""
+        self.local.recovery_point = self.local.log_end_offset

@@ -1,0 +1,96 @@
+"""The clean end of a directory's logs: each is brought into its final form, then all are made durable.
+
+A few logs are fsynced file by file, side by side.  Thousands that were never flushed would cost several fsyncs each;
+there one call makes the whole file system durable instead, which fails when anything on it could not be written since
+the directory was locked.  Then, and where the system offers no such call, each log answers for itself again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from kbroker.errors import KafkaError
+from kbroker.storage.directories.log_dirs import LogDir
+from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.storage.recovery.recovery_progress import RecoveryProgress
+
+logger = logging.getLogger("kbroker.storage")
+
+CLOSE_WORKERS = 16
+AT_ONCE_FROM = 500
+
+Waiting = list[tuple[UnifiedLog, Callable[[], None]]]
+
+
+class _Failures:
+    """Counts; a full disk fails every log for the same reason, which is said once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, log: UnifiedLog, error: Exception) -> None:
+        self.count += 1
+        if self.count == 1:
+            logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+
+
+def may_end_clean(directory: LogDir, progress: RecoveryProgress) -> bool:
+    """Whether a directory's next start may take this stop for a clean one, once its logs are closed.
+
+    Where a start ended before its time: when it was clean before, and no index was being built again.
+    """
+    if directory.loaded:
+        return True
+    rebuilding = any(path.startswith(f"{directory.path}/") for path in progress.rebuilding)
+    return directory.is_taken and directory.clean and not rebuilding
+
+
+def close_logs(directory: LogDir, logs: list[UnifiedLog], files: FileSystem) -> bool:
+    """Closes the logs of a directory; whether all of them are durable, so that its stop is a clean one."""
+    failures = _Failures()
+    waiting: Waiting = []
+    for log in logs:
+        try:
+            make_durable = log.prepare_close()
+        except (OSError, KafkaError) as error:
+            failures.add(log, error)
+        else:
+            if make_durable is not None:
+                waiting.append((log, make_durable))
+    if len(waiting) >= AT_ONCE_FROM:
+        waiting = _sync_at_once(directory, waiting, files)
+    with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
+        futures = [(log, pool.submit(make_durable)) for log, make_durable in waiting]
+        for log, future in futures:
+            try:
+                future.result()
+            except OSError as error:
+                failures.add(log, error)
+            else:
+                log.closed_durably()
+    if failures.count:
+        logger.error("%d of %d logs were not closed cleanly; the next start recovers them", failures.count, len(logs))
+    return failures.count == 0
+
+
+def _sync_at_once(directory: LogDir, waiting: Waiting, files: FileSystem) -> Waiting:
+    """Makes the logs durable that lie on the directory's own file system; the ones that are left."""
+    try:
+        device = files.device(directory.path)
+        here = [log for log, _ in waiting if files.device(log.directory) == device]
+        if not directory.sync_file_system():
+            return waiting
+        # What was staged may have its name now, and the names have to be durable as well.
+        renamed = [log.leader_epoch_cache.put_in_place() for log in here]
+        if any(renamed) and not directory.sync_file_system():
+            return waiting
+    except OSError as error:
+        logger.warning("Flushing %s log by log: %s", directory.path, error)
+        return waiting
+    for log in here:
+        log.closed_durably()
+    done = set(map(id, here))
+    return [(log, make_durable) for log, make_durable in waiting if id(log) not in done]

@@ -1,0 +1,111 @@
+"""Flushes by time: `flush.ms` of each topic, and with `kbroker.fsync=interval` every log at each of its intervals.
+
+A log is flushed when it has unflushed records and its last flush by time began as long ago as its limit says, which is
+Kafka's rule; where that was longer ago the next look flushes it.  The next look comes when the first limit is over, so
+that no record waits longer than its limit; Kafka looks every `log.flush.scheduler.interval.ms` alone, which by default
+is never.  An empty round costs one look at each log: rounds are at least MIN_LOOK_MS apart.
+
+A flush runs on the executor, one at a time for each log; the recovery point follows when it is seen done.  Looking at
+many logs gives the loop back every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig
+from kbroker.errors import KafkaError
+from kbroker.periodic import PeriodicTask, Pieces
+from kbroker.storage.log.group_commit import FsyncMode
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.storage")
+
+NEVER = 1 << 62
+LONG_AGO = -1e18
+MIN_LOOK_MS = 10
+MAX_LOOK_MS = 10_000
+
+
+def _nothing() -> None:
+    """Without a timer there is none to shorten."""
+
+
+class LogFlusher:
+    """The periodic task.  `hasten` is called when the next look is due sooner than it was."""
+
+    TASK = "flush logs"
+
+    __slots__ = ("_clock", "_every_ms", "_flushed", "_logs", "_look_ms", "_next_due", "_shortest_ms", "hasten")
+
+    def __init__(self, logs: Mapping[TopicPartition, UnifiedLog], clock: Clock, config: BrokerConfig) -> None:
+        self._logs = logs
+        self._clock = clock
+        # The limit of all logs, where their own is longer.
+        by_interval = FsyncMode(config.get("kbroker.fsync")) is FsyncMode.INTERVAL
+        self._every_ms: int = config.get("kbroker.fsync.interval.ms") if by_interval else NEVER
+        self._look_ms: int = min(config.get("log.flush.scheduler.interval.ms"), MAX_LOOK_MS)
+        self._shortest_ms = self._every_ms
+        self._next_due = float(NEVER)
+        # When the last flush by time began.
+        self._flushed: dict[TopicPartition, float] = {}
+        self.hasten: Callable[[], None] = _nothing
+
+    def task(self, initial_delay_ms: int) -> PeriodicTask:
+        """What the loop runs; the promise of `kbroker.fsync` does not wait for an initial delay."""
+        delay_ms = initial_delay_ms if self._every_ms == NEVER else self._every_ms
+        return PeriodicTask(self.TASK, self.next_look_ms, self.run, delay_ms)
+
+    def expect(self, flush_ms: int) -> None:
+        """A log has this `flush.ms` from now on."""
+        if flush_ms < self._shortest_ms:
+            self._shortest_ms = flush_ms
+            self.hasten()
+
+    def next_look_ms(self) -> int:
+        """How long from now until the next look."""
+        due_ms = int((self._next_due - self._clock.monotonic()) * 1000) + 1
+        return max(MIN_LOOK_MS, min(self._look_ms, self._shortest_ms, due_ms))
+
+    async def run(self) -> None:
+        """Looks at every log, giving the loop back in between."""
+        pieces = Pieces()
+        for _ in self._look_at_all():
+            if pieces.due():
+                await pieces.rest()
+
+    def run_now(self) -> None:
+        """The same in one go."""
+        for _ in self._look_at_all():
+            pass
+
+    def _look_at_all(self) -> Iterator[None]:
+        self._shortest_ms, self._next_due = self._every_ms, float(NEVER)
+        now = self._clock.monotonic()
+        for tp, log in list(self._logs.items()):
+            try:
+                self._look_at(tp, log, now)
+            except KafkaError as error:
+                logger.error("Flushing %s could not be started, trying again later: %s", tp, error)
+            yield
+        for tp in self._flushed.keys() - self._logs.keys():
+            del self._flushed[tp]
+
+    def _look_at(self, tp: TopicPartition, log: UnifiedLog, now: float) -> None:
+        local = log.local
+        if local.is_flushing:
+            local.collect_flushes()
+        limit_ms = min(log.config.flush_ms, self._every_ms)
+        self._shortest_ms = min(self._shortest_ms, limit_ms)
+        # After a failed fsync the recovery point stays until a restart: more of them would prove nothing.
+        if limit_ms >= NEVER or local.log_end_offset <= local.recovery_point or local.flush_failed:
+            return
+        due = self._flushed.get(tp, LONG_AGO) + limit_ms / 1000
+        if now < due or local.is_flushing:
+            self._next_due = min(self._next_due, due)
+        elif tp in self._logs:
+            self._flushed[tp] = now
+            log.flush_later()

@@ -1,0 +1,1 @@
+"""Opening logs, after a clean stop and after any other."""

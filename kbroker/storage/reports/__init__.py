@@ -1,0 +1,1 @@
+"""What logs look like from outside: pages, explanations, figures, repair."""
