@@ -14,7 +14,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from bench.limits import available_gigabytes
 
@@ -72,7 +72,7 @@ class HotMemory:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.kill()
-            with keeper:
+            with suppress(BrokenPipeError), keeper:  # what could not be written to one that had ended is tried again
                 pass
 
     @contextmanager

@@ -47,6 +47,7 @@ MEASURED_WITHIN = {
     "many_fetch": "bench/test_ordinary_paths.py: test_fetch_of_many",
     "session_fetch": "bench/test_ordinary_paths.py: test_fetch_of_a_session",
     "native_codecs": "bench/test_records.py: test_native_payloads",
+    "native_libraries": "bench/test_records.py: test_native_payloads",
     "receiver": "bench/test_network.py",
     "request_context": "bench/test_network.py",
     "responder": "bench/test_network.py",
