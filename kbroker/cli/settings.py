@@ -134,9 +134,9 @@ def _broker(connection: Connection) -> int:
 
 def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
-    resource = message("DescribeConfigsRequest").DescribeConfigsResource(
+    resource = wire.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(broker), configuration_keys=list(names) or None
     )
     (result,) = connection.send(
@@ -164,9 +164,9 @@ def _alter(
     validate_only: bool,
 ) -> None:
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
-    request = message("IncrementalAlterConfigsRequest")
+    request = wire.IncrementalAlterConfigsRequest
     resource = request.AlterConfigsResource(
         resource_type=BROKER,
         resource_name="" if broker is None else str(broker),

@@ -147,7 +147,7 @@ def _refuse_where_served(cluster: Cluster) -> None:
 
 def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
     cluster.describe(topics)
     by_leader: dict[int, dict[str, list[int]]] = {}
@@ -162,7 +162,7 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
     if lost:
         click.echo(f"kbroker: not shown, as they have no leader: partitions of {', '.join(sorted(lost))}", err=True)
     found = []
-    request = message("DescribeProducersRequest")
+    request = wire.DescribeProducersRequest
     for leader, wanted in by_leader.items():
         rows = [request.TopicRequest(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
         answer = cluster.node(leader).send(request_message(ApiKey.DESCRIBE_PRODUCERS)(topics=rows))
@@ -187,9 +187,9 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
 
 def _abort(cluster: Cluster, transaction: OpenTransaction) -> None:
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
-    request = message("WriteTxnMarkersRequest")
+    request = wire.WriteTxnMarkersRequest
     marker = request.WritableTxnMarker(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

@@ -59,9 +59,9 @@ def _findings(cluster: Cluster, topic: str) -> list[str]:
 
 def _directories(connection: Connection, node: int, topic: str, partitions: list[int]) -> list[str]:
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
-    row = message("DescribeLogDirsRequest").DescribableLogDirTopic(topic=topic, partitions=partitions)
+    row = wire.DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=partitions)
     answer = connection.send(request_message(ApiKey.DESCRIBE_LOG_DIRS)(topics=[row]))
     reserve = _reserve(connection, node)
     found = []
@@ -82,9 +82,9 @@ def _directories(connection: Connection, node: int, topic: str, partitions: list
 def _reserve(connection: Connection, node: int) -> int:
     """Below how many free bytes a kbroker refuses records; 0 of another broker."""
     from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import message, request_message
+    from kbroker.schemas import request_message, wire
 
-    resource = message("DescribeConfigsRequest").DescribeConfigsResource(
+    resource = wire.DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER, resource_name=str(node), configuration_keys=[RESERVE]
     )
     (result,) = connection.send(request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource])).results

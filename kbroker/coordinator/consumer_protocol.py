@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kbroker._fast.wire.codec import DecodeError
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 PROTOCOL_TYPE = "consumer"
 _VERSION_BYTES = 2
@@ -23,7 +23,7 @@ class SubscriptionError(ValueError):
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str]:
     """All topics that the given subscriptions name.  SubscriptionError when one cannot be read."""
-    program = message("ConsumerProtocolSubscription").program(_COMMON_VERSION)
+    program = wire.ConsumerProtocolSubscription.program(_COMMON_VERSION)
     topics: set[str] = set()
     for data in metadata:
         if len(data) < _VERSION_BYTES:

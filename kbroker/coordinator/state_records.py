@@ -22,7 +22,7 @@ from kbroker.coordinator.group import Group
 from kbroker.coordinator.member import Member
 from kbroker.coordinator.messages import MemberProtocol
 from kbroker.coordinator.offsets import NO_EXPIRY, CommittedOffset
-from kbroker.schemas import message
+from kbroker.schemas import message, wire
 
 OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
@@ -62,13 +62,13 @@ def _program(name: str, version: int) -> Program:
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of an offset."""
-    key = message("OffsetCommitKey")(group=group_id, topic=topic, partition=partition)
+    key = wire.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return _program("OffsetCommitKey", 0).encode(key, _OFFSET_KEY_PREFIX)
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
     """The value of an offset."""
-    value = message("OffsetCommitValue")(
+    value = wire.OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
@@ -82,12 +82,12 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 def group_key(group_id: str) -> bytes:
     """The key of a group's metadata."""
-    return _program("GroupMetadataKey", 0).encode(message("GroupMetadataKey")(group=group_id), _GROUP_KEY_PREFIX)
+    return _program("GroupMetadataKey", 0).encode(wire.GroupMetadataKey(group=group_id), _GROUP_KEY_PREFIX)
 
 
 def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
     """The value of a group's metadata, with these assignments instead of those that its members have."""
-    value_class = message("GroupMetadataValue")
+    value_class = wire.GroupMetadataValue
     members = [
         value_class.MemberMetadata(
             member_id=member.member_id,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
 from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
@@ -31,12 +31,14 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.network.pieces import in_pieces
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
+
+    Answer = TypeVar("Answer", wire.AlterConfigsResponse, wire.IncrementalAlterConfigsResponse)
 
 MAX_VALUE_BYTES = 32_767
 
@@ -65,7 +67,7 @@ class Edit(NamedTuple):
     value: str
 
 
-async def handle_incremental_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.IncrementalAlterConfigsRequest) -> Struct:
     """IncrementalAlterConfigs v0-v1; see the module's docstring."""
 
     def plan(resource: Any) -> Change | None:
@@ -77,10 +79,10 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: Any) ->
         for_topic = resource.resource_type == ResourceType.TOPIC
         return _topic_edits(ctx.services, edits) if for_topic else _broker_edits(ctx.services, edits)
 
-    return await _answer(ctx.services, "IncrementalAlterConfigsResponse", request, plan)
+    return await _answer(ctx.services, wire.IncrementalAlterConfigsResponse, request, plan)
 
 
-async def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRequest) -> Struct:
     """AlterConfigs v0-v2; see the module's docstring."""
 
     def plan(resource: Any) -> Change | None:
@@ -89,11 +91,15 @@ async def handle_alter_configs(ctx: RequestContext, request: Any) -> Struct:
         _check_values(resource, resource.configs)
         return lambda _: {config.name: config.value for config in resource.configs}
 
-    return await _answer(ctx.services, "AlterConfigsResponse", request, plan)
+    return await _answer(ctx.services, wire.AlterConfigsResponse, request, plan)
 
 
-async def _answer(services: Services, response_name: str, request: Any, plan: Callable[[Any], Change | None]) -> Struct:
-    response = message(response_name)
+async def _answer(
+    services: Services,
+    response: type[Answer],
+    request: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
+    plan: Callable[[Any], Change | None],
+) -> Answer:
     pace = services.slices.pace()
     counts: Counter[tuple[int, str]] = Counter()
     for resource in request.resources:
@@ -123,8 +129,7 @@ async def _answer(services: Services, response_name: str, request: Any, plan: Ca
             _refuse(row, error)
     if topics:
         await _alter_topics(services, topics, pace, request.validate_only)
-    answer: Struct = response(responses=rows)
-    return answer
+    return response(responses=rows)
 
 
 def _refuse(row: Any, error: KafkaError) -> None:

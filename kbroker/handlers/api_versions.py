@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -39,31 +39,29 @@ FEATURES_EPOCH = 1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle_api_versions(ctx: RequestContext, request: Any) -> Struct:
+def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -> Struct:
     """ApiVersions v0-v4: the table of served APIs; see the module's docstring."""
     if ctx.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        response: Struct = message("ApiVersionsResponse")(error_code=ErrorCode.INVALID_REQUEST)
-        return response
+        return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     ctx.lasting = True
     return _answer(ctx.services.advertised_apis)
 
 
 def unsupported_version_response(_services: Services) -> Struct:
     """The answer, to be encoded as v0, to an ApiVersions request of a version that is not served."""
-    response = message("ApiVersionsResponse")
-    answer: Struct = response(
+    response = wire.ApiVersionsResponse
+    return response(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[response.ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=MIN_VERSION, max_version=MAX_VERSION)],
     )
-    return answer
 
 
 @cache
 def _answer(ranges: tuple[ApiRange, ...]) -> Struct:
-    response = message("ApiVersionsResponse")
-    answer: Struct = response(
+    response = wire.ApiVersionsResponse
+    return response(
         api_keys=[
             response.ApiVersion(api_key=line.api_key, min_version=line.min_version, max_version=line.max_version)
             for line in ranges
@@ -80,7 +78,6 @@ def _answer(ranges: tuple[ApiRange, ...]) -> Struct:
             )
         ],
     )
-    return answer
 
 
 HANDLERS: tuple[Handler, ...] = (

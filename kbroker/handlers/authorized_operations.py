@@ -15,6 +15,8 @@ def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
+# What an answer has where the request did not ask.
+NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 CLUSTER_OPERATIONS = _bits(
     _CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE

@@ -9,14 +9,14 @@ Cluster id, controller and the brokers that the client can reach.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -26,14 +26,12 @@ BROKERS = 1
 CONTROLLERS = 2
 
 
-def handle_describe_cluster(ctx: RequestContext, request: Any) -> Struct:
+def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRequest) -> Struct:
     """DescribeCluster v0-v2; see the module's docstring."""
-    response = message("DescribeClusterResponse")
-    answer: Struct
+    response = wire.DescribeClusterResponse
     if request.endpoint_type != BROKERS:
         code, text = _wrong_endpoint(request.endpoint_type)
-        answer = response(error_code=code, error_message=text)
-        return answer
+        return response(error_code=code, error_message=text)
     image = ctx.services.metadata_cache.image
     brokers = []
     for node_id in sorted(image.brokers):
@@ -47,7 +45,7 @@ def handle_describe_cluster(ctx: RequestContext, request: Any) -> Struct:
         if broker.is_fenced:
             struct.is_fenced = True
         brokers.append(struct)
-    answer = response(
+    return response(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         brokers=brokers,
@@ -55,7 +53,6 @@ def handle_describe_cluster(ctx: RequestContext, request: Any) -> Struct:
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )
-    return answer
 
 
 def _wrong_endpoint(endpoint_type: int) -> tuple[ErrorCode, str]:

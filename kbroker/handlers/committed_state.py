@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.pending import Pending
 from kbroker.errors import ErrorCode, KafkaError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kbroker.replication.state_log import PartitionStateLog
 
     Refuse = Callable[[ErrorCode], Struct]
+
+    Request = TypeVar("Request")
+    Answer = TypeVar("Answer", bound=Struct)
 
 TIMEOUT_SETTING = "offsets.commit.timeout.ms"
 
@@ -86,17 +89,18 @@ class StateAnswer(Pending):
 
 def refused_whole(answer: Struct, code: ErrorCode) -> Struct:
     """An answer of the same API whose error concerns everything that was asked."""
-    return type(answer)(error_code=code)
+    make: Callable[..., Struct] = type(answer)
+    return make(error_code=code)
 
 
 def when_committed(
-    handle: Callable[[RequestContext, Any], Awaitable[Struct]],
-    refused: Callable[[Struct, ErrorCode], Struct] = refused_whole,
+    handle: Callable[[RequestContext, Request], Awaitable[Answer]],
+    refused: Callable[[Answer, ErrorCode], Struct] = refused_whole,
 ) -> HandlerFunction:
     """A handler whose answer waits for what it wrote; `refused` makes of it the answer that says an error."""
 
     @wraps(handle)
-    async def handle_and_wait(ctx: RequestContext, request: Any) -> Struct | Pending:
+    async def handle_and_wait(ctx: RequestContext, request: Request) -> Struct | Pending:
         answer = await handle(ctx, request)
         state_log = ctx.services.state_log
         if state_log is None or not state_log.uncommitted:

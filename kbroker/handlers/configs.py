@@ -16,7 +16,7 @@ The settings of topics, of this broker and of its loggers; one result per resour
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.handlers import loggers
@@ -30,7 +30,7 @@ from kbroker.handlers.config_entries import (
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -53,13 +53,13 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-async def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeConfigsRequest) -> Struct:
     """DescribeConfigs v0-v4; see the module's docstring."""
-    response = message("DescribeConfigsResponse")
+    response = wire.DescribeConfigsResponse
     pace = ctx.services.slices.pace()
     results = []
     # Topics share most settings: each becomes a struct once.  Entries are kept beside, so that no id is used twice.
-    made: dict[int, tuple[ConfigEntry, Struct]] = {}
+    made: dict[int, tuple[ConfigEntry, wire.DescribeConfigsResponse.DescribeConfigsResourceResult]] = {}
     room = MAX_ENTRIES
     for resource in request.resources:
         await pace
@@ -81,10 +81,9 @@ async def handle_describe_configs(ctx: RequestContext, request: Any) -> Struct:
         room -= len(entries)
         for entry in entries:
             if id(entry) not in made:
-                made[id(entry)] = entry, _struct(response, entry, ctx.api_version, request)
+                made[id(entry)] = entry, _struct(entry, ctx.api_version, request)
         result.configs = [made[id(entry)][1] for entry in entries]
-    answer: Struct = response(results=results)
-    return answer
+    return response(results=results)
 
 
 def _describe(services: Services, resource_type: int, name: str) -> list[ConfigEntry]:
@@ -125,8 +124,11 @@ def _check_broker(node_id: int, name: str, expected: str) -> None:
         raise InvalidRequestError(f"Unexpected broker id, expected {expected.format(node_id)} but received {requested}")
 
 
-def _struct(response: Any, entry: ConfigEntry, version: int, request: Any) -> Struct:
-    struct: Struct = response.DescribeConfigsResourceResult(
+def _struct(
+    entry: ConfigEntry, version: int, request: wire.DescribeConfigsRequest
+) -> wire.DescribeConfigsResponse.DescribeConfigsResourceResult:
+    response = wire.DescribeConfigsResponse
+    struct = response.DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,

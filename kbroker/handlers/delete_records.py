@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import (
     InvalidTopicError,
@@ -32,9 +32,10 @@ from kbroker.errors import (
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    Row = wire.DeleteRecordsResponse.DeleteRecordsPartitionResult
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.replication.partition import Partition
@@ -45,9 +46,9 @@ HIGH_WATERMARK = -1
 NO_OFFSET = -1
 
 
-async def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecordsRequest) -> Struct:
     """DeleteRecords v0-v2; see the module's docstring."""
-    response = message("DeleteRecordsResponse")
+    response = wire.DeleteRecordsResponse
     pace = ctx.services.slices.pace()
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -72,8 +73,7 @@ async def handle_delete_records(ctx: RequestContext, request: Any) -> Struct:
     if done:
         await _make_durable(ctx.services, done)
         await _wait_for_replicas(ctx.services, topics, request.timeout_ms)
-    answer: Struct = response(topics=topics)
-    return answer
+    return response(topics=topics)
 
 
 def _delete(services: Services, name: str, index: int, offset: int) -> int:
@@ -91,10 +91,12 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
     return int(log.log_start_offset)
 
 
-async def _wait_for_replicas(services: Services, topics: list[Any], timeout_ms: int) -> None:
+async def _wait_for_replicas(
+    services: Services, topics: list[wire.DeleteRecordsResponse.DeleteRecordsTopicResult], timeout_ms: int
+) -> None:
     """Until the in-sync replicas have deleted what this broker has; the others only say so at the end of the time."""
     loop = asyncio.get_running_loop()
-    waiting: dict[asyncio.Future[None], tuple[Partition, Any]] = {}
+    waiting: dict[asyncio.Future[None], tuple[Partition, Row]] = {}
     for topic in topics:
         for row in topic.partitions:
             partition = services.replica_manager.topics.get(topic.name, {}).get(row.partition_index)
@@ -117,7 +119,7 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _make_durable(services: Services, rows: list[Any]) -> None:
+async def _make_durable(services: Services, rows: list[Row]) -> None:
     writes = [asyncio.wrap_future(future) for future in services.log_manager.checkpoints.save_log_starts()]
     if any(await asyncio.gather(*writes)):
         logger.error("deleted records may come back after a crash: their checkpoint was not written")

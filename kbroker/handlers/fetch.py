@@ -23,7 +23,7 @@ from kbroker.errors import (
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.fetch_session import FetchPlan, FetchSession, PartitionKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.types import ZERO_UUID
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.replication.partition import Partition
 
-FetchResponse: Any = message("FetchResponse")
+FetchResponse: Any = wire.FetchResponse
 FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 PartitionData: Any = FetchResponse.PartitionData
 AbortedTransaction: Any = FetchResponse.AbortedTransaction
@@ -56,7 +56,7 @@ EMPTY = b""
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-def handle_fetch(ctx: RequestContext, request: Any) -> Struct | Pending | Coroutine[Any, Any, Struct]:
+def handle_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct | Pending | Coroutine[Any, Any, Struct]:
     """Versions 4 to 18.  v7 on: incremental sessions; v13 on: topics by id; v15 on: replica id in a tagged field.
 
     A follower reads to the log end, and what it asks for tells how far it is (`Partition.follower_fetched`).  A fetch
@@ -214,7 +214,7 @@ class FetchRead:
             return self._answer(answers)
         manager = self._ctx.services.replica_manager
         partitions = self._resting + [
-            manager.partition(target.topic, target.index) for target, answer in answers if not answer.error_code
+            manager.partition(target.topic or "", target.index) for target, answer in answers if not answer.error_code
         ]
         if not partitions:
             return self._answer(answers)
@@ -349,7 +349,7 @@ class FetchRead:
                 # A session's topic that was there before: gone, or another one has its name now.
                 manager.partition(target.topic, target.index)
                 raise InconsistentTopicIdError() from None
-        partition: Partition = manager.partition(target.topic, target.index)
+        partition = manager.partition(target.topic or "", target.index)
         if self._replica_id >= 0:
             partition.check_follower(self._replica_id)
         return partition

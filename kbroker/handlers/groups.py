@@ -40,7 +40,7 @@ from kbroker.handlers.committed_state import (
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +58,9 @@ PORTION = 250
 # FindCoordinator
 
 
-async def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
+async def handle_find_coordinator(ctx: RequestContext, request: wire.FindCoordinatorRequest) -> Struct:
     """FindCoordinator v0-v6."""
-    response = message("FindCoordinatorResponse")
+    response = wire.FindCoordinatorResponse
     answer: Struct
     if ctx.api_version >= 4:
         pace = ctx.services.slices.pace()
@@ -83,7 +83,7 @@ async def handle_find_coordinator(ctx: RequestContext, request: Any) -> Struct:
 
 
 async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
-    coordinator = message("FindCoordinatorResponse").Coordinator
+    coordinator = wire.FindCoordinatorResponse.Coordinator
     try:
         _check_key_type(ctx, key_type)
         if key_type == _GROUP_KEY:
@@ -116,7 +116,7 @@ def _check_key_type(ctx: RequestContext, key_type: int) -> None:
 # JoinGroup
 
 
-async def handle_join_group(ctx: RequestContext, request: Any) -> Struct | Pending:
+async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest) -> Struct | Pending:
     """JoinGroup v0-v9."""
     version = ctx.api_version
     await ensure_group_topic(ctx)
@@ -148,7 +148,7 @@ async def handle_join_group(ctx: RequestContext, request: Any) -> Struct | Pendi
 
 
 def _join_response(version: int, result: JoinResult) -> Struct:
-    response = message("JoinGroupResponse")
+    response = wire.JoinGroupResponse
     protocol_name = result.protocol_name
     if protocol_name is None and version < 7:
         protocol_name = ""
@@ -171,7 +171,7 @@ def _join_response(version: int, result: JoinResult) -> Struct:
 # SyncGroup
 
 
-def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | Pending:
+def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> Struct | Pending:
     """SyncGroup v0-v5."""
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -192,7 +192,7 @@ def handle_sync_group(ctx: RequestContext, request: Any) -> Struct | Pending:
 
 
 def _sync_response(result: SyncResult) -> Struct:
-    answer: Struct = message("SyncGroupResponse")(
+    answer: Struct = wire.SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,
@@ -204,7 +204,7 @@ def _sync_response(result: SyncResult) -> Struct:
 # Heartbeat
 
 
-def handle_heartbeat(ctx: RequestContext, request: Any) -> Struct:
+def handle_heartbeat(ctx: RequestContext, request: wire.HeartbeatRequest) -> Struct:
     """Heartbeat v0-v4."""
     try:
         code = ctx.services.group_coordinator.heartbeat(
@@ -212,7 +212,7 @@ def handle_heartbeat(ctx: RequestContext, request: Any) -> Struct:
         )
     except KafkaError as error:
         code = error.code
-    answer: Struct = message("HeartbeatResponse")(error_code=code)
+    answer: Struct = wire.HeartbeatResponse(error_code=code)
     return answer
 
 
@@ -221,7 +221,7 @@ def handle_heartbeat(ctx: RequestContext, request: Any) -> Struct:
 
 async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
     """LeaveGroup v0-v5."""
-    response = message("LeaveGroupResponse")
+    response = wire.LeaveGroupResponse
     answer: Struct
     pace = ctx.services.slices.pace()
     if ctx.api_version <= 2:
@@ -253,7 +253,7 @@ async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
 # DescribeGroups, ListGroups, DeleteGroups
 
 
-async def handle_describe_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_groups(ctx: RequestContext, request: wire.DescribeGroupsRequest) -> Struct:
     """DescribeGroups v0-v6."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     pace = ctx.services.slices.pace()
@@ -261,12 +261,12 @@ async def handle_describe_groups(ctx: RequestContext, request: Any) -> Struct:
     for group_id in request.groups:
         await pace
         groups.append(_described(ctx, group_id, operations))
-    answer: Struct = message("DescribeGroupsResponse")(groups=groups)
+    answer: Struct = wire.DescribeGroupsResponse(groups=groups)
     return answer
 
 
 def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
-    response = message("DescribeGroupsResponse")
+    response = wire.DescribeGroupsResponse
     try:
         group = ctx.services.group_coordinator.describe(group_id)
     except GroupIdNotFoundError as error:
@@ -302,9 +302,9 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
     )
 
 
-async def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsRequest) -> Struct:
     """ListGroups v0-v5."""
-    response = message("ListGroupsResponse")
+    response = wire.ListGroupsResponse
     answer: Struct
     try:
         groups = ctx.services.group_coordinator.list_groups(request.states_filter, request.types_filter)
@@ -327,7 +327,7 @@ async def handle_list_groups(ctx: RequestContext, request: Any) -> Struct:
 async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     """DeleteGroups v0-v2."""
     delete: Callable[[str], None] = ctx.services.group_coordinator.delete_group
-    response = message("DeleteGroupsResponse")
+    response = wire.DeleteGroupsResponse
     pace = ctx.services.slices.pace()
     results = []
     for group_id in dict.fromkeys(request.groups_names):

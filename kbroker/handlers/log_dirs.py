@@ -25,12 +25,12 @@ v1 only changed throttling; v2 is the first flexible version of AlterReplicaLogD
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ logger = logging.getLogger("kbroker.handlers")
 UNKNOWN_SIZE = -1
 
 
-async def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLogDirsRequest) -> Struct:
     """DescribeLogDirs v0-v5; see the module's docstring."""
-    response = message("DescribeLogDirsResponse")
+    response = wire.DescribeLogDirsResponse
     log_manager: LogManager = ctx.services.log_manager
     pace = ctx.services.slices.pace()
     wanted: set[tuple[str, int]] | None = None
@@ -56,7 +56,9 @@ async def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
             for partition in topic.partitions:
                 await pace
                 wanted.add((topic.topic, partition))
-    by_directory: dict[str, dict[str, list[Any]]] = {each.path: {} for each in log_manager.directories}
+    by_directory: dict[str, dict[str, list[wire.DescribeLogDirsResponse.DescribeLogDirsPartition]]] = {
+        each.path: {} for each in log_manager.directories
+    }
     row = response.DescribeLogDirsPartition
     for topic_partition, log in list(log_manager.logs.items()):
         await pace
@@ -72,12 +74,14 @@ async def handle_describe_log_dirs(ctx: RequestContext, request: Any) -> Struct:
                 is_future_key=True,
             )
             by_directory[future.parent].setdefault(topic_partition.topic, []).append(found)
-    results = [_describe(response, log_manager, path, topics) for path, topics in by_directory.items()]
-    answer: Struct = response(results=results)
-    return answer
+    results = [_describe(log_manager, path, topics) for path, topics in by_directory.items()]
+    return response(results=results)
 
 
-def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[str, list[Any]]) -> Any:
+def _describe(
+    log_manager: LogManager, path: str, topics: dict[str, list[wire.DescribeLogDirsResponse.DescribeLogDirsPartition]]
+) -> wire.DescribeLogDirsResponse.DescribeLogDirsResult:
+    response = wire.DescribeLogDirsResponse
     result = response.DescribeLogDirsResult(
         log_dir=path,
         total_bytes=UNKNOWN_SIZE,
@@ -97,9 +101,9 @@ def _describe(response: Any, log_manager: LogManager, path: str, topics: dict[st
     return result
 
 
-async def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_replica_log_dirs(ctx: RequestContext, request: wire.AlterReplicaLogDirsRequest) -> Struct:
     """AlterReplicaLogDirs v0-v2; see the module's docstring."""
-    response = message("AlterReplicaLogDirsResponse")
+    response = wire.AlterReplicaLogDirsResponse
     pace = ctx.services.slices.pace()
     moves: DirectoryMoves = ctx.services.directory_moves
     wanted: dict[TopicPartition, str] = {}
@@ -108,7 +112,7 @@ async def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> St
             for partition in topic.partitions:
                 await pace
                 wanted[TopicPartition(topic.name, partition)] = directory.path
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[wire.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
     for topic_partition, path in wanted.items():
         await pace
         row = response.AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition)
@@ -118,12 +122,11 @@ async def handle_alter_replica_log_dirs(ctx: RequestContext, request: Any) -> St
         except KafkaError as error:
             logger.warning("not moving %s to %s: %s", topic_partition, path, error)
             row.error_code = error.code
-    answer: Struct = response(
+    return response(
         results=[
             response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows) for name, rows in topics.items()
         ]
     )
-    return answer
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.errors import (
     CorruptMessageError,
@@ -19,7 +19,7 @@ from kbroker.errors import (
 )
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kbroker.storage.log.log_values import TimestampOffset
     from kbroker.storage.log.unified_log import UnifiedLog
 
-ListOffsetsResponse: Any = message("ListOffsetsResponse")
-OffsetForLeaderEpochResponse: Any = message("OffsetForLeaderEpochResponse")
 
 READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
@@ -62,13 +60,13 @@ class Waiting(NamedTuple):
 
     log: UnifiedLog
     search: DeferredSearch
-    answer: Any
+    answer: wire.ListOffsetsResponse.ListOffsetsPartitionResponse
     bound: int
     timestamp: int
     with_epoch: bool
 
 
-async def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
+async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequest) -> Struct:
     """Versions 1 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
@@ -99,15 +97,14 @@ async def handle_list_offsets(ctx: RequestContext, request: Any) -> Struct:
                 answers.append(_find_offset(ctx, request, topic.name, asked, waiting))
             except KafkaError as error:
                 answers.append(
-                    ListOffsetsResponse.ListOffsetsPartitionResponse(
+                    wire.ListOffsetsResponse.ListOffsetsPartitionResponse(
                         partition_index=asked.partition_index, error_code=error.code
                     )
                 )
-        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        topics.append(wire.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     if waiting:
         await _search_all(waiting)
-    response: Struct = ListOffsetsResponse(topics=topics)
-    return response
+    return wire.ListOffsetsResponse(topics=topics)
 
 
 async def _search_all(waiting: Sequence[Waiting]) -> None:
@@ -121,7 +118,7 @@ async def _search_all(waiting: Sequence[Waiting]) -> None:
                 found = await loop.run_in_executor(None, search.search)
                 if found is None:
                     found = search.go_on()
-            _tell(each.answer, found, each.bound, each.timestamp, each.with_epoch)
+            _fill(each.answer, found, each.bound, each.timestamp, each.with_epoch)
         except OSError as error:
             each.answer.error_code = each.log.storage_error("looking an offset up", error).code
         except ValueError as error:
@@ -130,7 +127,13 @@ async def _search_all(waiting: Sequence[Waiting]) -> None:
             each.answer.error_code = ErrorCode.CORRUPT_MESSAGE
 
 
-def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, waiting: list[Waiting]) -> Any:
+def _find_offset(
+    ctx: RequestContext,
+    request: wire.ListOffsetsRequest,
+    topic: str,
+    asked: wire.ListOffsetsRequest.ListOffsetsPartition,
+    waiting: list[Waiting],
+) -> wire.ListOffsetsResponse.ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
@@ -140,7 +143,7 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, wait
     partition.check_leader_epoch(asked.current_leader_epoch)
     log = partition.log
     bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
-    answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+    answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     if timestamp == LATEST_TIMESTAMP:
         answer.offset = bound
         if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:
@@ -159,11 +162,17 @@ def _find_offset(ctx: RequestContext, request: Any, topic: str, asked: Any, wait
     if isinstance(found, DeferredSearch):
         waiting.append(Waiting(log, found, answer, bound, timestamp, with_epoch))
     else:
-        _tell(answer, found, bound, timestamp, with_epoch)
+        _fill(answer, found, bound, timestamp, with_epoch)
     return answer
 
 
-def _tell(answer: Any, found: TimestampOffset | None, bound: int, timestamp: int, with_epoch: bool) -> None:
+def _fill(
+    answer: wire.ListOffsetsResponse.ListOffsetsPartitionResponse,
+    found: TimestampOffset | None,
+    bound: int,
+    timestamp: int,
+    with_epoch: bool,
+) -> None:
     # As in Kafka: only the log start needs no bound, what may not be fetched yet is answered as not found.
     if found is not None and (found.offset < bound or timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)):
         answer.timestamp, answer.offset = found.timestamp, found.offset
@@ -171,7 +180,7 @@ def _tell(answer: Any, found: TimestampOffset | None, bound: int, timestamp: int
             answer.leader_epoch = found.leader_epoch
 
 
-async def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.OffsetForLeaderEpochRequest) -> Struct:
     """Versions 2 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320)."""
     pace = ctx.services.slices.pace()
     topics = []
@@ -179,7 +188,7 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> S
         answers = []
         for asked in topic.partitions:
             await pace
-            answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
+            answer = wire.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
             try:
                 partition: Partition = ctx.services.replica_manager.partition(topic.topic, asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
@@ -187,9 +196,10 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: Any) -> S
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
-        topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-    response: Struct = OffsetForLeaderEpochResponse(topics=topics)
-    return response
+        topics.append(
+            wire.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
+        )
+    return wire.OffsetForLeaderEpochResponse(topics=topics)
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -19,20 +19,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import topic_partitions
-from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kbroker.handlers.endpoints import reachable_brokers
 from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    Topic = wire.MetadataResponse.MetadataResponseTopic
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -44,7 +45,7 @@ TOPIC_ID_REQUESTS_FROM = 12
 NEW_PARTITIONS_PER_REQUEST = 64
 
 
-async def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
+async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) -> Struct:
     """Metadata v0-v13; see the module's docstring."""
     pace = ctx.services.slices.pace()
     if not await _is_valid(request, ctx.api_version, pace):
@@ -58,25 +59,25 @@ async def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
         await _look_up(ctx, names, request.allow_auto_topic_creation, found, failed, pace)
     # After the creations: they made a new image.
     image = ctx.services.metadata_cache.image
-    response = message("MetadataResponse")
+    response = wire.MetadataResponse
     brokers = reachable_brokers(ctx, image)
     alive = frozenset(broker.node_id for broker, _ in brokers)
-    operations = {}
-    if request.include_topic_authorized_operations:
-        operations["topic_authorized_operations"] = TOPIC_OPERATIONS
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics = []
     for topic_id in unknown_ids:
         await pace
         topics.append(
             response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         )
-    topics += await _structs(ctx, response, found, alive, operations, pace)
+    topics += await _structs(ctx, found, alive, operations, pace)
     for name, error in failed:
         await pace
         topics.append(
-            response.MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name), **operations)
+            response.MetadataResponseTopic(
+                error_code=error, name=name, is_internal=is_internal(name), topic_authorized_operations=operations
+            )
         )
-    answer: Struct = response(
+    answer = response(
         brokers=[
             response.MetadataResponseBroker(
                 node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -95,7 +96,7 @@ async def handle_metadata(ctx: RequestContext, request: Any) -> Struct:
     return answer
 
 
-async def _is_valid(request: Any, version: int, pace: Pace) -> bool:
+async def _is_valid(request: wire.MetadataRequest, version: int, pace: Pace) -> bool:
     for topic in request.topics or ():
         await pace
         if version < TOPIC_ID_REQUESTS_FROM:
@@ -106,21 +107,22 @@ async def _is_valid(request: Any, version: int, pace: Pace) -> bool:
     return True
 
 
-async def _invalid_request(request: Any, pace: Pace) -> Struct:
-    response = message("MetadataResponse")
+async def _invalid_request(request: wire.MetadataRequest, pace: Pace) -> Struct:
+    response = wire.MetadataResponse
     topics = []
-    for topic in request.topics:
+    for topic in request.topics or ():
         await pace
         topics.append(
             response.MetadataResponseTopic(
                 error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
             )
         )
-    answer: Struct = response(error_code=ErrorCode.INVALID_REQUEST, topics=topics)
-    return answer
+    return response(error_code=ErrorCode.INVALID_REQUEST, topics=topics)
 
 
-async def _resolve(ctx: RequestContext, request: Any, pace: Pace) -> tuple[list[bytes], Iterable[str] | None]:
+async def _resolve(
+    ctx: RequestContext, request: wire.MetadataRequest, pace: Pace
+) -> tuple[list[bytes], Iterable[str] | None]:
     """The ids that no topic has, and the names to look up: None for all."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         return [], None
@@ -130,7 +132,7 @@ async def _resolve(ctx: RequestContext, request: Any, pace: Pace) -> tuple[list[
         await pace
         if topic.topic_id != ZERO_UUID:
             ids[topic.topic_id] = None
-        else:
+        elif topic.name is not None:
             names[topic.name] = None
     if not ids:
         return [], names
@@ -203,32 +205,30 @@ async def _create(ctx: RequestContext, missing: Iterable[str]) -> dict[str, Topi
 
 async def _structs(
     ctx: RequestContext,
-    response: Any,
     topics: list[TopicImage],
     alive: frozenset[int],
-    operations: dict[str, int],
+    operations: int,
     pace: Pace,
-) -> list[Struct]:
+) -> list[Topic]:
     """The topics' structs.  They are kept: what a client sees of a topic rarely changes, and is asked for often."""
     version = ctx.api_version
     cache = ctx.services.metadata_cache
     view_of_version = 0 if version == 0 else 1 if version < LISTENER_NOT_FOUND_FROM else 2
-    kept = cache.derived(("metadata", view_of_version, alive, bool(operations)))
+    kept = cache.derived(("metadata", view_of_version, alive, operations))
     structs = []
     for topic in topics:
         await pace
         struct = kept.get(topic.name)
         if struct is None:
-            struct = await _topic(response, version, topic, alive, operations, pace)
+            struct = await _topic(version, topic, alive, operations, pace)
             if cache.topic(topic.name) is topic:
                 kept[topic.name] = struct
         structs.append(struct)
     return structs
 
 
-async def _topic(
-    response: Any, version: int, topic: TopicImage, alive: frozenset[int], operations: dict[str, int], pace: Pace
-) -> Struct:
+async def _topic(version: int, topic: TopicImage, alive: frozenset[int], operations: int, pace: Pace) -> Topic:
+    response = wire.MetadataResponse
     make = response.MetadataResponsePartition
     partitions = []
     for partition in topic.partitions:
@@ -246,14 +246,13 @@ async def _topic(
                 offline_replicas=list(seen.offline),
             )
         )
-    topic_struct: Struct = response.MetadataResponseTopic(
+    return response.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        **operations,
+        topic_authorized_operations=operations,
     )
-    return topic_struct
 
 
 HANDLERS: tuple[Handler, ...] = (

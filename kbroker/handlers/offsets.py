@@ -21,10 +21,11 @@ from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
+    Slot = wire.OffsetCommitResponse.OffsetCommitResponsePartition
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.offsets import OffsetTable
@@ -41,18 +42,18 @@ _TOPIC_IDS_SINCE = 10
 # OffsetCommit
 
 
-async def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRequest) -> wire.OffsetCommitResponse:
     """OffsetCommit v0-v10."""
     version = ctx.api_version
     pace = ctx.services.slices.pace()
-    response = message("OffsetCommitResponse")
+    response = wire.OffsetCommitResponse
     outcome = response.OffsetCommitResponsePartition
     cache = ctx.services.metadata_cache
     expire_timestamp = -1
     if 2 <= version <= 4 and request.retention_time_ms >= 0:
         expire_timestamp = min(ctx.services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     commits: list[PartitionCommit] = []
-    slots: list[Any] = []
+    slots: list[Slot] = []
     topics = []
     for asked in request.topics:
         topic, missing = _find_topic(cache, version, asked)
@@ -86,12 +87,15 @@ async def handle_offset_commit(ctx: RequestContext, request: Any) -> Struct:
     if commits:
         await ensure_group_topic(ctx)
         await _commit(ctx, request, commits, slots, pace)
-    answer: Struct = response(topics=topics)
-    return answer
+    return response(topics=topics)
 
 
 async def _commit(
-    ctx: RequestContext, request: Any, commits: list[PartitionCommit], slots: list[Any], pace: Pace
+    ctx: RequestContext,
+    request: wire.OffsetCommitRequest,
+    commits: list[PartitionCommit],
+    slots: list[Slot],
+    pace: Pace,
 ) -> None:
     """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
     who = Committer(
@@ -110,16 +114,17 @@ async def _commit(
             slot.error_code = code
 
 
-def _refused_commits(answer: Any, code: ErrorCode) -> Struct:
+def _refused_commits(answer: wire.OffsetCommitResponse, code: ErrorCode) -> wire.OffsetCommitResponse:
     """Those that were stored, and are not committed."""
     for topic in answer.topics:
         for partition in topic.partitions:
             partition.error_code = partition.error_code or code
-    refused: Struct = answer
-    return refused
+    return answer
 
 
-def _find_topic(cache: MetadataCache, version: int, asked: Any) -> tuple[TopicImage | None, ErrorCode]:
+def _find_topic(
+    cache: MetadataCache, version: int, asked: wire.OffsetCommitRequest.OffsetCommitRequestTopic
+) -> tuple[TopicImage | None, ErrorCode]:
     """The topic that a request names, and the error if there is none."""
     if version >= _TOPIC_IDS_SINCE:
         return cache.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
@@ -129,34 +134,28 @@ def _find_topic(cache: MetadataCache, version: int, asked: Any) -> tuple[TopicIm
 # OffsetFetch
 
 
-async def handle_offset_fetch(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequest) -> Struct:
     """OffsetFetch v0-v10."""
-    response = message("OffsetFetchResponse")
+    response = wire.OffsetFetchResponse
     pace = ctx.services.slices.pace()
-    answer: Struct
     if ctx.api_version >= 8:
         groups = [await _fetch_group(ctx, group, request.require_stable, pace) for group in request.groups]
-        answer = response(groups=groups)
-        return answer
+        return response(groups=groups)
     try:
         offsets: OffsetTable | None = ctx.services.group_coordinator.offsets_of(request.group_id)
     except KafkaError as error:
-        answer = await _fetch_failed(ctx, request, error.code, pace)
-        return answer
+        return await _fetch_failed(ctx, request, error.code, pace)
     fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopic, response.OffsetFetchResponsePartition, offsets, pace)
-    answer = response(topics=await fetch.topics(request.topics, request.require_stable))
-    return answer
+    return response(topics=await fetch.topics(request.topics, request.require_stable))
 
 
-async def _fetch_failed(ctx: RequestContext, request: Any, code: ErrorCode, pace: Pace) -> Struct:
+async def _fetch_failed(ctx: RequestContext, request: wire.OffsetFetchRequest, code: ErrorCode, pace: Pace) -> Struct:
     """An error of the whole group; v0 and v1 have room for it only in each partition."""
-    response = message("OffsetFetchResponse")
-    answer: Struct
+    response = wire.OffsetFetchResponse
     if ctx.api_version >= 2:
-        answer = response(error_code=code)
-        return answer
+        return response(error_code=code)
     topics = []
-    for topic in request.topics:
+    for topic in request.topics or ():
         partitions = []
         for index in topic.partition_indexes:
             await pace
@@ -166,13 +165,14 @@ async def _fetch_failed(ctx: RequestContext, request: Any, code: ErrorCode, pace
                 )
             )
         topics.append(response.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
-    answer = response(topics=topics)
-    return answer
+    return response(topics=topics)
 
 
-async def _fetch_group(ctx: RequestContext, group: Any, require_stable: bool, pace: Pace) -> Any:
+async def _fetch_group(
+    ctx: RequestContext, group: wire.OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, pace: Pace
+) -> wire.OffsetFetchResponse.OffsetFetchResponseGroup:
     await pace
-    response = message("OffsetFetchResponse")
+    response = wire.OffsetFetchResponse
     try:
         offsets = ctx.services.group_coordinator.offsets_of(group.group_id)
     except KafkaError as error:
@@ -267,16 +267,14 @@ class _OffsetFetch:
 # OffsetDelete
 
 
-async def handle_offset_delete(ctx: RequestContext, request: Any) -> Struct:
+async def handle_offset_delete(ctx: RequestContext, request: wire.OffsetDeleteRequest) -> Struct:
     """OffsetDelete v0."""
-    response = message("OffsetDeleteResponse")
-    answer: Struct
+    response = wire.OffsetDeleteResponse
     pace = ctx.services.slices.pace()
     try:
         codes = await _delete(ctx, request, pace)
     except KafkaError as error:
-        answer = response(error_code=error.code)
-        return answer
+        return response(error_code=error.code)
     topics = []
     for asked in request.topics:
         partitions = []
@@ -286,11 +284,12 @@ async def handle_offset_delete(ctx: RequestContext, request: Any) -> Struct:
             code = codes.get((asked.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             partitions.append(response.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         topics.append(response.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
-    answer = response(topics=topics)
-    return answer
+    return response(topics=topics)
 
 
-async def _delete(ctx: RequestContext, request: Any, pace: Pace) -> dict[tuple[str, int], ErrorCode]:
+async def _delete(
+    ctx: RequestContext, request: wire.OffsetDeleteRequest, pace: Pace
+) -> dict[tuple[str, int], ErrorCode]:
     """One code for each partition that exists.  Raises what concerns the whole group, as it is at each portion."""
     cache = ctx.services.metadata_cache
     known: list[tuple[str, int]] = []

@@ -23,7 +23,7 @@ from kbroker.handlers.table import Handler
 from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.storage.log.log_validator import (
     FIRST_PRODUCE_VERSION_WITH_ZSTD,
     LONG_BATCH_BYTES,
@@ -50,7 +50,7 @@ Answers = tuple[list[Any], list[Unacknowledged]]
 # Of a row: the first and last offset at which it was appended; what a thread has found out; why it is refused.
 Known = tuple[int, int] | AnalyzedBatch | KafkaError
 
-ProduceResponse: Any = message("ProduceResponse")
+ProduceResponse: Any = wire.ProduceResponse
 TopicProduceResponse: Any = ProduceResponse.TopicProduceResponse
 PartitionProduceResponse: Any = ProduceResponse.PartitionProduceResponse
 BatchIndexAndErrorMessage: Any = ProduceResponse.BatchIndexAndErrorMessage
@@ -79,7 +79,7 @@ WITHOUT_LOG_START = frozenset(
 )
 
 
-def handle_produce(ctx: RequestContext, request: Any, appended: Appended | None = None) -> Any:
+def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None) -> Any:
     """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
@@ -312,7 +312,7 @@ def _finish(ctx: RequestContext, request: Any, responses: list[Any], waits: Sequ
 
 def versions() -> ProduceVersions:
     """What the fast path has to know of the field tables."""
-    request, response = message("ProduceRequest").schema, message("ProduceResponse").schema
+    request, response = wire.ProduceRequest.schema, wire.ProduceResponse.schema
     (responses,) = (field for field in response.fields if field.name == "responses")
     (rows,) = (field for field in responses.fields if field.name == "partition_responses")
     since = {field.name: parse_versions(field.versions).start for field in (*responses.fields, *rows.fields)}

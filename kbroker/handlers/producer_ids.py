@@ -15,13 +15,13 @@ Gives a producer the id and epoch that let the log tell its retries from new bat
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ logger = logging.getLogger("kbroker.handlers")
 complaints = RateLimitedLog(logger)
 
 
-async def handle_init_producer_id(ctx: RequestContext, request: Any) -> Struct:
+async def handle_init_producer_id(ctx: RequestContext, request: wire.InitProducerIdRequest) -> Struct:
     """InitProducerId v0-v5; see the module's docstring."""
     if request.transactional_id is not None:
         if request.transactional_id == "":
@@ -53,15 +53,11 @@ async def handle_init_producer_id(ctx: RequestContext, request: Any) -> Struct:
         logger.error("cannot give a producer id to %s: %s", ctx.client_id, error)
         # Kafka's answer while it has no block of ids; clients ask again.
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    answer: Struct = message("InitProducerIdResponse")(producer_id=producer_id, producer_epoch=0)
-    return answer
+    return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def _failed(code: ErrorCode) -> Struct:
-    answer: Struct = message("InitProducerIdResponse")(
-        error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
-    )
-    return answer
+    return wire.InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
 HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id),)

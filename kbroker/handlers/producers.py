@@ -10,15 +10,16 @@ last sequence and time, and where an open transaction begins.  Tools find hangin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker._fast.log.producer_entry import ProducerEntry
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.storage.log.producer_state import ProducerState
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 MAX_PRODUCERS = 100_000
 
 
-async def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct:
+async def handle_describe_producers(ctx: RequestContext, request: wire.DescribeProducersRequest) -> Struct:
     """DescribeProducers v0; see the module's docstring."""
-    response = message("DescribeProducersResponse")
+    response = wire.DescribeProducersResponse
     pace = ctx.services.slices.pace()
     room = MAX_PRODUCERS
     topics = []
@@ -48,10 +49,9 @@ async def handle_describe_producers(ctx: RequestContext, request: Any) -> Struct
             room -= len(state.producers)
             for entry in list(state.producers.values()):
                 await pace
-                row.active_producers.append(_producer(response, entry))
+                row.active_producers.append(_producer(entry))
         topics.append(response.TopicResponse(name=topic.name, partitions=rows))
-    answer: Struct = response(topics=topics)
-    return answer
+    return response(topics=topics)
 
 
 def _state(services: Services, topic: str, index: int) -> ProducerState:
@@ -62,8 +62,8 @@ def _state(services: Services, topic: str, index: int) -> ProducerState:
     return state
 
 
-def _producer(response: Any, entry: Any) -> Any:
-    return response.ProducerState(
+def _producer(entry: ProducerEntry) -> wire.DescribeProducersResponse.ProducerState:
+    return wire.DescribeProducersResponse.ProducerState(
         producer_id=entry.producer_id,
         producer_epoch=entry.producer_epoch,
         last_sequence=entry.last_sequence,

@@ -13,13 +13,13 @@ v1 may refuse a change of the number of replicas (KIP-860), which cannot come ab
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kbroker.handlers.table import Handler
 from kbroker.metadata.placement import check_assignment
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
 
 
-async def handle_alter_partition_reassignments(ctx: RequestContext, request: Any) -> Struct:
+async def handle_alter_partition_reassignments(
+    ctx: RequestContext, request: wire.AlterPartitionReassignmentsRequest
+) -> Struct:
     """AlterPartitionReassignments v0-v1; see the module's docstring."""
-    response = message("AlterPartitionReassignmentsResponse")
+    response = wire.AlterPartitionReassignmentsResponse
     pace = ctx.services.slices.pace()
     image = ctx.services.metadata_cache.image
     topics = []
@@ -46,10 +48,9 @@ async def handle_alter_partition_reassignments(ctx: RequestContext, request: Any
             except KafkaError as error:
                 row.error_code, row.error_message = error.code, str(error) or None
         topics.append(response.ReassignableTopicResponse(name=topic.name, partitions=rows))
-    answer: Struct = response(
+    return response(
         error_message=None, responses=topics, allow_replication_factor_change=request.allow_replication_factor_change
     )
-    return answer
 
 
 def _check(image: ClusterImage, name: str, index: int, replicas: Sequence[int] | None) -> None:
@@ -63,10 +64,9 @@ def _check(image: ClusterImage, name: str, index: int, replicas: Sequence[int] |
     check_assignment(replicas, frozenset(broker.node_id for broker in image.brokers.values()), None)
 
 
-def handle_list_partition_reassignments(ctx: RequestContext, request: Any) -> Struct:
+def handle_list_partition_reassignments(ctx: RequestContext, request: wire.ListPartitionReassignmentsRequest) -> Struct:
     """ListPartitionReassignments v0; see the module's docstring."""
-    answer: Struct = message("ListPartitionReassignmentsResponse")(error_message=None)
-    return answer
+    return wire.ListPartitionReassignmentsResponse(error_message=None)
 
 
 HANDLERS: tuple[Handler, ...] = (

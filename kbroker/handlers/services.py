@@ -14,22 +14,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import asyncio
 
+    from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.group_coordinator import GroupCoordinator
+    from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.producer_id_manager import ProducerIdManager
     from kbroker.metadata.store import MetadataStore
     from kbroker.metadata.topic_manager import TopicManager
     from kbroker.protocol.api import ApiRange
+    from kbroker.replication.alter_log_dirs import DirectoryMoves
+    from kbroker.replication.fetch_session import FetchSessionCache
+    from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.state_log import PartitionStateLog
+    from kbroker.storage.manager.log_manager import LogManager
+
+# Of a broker that lacks a part: tests make some without storage.
+_ABSENT: Any = None
 
 
 @dataclass(slots=True)
 class Services:
-    """The parts of one broker.
-
-    Parts typed `Any` belong to layers that are not imported where only an admin API is served (tests build a broker
-    without storage that way).
-    """
+    """The parts of one broker."""
 
     config: BrokerConfig
     clock: Clock
@@ -38,18 +45,17 @@ class Services:
     metadata_store: MetadataStore
     topics: TopicManager
     producer_ids: ProducerIdManager
-    log_manager: Any = None
-    replica_manager: Any = None
-    group_coordinator: Any = None
-    state_log: Any = None
-    metrics: Any = None
+    log_manager: LogManager = _ABSENT
+    replica_manager: ReplicaManager = _ABSENT
+    group_coordinator: GroupCoordinator = _ABSENT
+    state_log: PartitionStateLog = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()
-    fetch_sessions: Any = None
+    fetch_sessions: FetchSessionCache = _ABSENT
     fetch_max_bytes: int = 57_671_680
-    broker_settings: Any = None
-    directory_moves: Any = None
-    slices: Any = None
+    broker_settings: BrokerSettings = _ABSENT
+    directory_moves: DirectoryMoves = _ABSENT
+    slices: Slices = _ABSENT
 
 
 class ClientConnection(Protocol):

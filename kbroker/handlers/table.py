@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbroker.protocol.api import ApiRange
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-    HandlerFunction = Callable[[RequestContext, Struct], Struct | Pending | Awaitable[Struct | Pending | None] | None]
+    # The request is the class of its API in `wire`.
+    HandlerFunction = Callable[[RequestContext, Any], Struct | Pending | Awaitable[Struct | Pending | None] | None]
 
 
 @dataclass(frozen=True, slots=True)

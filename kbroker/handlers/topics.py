@@ -19,17 +19,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_request import NewPartitions, NewTopic, TopicOutcome
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    Deleted = wire.DeleteTopicsResponse.DeletableTopicResult
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -43,7 +44,7 @@ NO_SUCH_TOPIC = "This server does not host this topic-partition."
 NO_SUCH_TOPIC_ID = "This server does not host this topic ID."
 
 
-async def handle_create_topics(ctx: RequestContext, request: Any) -> Struct:
+async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRequest) -> Struct:
     """CreateTopics v0-v7; see the module's docstring."""
     pace = ctx.services.slices.pace()
     new_topics = []
@@ -61,22 +62,20 @@ async def handle_create_topics(ctx: RequestContext, request: Any) -> Struct:
     outcomes = await _or_all_fail(
         [topic.name for topic in new_topics], ctx.services.topics.create(new_topics, request.validate_only)
     )
-    response = message("CreateTopicsResponse")
+    response = wire.CreateTopicsResponse
     topics = []
     for outcome in outcomes:
         await pace
-        topics.append(_created(ctx, response, outcome))
-    answer: Struct = response(topics=topics)
-    return answer
+        topics.append(_created(ctx, outcome))
+    return response(topics=topics)
 
 
-def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struct:
-    result: Struct
+def _created(ctx: RequestContext, outcome: TopicOutcome) -> wire.CreateTopicsResponse.CreatableTopicResult:
+    response = wire.CreateTopicsResponse
     topic = outcome.topic
     if topic is None:
         code, text = _code_and_text(outcome)
-        result = response.CreatableTopicResult(name=outcome.name, error_code=code, error_message=text)
-        return result
+        return response.CreatableTopicResult(name=outcome.name, error_code=code, error_message=text)
     result = response.CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -98,7 +97,7 @@ def _created(ctx: RequestContext, response: Any, outcome: TopicOutcome) -> Struc
     return result
 
 
-async def handle_create_partitions(ctx: RequestContext, request: Any) -> Struct:
+async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePartitionsRequest) -> Struct:
     """CreatePartitions v0-v3; see the module's docstring."""
     pace = ctx.services.slices.pace()
     growths = []
@@ -111,14 +110,13 @@ async def handle_create_partitions(ctx: RequestContext, request: Any) -> Struct:
         [growth.name for growth in growths],
         ctx.services.topics.create_partitions(growths, request.validate_only),
     )
-    response = message("CreatePartitionsResponse")
+    response = wire.CreatePartitionsResponse
     results = []
     for outcome in outcomes:
         await pace
         code, text = _code_and_text(outcome)
         results.append(response.CreatePartitionsTopicResult(name=outcome.name, error_code=code, error_message=text))
-    answer: Struct = response(results=results)
-    return answer
+    return response(results=results)
 
 
 async def _or_all_fail(names: list[str], change: Awaitable[list[TopicOutcome]]) -> list[TopicOutcome]:
@@ -136,10 +134,9 @@ def _code_and_text(outcome: TopicOutcome) -> tuple[ErrorCode, str | None]:
     return outcome.error.code, outcome.error.message
 
 
-async def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRequest) -> Struct:
     """DeleteTopics v0-v6; see the module's docstring."""
-    response = message("DeleteTopicsResponse")
-    answer: Struct
+    response = wire.DeleteTopicsResponse
     if ctx.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -147,10 +144,9 @@ async def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
     if not ctx.services.config.get("delete.topic.enable"):
         has_code = ctx.api_version >= TOPIC_DELETION_DISABLED_FROM
         code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
-        answer = response(responses=[_deleted(response, name, topic_id, code) for name, topic_id in wanted])
-        return answer
+        return response(responses=[_deleted(name, topic_id, code) for name, topic_id in wanted])
     pace = ctx.services.slices.pace()
-    results, topic_ids = await _sort_out(ctx, response, wanted, pace)
+    results, topic_ids = await _sort_out(ctx, wanted, pace)
     try:
         outcomes = await ctx.services.topics.delete(topic_ids)
     except KafkaError as error:
@@ -159,34 +155,34 @@ async def handle_delete_topics(ctx: RequestContext, request: Any) -> Struct:
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
         await pace
         code, text = _code_and_text(outcome)
-        results.append(_deleted(response, outcome.name or None, topic_id, code, text))
-    answer = response(responses=results)
-    return answer
+        results.append(_deleted(outcome.name or None, topic_id, code, text))
+    return response(responses=results)
 
 
-def _deleted(response: Any, name: str | None, topic_id: bytes, code: ErrorCode, text: str | None = None) -> Struct:
-    result: Struct = response.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text)
-    return result
+def _deleted(name: str | None, topic_id: bytes, code: ErrorCode, text: str | None = None) -> Deleted:
+    return wire.DeleteTopicsResponse.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=text
+    )
 
 
 async def _sort_out(
-    ctx: RequestContext, response: Any, wanted: list[tuple[str | None, bytes]], pace: Pace
-) -> tuple[list[Struct], list[bytes]]:
+    ctx: RequestContext, wanted: list[tuple[str | None, bytes]], pace: Pace
+) -> tuple[list[Deleted], list[bytes]]:
     """Results for what cannot be deleted, and the ids of what can."""
     cache = ctx.services.metadata_cache
-    refused: list[Struct] = []
+    refused: list[Deleted] = []
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in wanted:
         await pace
         if name is not None and topic_id != ZERO_UUID:
             text = "You may not specify both topic name and topic id."
-            refused.append(_deleted(response, name, topic_id, ErrorCode.INVALID_REQUEST, text))
+            refused.append(_deleted(name, topic_id, ErrorCode.INVALID_REQUEST, text))
         elif name is not None:
             names[name] += 1
         elif topic_id == ZERO_UUID:
             text = "Neither topic name nor id were specified."
-            refused.append(_deleted(response, None, topic_id, ErrorCode.INVALID_REQUEST, text))
+            refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, text))
         else:
             ids[topic_id] += 1
     accepted: dict[bytes, None] = {}
@@ -194,9 +190,9 @@ async def _sort_out(
     for topic_id, count in ids.items():
         await pace
         if count > 1:
-            refused.append(_deleted(response, None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
+            refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
         elif cache.topic_by_id(topic_id) is None:
-            refused.append(_deleted(response, None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_TOPIC_ID))
+            refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_TOPIC_ID))
         else:
             accepted[topic_id] = None
     for name, count in names.items():
@@ -204,14 +200,14 @@ async def _sort_out(
         topic = cache.topic(name)
         code = ErrorCode.INVALID_REQUEST
         if count > 1:
-            refused.append(_deleted(response, name, ZERO_UUID, code, "Duplicate topic name."))
+            refused.append(_deleted(name, ZERO_UUID, code, "Duplicate topic name."))
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_deleted(response, name, ZERO_UUID, code, NO_SUCH_TOPIC))
+            refused.append(_deleted(name, ZERO_UUID, code, NO_SUCH_TOPIC))
         elif topic.topic_id in supplied:
             accepted.pop(topic.topic_id, None)
             text = "The provided topic name maps to an ID that was already supplied."
-            refused.append(_deleted(response, name, topic.topic_id, code, text))
+            refused.append(_deleted(name, topic.topic_id, code, text))
         else:
             accepted[topic.topic_id] = None
     return refused, list(accepted)

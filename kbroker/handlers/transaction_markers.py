@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.records.control import ControlType, build_end_transaction
-from kbroker.schemas import message
+from kbroker.schemas import wire
 from kbroker.storage.log.log_values import AppendOrigin
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ SLICE_SECONDS = 0.005
 """A request may name very many partitions: others have their turn in between."""
 
 
-async def handle_write_txn_markers(ctx: RequestContext, request: Any) -> Struct:
+async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMarkersRequest) -> Struct:
     """WriteTxnMarkers v1-v2; see the module's docstring."""
-    response = message("WriteTxnMarkersResponse")
+    response = wire.WriteTxnMarkersResponse
     services = ctx.services
     unsettled: list[asyncio.Future[None]] = []
     loop = asyncio.get_running_loop()
@@ -72,11 +72,12 @@ async def handle_write_txn_markers(ctx: RequestContext, request: Any) -> Struct:
             markers.append(response.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
     if unsettled:
         await asyncio.wait(unsettled, timeout=REQUEST_TIMEOUT_SECONDS)
-    answer: Struct = response(markers=markers)
-    return answer
+    return response(markers=markers)
 
 
-def _end_transaction(services: Services, partition: Partition, marker: Any) -> int:
+def _end_transaction(
+    services: Services, partition: Partition, marker: wire.WriteTxnMarkersRequest.WritableTxnMarker
+) -> int:
     """Appends the marker; its offset."""
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         raise InvalidRequestError("a marker needs the id and the epoch of a producer")
@@ -107,8 +108,8 @@ def _wait_for_commit(
     services: Services,
     partition: Partition,
     last_offset: int,
-    marker: Any,
-    row: Any,
+    marker: wire.WriteTxnMarkersRequest.WritableTxnMarker,
+    row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult,
     unsettled: list[asyncio.Future[None]],
 ) -> None:
     """Until the marker is committed the row says REQUEST_TIMED_OUT; the transaction's offsets are decided with it."""

@@ -1,10 +1,8 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, dataclass_transform
 
-class Struct:
-    def __init__(self, **fields: Any) -> None: ...
-    def __getattr__(self, name: str) -> Any: ...
-    def __setattr__(self, name: str, value: Any) -> None: ...
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class Struct: ...
 
 class Layout:
     names: tuple[str, ...]
