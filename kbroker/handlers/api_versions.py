@@ -6,35 +6,32 @@ A client's first question: which APIs, in which versions.  The lines come from t
   in Kafka (KIP-511), so that a newer client can step down.  `unsupported_version_response` makes it.
 - v1+: throttle time.  v3+: client software name and version, checked against Kafka's pattern (INVALID_REQUEST);
   supported and finalized features.
-- Features: `metadata.version` is announced at the level of the Kafka release whose protocol is served, because tools
-  derive the broker's version from it.  `group.version`, `transaction.version` and the others are left out until they
-  are served: clients change their protocol by them.
-- v0-v3 leave out features whose lowest level is 0 (KAFKA-17492); none of ours has that.
+- Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  `metadata.version` is that
+  of the Kafka release whose protocol is served, because tools derive the broker's version from it.
+- v3 leaves out supported features whose lowest level is 0 (KAFKA-17492), and not their levels in force.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.handlers.table import Handler
+from kbroker.metadata.features import NO_LEVEL, served_features
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
+    from kbroker.metadata.features import Features
     from kbroker.protocol.api import ApiRange
 
 MIN_VERSION = 0
 MAX_VERSION = 4
 
-METADATA_VERSION_FEATURE = "metadata.version"
-METADATA_VERSION_MIN = 7
-METADATA_VERSION = 30
-FEATURES_EPOCH = 1
+LOWEST_LEVEL_0_FROM = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -46,7 +43,8 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     ctx.lasting = True
-    return _answer(ctx.services.advertised_apis)
+    features = ctx.services.metadata_cache.image.features
+    return _answer(ctx.services.advertised_apis, features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 
 
 def unsupported_version_response(_services: Services) -> Struct:
@@ -58,8 +56,7 @@ def unsupported_version_response(_services: Services) -> Struct:
     )
 
 
-@cache
-def _answer(ranges: tuple[ApiRange, ...]) -> Struct:
+def _answer(ranges: tuple[ApiRange, ...], features: Features, with_level_0: bool) -> Struct:
     response = wire.ApiVersionsResponse
     return response(
         api_keys=[
@@ -67,15 +64,14 @@ def _answer(ranges: tuple[ApiRange, ...]) -> Struct:
             for line in ranges
         ],
         supported_features=[
-            response.SupportedFeatureKey(
-                name=METADATA_VERSION_FEATURE, min_version=METADATA_VERSION_MIN, max_version=METADATA_VERSION
-            )
+            response.SupportedFeatureKey(name=row.name, min_version=row.min_level, max_version=row.max_level)
+            for row in served_features(features.table).values()
+            if with_level_0 or row.min_level > NO_LEVEL
         ],
-        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features_epoch=features.epoch,
         finalized_features=[
-            response.FinalizedFeatureKey(
-                name=METADATA_VERSION_FEATURE, min_version_level=METADATA_VERSION, max_version_level=METADATA_VERSION
-            )
+            response.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in features.levels().items()
         ],
     )
 

@@ -61,7 +61,7 @@ class MetadataCache:
         return known
 
     def _forget(self, delta: MetadataDelta) -> None:
-        if delta.brokers_changed:
+        if delta.brokers is not None:
             self._derived.clear()
             return
         for topic in (*delta.deleted, *(change.old for change in delta.changed)):
@@ -71,6 +71,10 @@ class MetadataCache:
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback(old, new, delta)` after every change, in the order of subscription."""
         self._subscribers.append(callback)
+
+    def apply(self, delta: MetadataDelta) -> None:
+        """Publish the image after `delta`."""
+        self.publish(self._image.apply(delta), delta)
 
     def publish(self, image: ClusterImage, delta: MetadataDelta) -> None:
         """Make `image` the current one and tell the subscribers."""

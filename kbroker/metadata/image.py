@@ -4,6 +4,9 @@ A `ClusterImage` is never changed: a change makes a new one that shares everythi
 may keep an image across awaits and see one consistent state.  `MetadataDelta` says what differs between two images
 that follow each other.
 
+`image.apply(delta)` is the image after a delta: a delta holds all that changes, so whoever has the same image, such as
+another broker of the cluster, comes to the same one.
+
 Invariants: `topics` and `topics_by_id` hold the same `TopicImage` objects; the partitions of a topic are numbered
 from 0 without gaps, so `topic.partitions[i].partition == i`; a partition's `leader` is -1 or one of its `replicas`.
 """
@@ -14,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from kbroker.metadata.features import Features
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
@@ -72,6 +77,20 @@ class TopicImage:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
+class ConfigResource(NamedTuple):
+    """What settings belong to, other than a topic: `kind` as Kafka numbers it (`ConfigResourceType`), and its name."""
+
+    kind: int
+    name: str
+
+
+class BrokersImage(NamedTuple):
+    """All brokers of the cluster, by id, and the one that is the controller."""
+
+    brokers: Mapping[int, BrokerImage]
+    controller_id: int
+
+
 class TopicChange(NamedTuple):
     """A topic before and after."""
 
@@ -81,21 +100,37 @@ class TopicChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What a new image adds, removes and changes.  A topic appears in at most one of the fields."""
+    """What a new image adds, removes and changes.  A topic appears in at most one of the fields.
+
+    `brokers` and `features` are whole when they change, else None; `configs` has all settings of each resource that
+    changes, none for one that has no settings any more.
+    """
 
     created: tuple[TopicImage, ...] = ()
     deleted: tuple[TopicImage, ...] = ()
     changed: tuple[TopicChange, ...] = ()
-    brokers_changed: bool = False
+    brokers: BrokersImage | None = None
+    features: Features | None = None
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         """Whether nothing differs."""
-        return not (self.created or self.deleted or self.changed or self.brokers_changed)
+        return not (
+            self.created
+            or self.deleted
+            or self.changed
+            or self.brokers is not None
+            or self.features is not None
+            or self.configs
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The whole cluster.  `version` grows by one with every image that a cache publishes."""
+    """The whole cluster.  `version` grows by one with every image that a cache publishes.
+
+    `configs` holds what was set at run time for brokers (the empty name: for all of them), groups and client metrics.
+    """
 
     cluster_id: str
     controller_id: int = NO_CONTROLLER
@@ -103,6 +138,8 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=dict)
     version: int = 0
+    features: Features = field(default_factory=Features)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -111,14 +148,36 @@ class ClusterImage:
         controller_id: int = NO_CONTROLLER,
         brokers: Iterable[BrokerImage] = (),
         topics: Iterable[TopicImage] = (),
+        features: Features | None = None,
+        configs: Mapping[ConfigResource, Mapping[str, str]] | None = None,
     ) -> ClusterImage:
         """An image with the given parts, indexed."""
         by_name = {topic.name: topic for topic in topics}
         by_id = {topic.topic_id: topic for topic in by_name.values()}
-        return ClusterImage(cluster_id, controller_id, {b.node_id: b for b in brokers}, by_name, by_id)
+        return ClusterImage(
+            cluster_id,
+            controller_id,
+            {b.node_id: b for b in brokers},
+            by_name,
+            by_id,
+            features=features or Features(),
+            configs=dict(configs or {}),
+        )
+
+    def apply(self, delta: MetadataDelta) -> ClusterImage:
+        """The image after `delta`."""
+        image = self.with_topics(delta) if delta.created or delta.deleted or delta.changed else self
+        if delta.brokers is not None:
+            image = replace(image, brokers=dict(delta.brokers.brokers), controller_id=delta.brokers.controller_id)
+        if delta.features is not None:
+            image = replace(image, features=delta.features)
+        if delta.configs:
+            configs = {**image.configs, **delta.configs}
+            image = replace(image, configs={resource: values for resource, values in configs.items() if values})
+        return image
 
     def with_topics(self, delta: MetadataDelta) -> ClusterImage:
-        """The image after `delta`.  Its brokers stay as they are."""
+        """The image after the topics of `delta`.  All else stays as it is."""
         by_name = dict(self.topics)
         by_id = dict(self.topics_by_id)
         for topic in delta.deleted:
@@ -128,10 +187,6 @@ class ClusterImage:
             by_name[topic.name] = topic
             by_id[topic.topic_id] = topic
         return replace(self, topics=by_name, topics_by_id=by_id)
-
-    def with_brokers(self, brokers: Iterable[BrokerImage], controller_id: int) -> ClusterImage:
-        """The image with another set of brokers."""
-        return replace(self, brokers={b.node_id: b for b in brokers}, controller_id=controller_id)
 
     def alive_brokers(self) -> list[BrokerImage]:
         """The brokers that may be given work, by id."""

@@ -12,7 +12,8 @@ from kbroker.errors import ErrorCode
 from kbroker.handlers import configs
 from kbroker.handlers.api_versions import unsupported_version_response
 from kbroker.handlers.table import Handler, advertised_ranges
-from kbroker.metadata.image import BrokerImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
+from kbroker.metadata.features import METADATA_VERSION, served_features
+from kbroker.metadata.image import BrokerImage, BrokersImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
 from kbroker.schemas import message
 from kbroker.types import random_uuid
 from tests.handlers.admin_broker import HANDLERS, NODE_ID, AdminBroker, Connection
@@ -39,8 +40,8 @@ def _create(broker: AdminBroker, *names: str, partitions: int = 1) -> None:
 def _reach(broker: AdminBroker, *brokers: BrokerImage) -> None:
     """Give the cluster other brokers."""
     cache = broker.services.metadata_cache
-    image = cache.image.with_brokers([*cache.image.brokers.values(), *brokers], NODE_ID)
-    cache.publish(image, MetadataDelta(brokers_changed=True))
+    all_brokers = {broker.node_id: broker for broker in (*cache.image.brokers.values(), *brokers)}
+    cache.apply(MetadataDelta(brokers=BrokersImage(all_brokers, NODE_ID)))
 
 
 MINIMAL: dict[str, dict[str, Any]] = {
@@ -74,7 +75,12 @@ def test_api_versions_advertises_what_is_served(broker: AdminBroker) -> None:
     answer = broker.ask("ApiVersions", 4, SOFTWARE)
     ranges = {line["api_key"]: (line["min_version"], line["max_version"]) for line in answer["api_keys"]}
     assert ranges == {key: (row.min_version, row.max_version) for key, row in HANDLERS.items()}
-    assert [feature["name"] for feature in answer["finalized_features"]] == ["metadata.version"]
+    served = set(served_features())
+    assert {feature["name"] for feature in answer["finalized_features"]} == served
+    assert {feature["name"] for feature in answer["supported_features"]} == served
+    old = broker.ask("ApiVersions", 3, SOFTWARE)
+    assert [feature["name"] for feature in old["supported_features"]] == [METADATA_VERSION]
+    assert old["finalized_features"] == answer["finalized_features"]
     assert answer["finalized_features_epoch"] >= 0
     assert broker.ask("ApiVersions", 0, {}) == {"error_code": 0, "api_keys": answer["api_keys"]}
 

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.metadata.image import (
+    BrokerImage,
+    BrokersImage,
+    ClusterImage,
+    MetadataDelta,
+    PartitionImage,
+    TopicChange,
+    TopicImage,
+)
 from kbroker.types import random_uuid
 
 
@@ -83,11 +91,13 @@ def test_a_failing_subscriber_does_not_silence_the_others(caplog: pytest.LogCapt
 def test_brokers_change_without_touching_topics() -> None:
     """A broker that joins would make every topic look changed."""
     image = ClusterImage.of("cluster", topics=[topic("a")])
-    changed = image.with_brokers([BrokerImage(2, {}), BrokerImage(1, {}, is_fenced=True)], controller_id=2)
+    brokers = {2: BrokerImage(2, {}), 1: BrokerImage(1, {}, is_fenced=True)}
+    delta = MetadataDelta(brokers=BrokersImage(brokers, controller_id=2))
+    changed = image.apply(delta)
     assert changed.topics is image.topics
     assert [broker.node_id for broker in changed.alive_brokers()] == [2]
     assert MetadataDelta().is_empty()
-    assert not MetadataDelta(brokers_changed=True).is_empty()
+    assert not delta.is_empty()
 
 
 def test_what_readers_keep_is_forgotten_when_it_may_be_wrong() -> None:
@@ -101,5 +111,5 @@ def test_what_readers_keep_is_forgotten_when_it_may_be_wrong() -> None:
     delta = MetadataDelta(deleted=(deleted,), changed=(TopicChange(changed, topic("changed", 2)),))
     cache.publish(cache.image.with_topics(delta), delta)
     assert cache.derived("one") == cache.derived("other") == {"same": "kept"}
-    cache.publish(cache.image.with_brokers([], -1), MetadataDelta(brokers_changed=True))
+    cache.apply(MetadataDelta(brokers=BrokersImage({}, -1)))
     assert cache.derived("one") == {}
