@@ -36,7 +36,8 @@ MEASURED_WITHIN = {
     "column_buffer": "bench/test_small_parts.py: test_record_columns",
     "connection": "bench/test_network.py",
     "pending": "bench/test_ordinary_paths.py: test_fetch_that_waits",
-    "crew": "bench/test_ordinary_paths.py: test_produce_together",
+    "flush_batch": "bench/test_network.py",
+    "helper_pool": "bench/test_ordinary_paths.py: test_produce_together",
     "decoder": "bench/test_codec.py: test_decode_produce",
     "decoding": "bench/test_pieces.py: test_decode_one_piece",
     "delivery_client": "bench/test_replay_producer.py: test_play",
@@ -48,6 +49,7 @@ MEASURED_WITHIN = {
     "session_fetch": "bench/test_ordinary_paths.py: test_fetch_of_a_session",
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "native_libraries": "bench/test_records.py: test_native_payloads",
+    "reactor": "bench/test_network.py",
     "receiver": "bench/test_network.py",
     "request_context": "bench/test_network.py",
     "responder": "bench/test_network.py",
@@ -56,7 +58,6 @@ MEASURED_WITHIN = {
     "sender": "bench/test_network.py",
     "structs": "bench/test_small_parts.py: test_make_and_read_a_struct",
     "transport_ends": "bench/test_network.py",
-    "turn": "bench/test_network.py",
 }
 
 Medians = dict[str, float]

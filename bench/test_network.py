@@ -21,6 +21,7 @@ import uvloop
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.accepting import accept_all
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
 from kbroker.network.limits import ConnectionLimits
@@ -84,16 +85,13 @@ def _listener(
         "PLAINTEXT",
         "127.0.0.1",
         0,
-        SocketOptions(128, threads=send_threads),
+        SocketOptions(128),
         ConnectionLimits(1000, 1000, {}),
-        services=None,
-        pool=BufferPool(131072, 64 << 20),
-        stats=RequestStats(),
+        reactor=Reactor(loop, None, BufferPool(131072, 64 << 20), RequestStats(), threads=send_threads),
         routes=[Route(0, 0, 1, region if file else echo, program, program, 9, 9, lasting)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
-        loop=loop,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from bench.test_codec import fetch_request, produce_request
-from kbroker._fast.base.crew import Crew
+from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.directory import list_directory, read_small_file
 from kbroker._fast.log.append_group import append_together
 from kbroker._fast.log.fetch_target import FetchTarget, worth_reading
@@ -142,17 +142,17 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
     starts = [produce_request(9, 1, data, name) for name in names]
     frames = [bytearray(start) for start in starts]
     asked = [(9, 1, frame) for frame in frames]
-    direct, crew = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce), Crew(threads)
+    direct, helper_pool = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce), HelperPool(threads)
 
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):
             frame[:] = start
-        for number, answer in enumerate(direct.ask_all(services, asked, crew)):
+        for number, answer in enumerate(direct.ask_all(services, asked, helper_pool)):
             if answer is None:  # the next blocks have to be reserved
                 append(logs[number], bytearray(data))
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES // 10)
-    crew.close()
+    helper_pool.close()
     for log in logs:
         log.close(clean=False)
 

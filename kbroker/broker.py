@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker import __version__, log_output
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import log_config
@@ -213,11 +214,18 @@ class Broker:
             send_buffer_bytes=config.get("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
             tcp_congestion=config.get("socket.tcp.congestion") or "",
-            busy_poll_us=config.get("socket.busy.poll.us"),
-            threads=beside_the_loop(config.get("num.network.threads")),
             notsent_lowat=config.get("socket.tcp.notsent.lowat"),
         )
         pool = self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
+        self.reactor = Reactor(
+            self.loop,
+            services,
+            pool,
+            self.stats,
+            config.get("socket.busy.poll.us"),
+            beside_the_loop(config.get("num.network.threads")),
+            services.replica_manager.purgatory,
+        )
         for each in config.listeners:
             listener = Listener(
                 each.name,
@@ -225,15 +233,11 @@ class Broker:
                 each.port,
                 options,
                 limits,
-                services=services,
-                pool=pool,
-                stats=self.stats,
+                reactor=self.reactor,
                 routes=routes,
                 unsupported=dispatch.unsupported,
                 max_frame_bytes=config.get("socket.request.max.bytes"),
                 max_idle_ms=config.get("connections.max.idle.ms"),
-                loop=self.loop,
-                purgatory=services.replica_manager.purgatory,
                 cold_reads=self.cold_reads,
                 read_failed=self.log_manager.failures.report_read,
                 slices=services.slices,
@@ -285,7 +289,7 @@ class Broker:
 
     def _schedule(self) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
-        self.tasks.add("tell suppressed complaints", COMPLAINTS_INTERVAL_MS, self._tell_complaints)
+        self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self._log_complaints)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, self.services.metadata_store.keep_spare)
@@ -307,6 +311,7 @@ class Broker:
             drained.cancel()
         for listener in self.listeners:
             listener.close_connections()
+        self.reactor.close()
         self.services.replica_manager.close()
         await self.moves.stop()
         self.disk_failures.stop()
@@ -353,8 +358,7 @@ class Broker:
         self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.limits.change(*connection_limits(config))
-        for listener in self.listeners:
-            listener.endpoint.change_threads(beside_the_loop(config.get("num.network.threads")))
+        self.reactor.change_threads(beside_the_loop(config.get("num.network.threads")))
         self.services.replica_manager.apply_image(self.services.metadata_cache.image)
 
     def _activity(self) -> int:
@@ -365,9 +369,9 @@ class Broker:
         for listener in self.listeners:
             listener.close_idle(now)
 
-    def _tell_complaints(self) -> None:
+    def _log_complaints(self) -> None:
         for listener in self.listeners:
-            listener.tell_suppressed()
+            listener.log_suppressed()
 
     def _group_summaries(self) -> Iterable[GroupSummary]:
         return self.services.group_coordinator.summaries() if self.readiness.ready else ()

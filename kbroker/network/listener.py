@@ -1,4 +1,4 @@
-"""One listener: its socket, its connections and what is said of them.
+"""One listener: its socket, its connections and the log lines about them.
 
 The listener owns policy on connections: limits, idle time, the log lines about clients that misbehave (rate-limited by
 reason and kind), and an orderly end.  What arrives on a connection is the compiled `Connection`'s, which calls back
@@ -15,12 +15,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from typing import Any
 
-from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.log.log_fields import PurgatoryFields
 from kbroker._fast.net.connection import Connection
-from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.request_context import RequestContext
 from kbroker._fast.net.route import Endpoint, Route
 from kbroker._fast.wire.decoding import Decoding
@@ -56,15 +54,11 @@ class Listener:
         options: SocketOptions,
         limits: ConnectionLimits,
         *,
-        services: Any,
-        pool: BufferPool,
-        stats: RequestStats,
+        reactor: Reactor,
         routes: Iterable[Route],
         unsupported: Callable[[RequestContext], bytes | None],
         max_frame_bytes: int,
         max_idle_ms: int,
-        loop: asyncio.AbstractEventLoop,
-        purgatory: PurgatoryFields | None = None,
         cold_reads: Executor | None = None,
         read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
         slices: Slices | None = None,
@@ -75,8 +69,7 @@ class Listener:
         self._options = options
         self._limits = limits
         self._paces_local = False
-        self._loop = loop
-        pool.loop = loop
+        loop = self._loop = reactor.loop
         self._cold_reads = ColdReads(loop, cold_reads, self._finish_cold)
         self._read_failed = read_failed
         self._slices = slices or Slices(loop)
@@ -92,19 +85,7 @@ class Listener:
         self.accepted_count = 0
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
-        self.endpoint = Endpoint(
-            name,
-            services,
-            pool,
-            stats,
-            routes,
-            loop,
-            self,
-            max_frame_bytes,
-            options.busy_poll_us,
-            options.threads,
-            purgatory,
-        )
+        self.endpoint = Endpoint(name, reactor, routes, self, max_frame_bytes)
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""
@@ -254,8 +235,8 @@ class Listener:
             connection.close("idle")
         return len(idle)
 
-    def tell_suppressed(self) -> None:
-        """Log how many complaints of each kind were left out since the last one was told."""
+    def log_suppressed(self) -> None:
+        """Log how many complaints of each kind were left out since the last one was logged."""
         self._complaints.flush()
 
     def stop_accepting(self) -> None:
@@ -282,7 +263,6 @@ class Listener:
             task.cancel()
         for connection in list(self.endpoint.connections):
             connection.close("shutting down")
-        self.endpoint.end_threads()
 
 
 def _family(host: str) -> tuple[socket.AddressFamily, str]:

@@ -39,8 +39,6 @@ class SocketOptions:
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     tcp_congestion: str = ""
-    busy_poll_us: int = 0
-    threads: int = 0
     notsent_lowat: int = 0
 
     def apply(self, listening: socket.socket) -> None:

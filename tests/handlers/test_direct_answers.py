@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.base.crew import Crew
+from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
@@ -244,16 +244,16 @@ def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path:
     """Under load records would be stored twice, at each other's offsets, or damaged."""
     rng = random.Random(threads)
     names = "abcdefgh"
-    crew = Crew(threads)
+    helper_pool = HelperPool(threads)
     together, services = crowded(tmp_path / "together", names)
     alone, services_alone = crowded(tmp_path / "alone", names)
     deadline = time.monotonic() + 60
     rounds = 0
-    while rounds < 40 or (threads and not crew.helped_count):
+    while rounds < 40 or (threads and not helper_pool.helped_count):
         assert time.monotonic() < deadline
         rounds += 1
         asked = [(rng.choice(names), any_batch(rng)) for _ in range(rng.randint(1, 32))]
-        frames = PRODUCE.ask_all(services, [(9, 77, to(name, data)) for name, data in asked], crew)
+        frames = PRODUCE.ask_all(services, [(9, 77, to(name, data)) for name, data in asked], helper_pool)
         # A batch that had to wait for another one of the turn is asked for by itself behind it.
         order = [at for at, frame in enumerate(frames) if frame is not None]
         order += [at for at, frame in enumerate(frames) if frame is None]
@@ -268,19 +268,19 @@ def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path:
         files = [Path(log.local.segments.active.path) for log in logs]
         assert files[0].read_bytes() == files[1].read_bytes()
         assert files[0].with_suffix(".index").read_bytes() == files[1].with_suffix(".index").read_bytes()
-    crew.close()
+    helper_pool.close()
 
 
 @pytest.mark.parametrize("failure", ["closed", "full"])
 def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: str) -> None:
     """A full disk under one partition would damage others, or producers would be told that records are stored."""
     names = "abcd"
-    crew = Crew(1)
+    helper_pool = HelperPool(1)
     sides, services = crowded(tmp_path, names)
     value = b"x" * 40_000
     with failing_writes(sides["c"].log.local.segments.active, failure):
         asked = [to(name, bytes(batch([value]))) for name in names]
-        frames = PRODUCE.ask_all(services, [(9, 77, data) for data in asked], crew)
+        frames = PRODUCE.ask_all(services, [(9, 77, data) for data in asked], helper_pool)
     assert frames == [None if name == "c" else produced(9, 2, name=name) for name in names]
     # The handler takes over with the batch as its producer sent it.
     assert asked[2] == to("c", bytes(batch([value])))
@@ -288,7 +288,7 @@ def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: s
     assert PRODUCE.ask(services, 9, 77, to("d", bytes(batch()))) == produced(9, 3, name="d")
     for each in sides.values():
         each.log.close(clean=False)
-    crew.close()
+    helper_pool.close()
 
 
 def test_what_was_written_and_not_counted_in_is_cut(tmp_path: Path) -> None:

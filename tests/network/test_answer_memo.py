@@ -11,6 +11,7 @@ import uvloop
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.net.answer_memo import AnswerMemo
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
 from kbroker.network.limits import ConnectionLimits
@@ -32,11 +33,11 @@ class Asked:
             "PLAINTEXT",
             "0.0.0.0",
             0,
-            SocketOptions(128, busy_poll_us=busy_poll_us),
+            SocketOptions(128),
             ConnectionLimits(50, 50, {}),
-            services=None,
-            pool=BufferPool(16384, 4 << 20),
-            stats=RequestStats(),
+            reactor=Reactor(
+                asyncio.get_running_loop(), None, BufferPool(16384, 4 << 20), RequestStats(), busy_poll_us=busy_poll_us
+            ),
             routes=[
                 Route(key, 0, 1, self.handle, lambda v: program, lambda v: program, 1, 1, key == LASTING)
                 for key in (LASTING, OTHER)
@@ -44,7 +45,6 @@ class Asked:
             unsupported=lambda ctx: None,
             max_frame_bytes=1 << 20,
             max_idle_ms=60_000,
-            loop=asyncio.get_running_loop(),
         )
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:

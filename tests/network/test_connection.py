@@ -17,6 +17,7 @@ import uvloop
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import NO_RESPONSE, Route
 from kbroker.network.limits import ConnectionLimits
@@ -30,7 +31,7 @@ MAX_FRAME = 8 << 20
 
 
 class Harness:
-    def __init__(self, options: SocketOptions) -> None:
+    def __init__(self, options: SocketOptions, send_threads: int = 0) -> None:
         self.loop = asyncio.get_running_loop()
         self.later: list[Any] = []
         self.kept: list[memoryview] = []
@@ -58,17 +59,13 @@ class Harness:
             0,
             options,
             ConnectionLimits(50, 40, {}),
-            services=None,
-            pool=self.pool,
-            stats=RequestStats(),
+            reactor=Reactor(self.loop, None, self.pool, RequestStats(), threads=send_threads, purgatory=self.purgatory),
             routes=[
                 Route(key, 0, 1, handle, lambda v: program, lambda v: program, 1, 1) for key, handle in handlers.items()
             ],
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
             max_idle_ms=60_000,
-            loop=self.loop,
-            purgatory=self.purgatory,
         )
 
     def answer_later(self, ctx: Any, body: memoryview) -> Later:
@@ -107,6 +104,7 @@ async def serving(listener: Listener) -> AsyncIterator[None]:
     finally:
         listener.stop_accepting()
         listener.close_connections()
+        listener.endpoint.reactor.close()
         await asyncio.sleep(0)
 
 
@@ -114,7 +112,7 @@ async def serving(listener: Listener) -> AsyncIterator[None]:
 async def running(
     send_threads: int = 0, buffer_bytes: int = 65536, options: SocketOptions | None = None
 ) -> AsyncIterator[Harness]:
-    harness = Harness(options or SocketOptions(128, buffer_bytes, buffer_bytes, threads=send_threads))
+    harness = Harness(options or SocketOptions(128, buffer_bytes, buffer_bytes), send_threads)
     with harness.file:
         async with serving(harness.listener):
             yield harness

@@ -13,6 +13,7 @@ import uvloop
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.handlers.dispatch import _program
 from kbroker.network.coroutine_answer import CoroutineAnswer
@@ -131,9 +132,7 @@ class Broker:
             0,
             SocketOptions(128),
             ConnectionLimits(50, 50, {}),
-            services=None,
-            pool=self.pool,
-            stats=RequestStats(),
+            reactor=Reactor(loop, None, self.pool, RequestStats()),
             routes=[
                 Route(
                     METADATA,
@@ -149,7 +148,6 @@ class Broker:
             unsupported=lambda ctx: None,
             max_frame_bytes=64 << 20,
             max_idle_ms=60_000,
-            loop=loop,
             slices=self.slices,
         )
 

@@ -46,8 +46,8 @@ def test_a_slow_consumer_holds_no_more_unsent_bytes_in_the_kernel_than_the_bound
     """10,000 stuck consumers would hold 4 MB each of the kernel's memory."""
 
     async def main() -> None:
-        options = SocketOptions(128, threads=send_threads, notsent_lowat=LOWAT)
-        async with running(options=options) as harness:
+        options = SocketOptions(128, notsent_lowat=LOWAT)
+        async with running(options=options, send_threads=send_threads) as harness:
             content = os.urandom(8 * MB)
             harness.file.write(content)
             harness.file.flush()

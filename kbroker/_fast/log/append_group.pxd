@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.records.batch_info cimport Header
-from kbroker._fast.base.crew cimport MOST_WORKERS, Crew
+from kbroker._fast.base.helper_pool cimport MOST_WORKERS, HelperPool
 from kbroker._fast.log.log_fields cimport FileFields, LogFields, SegmentFields
 from kbroker._fast.records.native_codecs cimport Codecs
 from kbroker._fast.log.ordinary_append cimport STAMPED_BYTES
@@ -57,4 +57,4 @@ cdef class AppendGroup:
     cdef void clear(self)
 
 
-cdef int write_groups(list groups, int count, Crew crew) except -1
+cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1

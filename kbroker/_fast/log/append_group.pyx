@@ -4,7 +4,7 @@ What a write into the page cache costs is mostly its pages: a piece of 16 KB tak
 locked and counted; a write of ten such batches takes large ones, in half the time, and later readers have it cheaper.
 
 All of a group that is in order or nothing: where the write does not succeed, log and batches are as they were before.
-Three steps: what needs Python's objects (`begin`, `add`), what needs none and a crew may do (`do_group`), and Python's
+Three steps: what needs Python's objects (`begin`, `add`), what helper threads may do (`do_group`), and Python's
 objects again (`finish`).
 """
 
@@ -224,8 +224,8 @@ cdef enum:
 
 
 @cython.nonecheck(True)
-cdef int write_groups(list groups, int count, Crew crew) except -1:
-    """Examines and writes the first `count` groups, with the crew where there is much to do.
+cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1:
+    """Examines and writes the first `count` groups, with helper threads where there is much to do.
 
     Others may run Python only while a single long group is written.
     """
@@ -239,7 +239,7 @@ cdef int write_groups(list groups, int count, Crew crew) except -1:
     for index in range(count):
         group = groups[index]
         if group.compressed:
-            provide_codecs(1 + max(crew.limit, crew.running))
+            provide_codecs(1 + max(helper_pool.limit, helper_pool.running))
     for index in range(count):
         group = groups[index]
         if group.total and group.is_current():
@@ -251,7 +251,7 @@ cdef int write_groups(list groups, int count, Crew crew) except -1:
         with nogil:
             write_group(&group.group)
         return 0
-    crew.share(do_group, items, pieces, <int> min(total // BYTES_FOR_A_HELPER, <int64_t> MOST_WORKERS))
+    helper_pool.share(do_group, items, pieces, <int> min(total // BYTES_FOR_A_HELPER, <int64_t> MOST_WORKERS))
     return 0
 
 
@@ -283,7 +283,7 @@ def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms
         PyBuffer_Release(&view)
         members.append(group.group.count - 1 if group.add(<uint8_t*> view.buf, view.len) else None)
     try:
-        write_groups([group], 1, Crew(0))
+        write_groups([group], 1, HelperPool(0))
         if not group.finish():
             return [None] * len(views)
         offsets = [group.group.members[index].offset for index in range(group.group.count)]

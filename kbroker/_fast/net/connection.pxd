@@ -7,7 +7,7 @@ cdef class Connection(Responder):
     cdef RequestContext pending
     cdef bint processing
     cdef readonly bint ended
-    cdef bint put_off
+    cdef bint deferred
     cdef bint by_itself
     cdef object __weakref__
 
@@ -19,6 +19,6 @@ cdef class Connection(Responder):
     cdef int _queue(self, RequestContext ctx, object frame) except -1
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1
     cdef int _wait(self, RequestContext ctx, Pending answer) except -1
-    cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _abandon(self, bint closed) except -1
     cdef int _fail(self, str reason, str detail, object kind) except -1

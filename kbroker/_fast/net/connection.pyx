@@ -6,7 +6,7 @@ correlation_id int32, client_id as a nullable string with a 2-byte length and, i
 One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes the connection, and the
 frames behind it wait in the receive buffer; so does a connection whose socket does not take its answers (`blocked`).
 While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
-Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`Turn`).
+Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`FlushBatch`).
 
 Knows bytes, frames and the `Route` table alone; policy on connections is the listener's, the endpoint's `owner`.
 """
@@ -21,7 +21,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_int16, cursor_int32, cursor_take, kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
-from kbroker._fast.net.direct cimport Asked, Partly
+from kbroker._fast.net.direct cimport DirectRequest, Partly
 from kbroker._fast.wire.encoding cimport Encoding
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.wire.request_header cimport skip_tagged_fields
@@ -68,9 +68,9 @@ cdef class Connection(Responder):
         cdef uint64_t now = now_ns()
         self.filled += size
         self.last_active = now * 1e-9
-        if self.put_off:
+        if self.deferred:
             # Its bytes stay where they are only until more come.
-            self.endpoint.turn.answer_asked()
+            self.endpoint.flush_batch.answer_requests()
         self.endpoint.busy_poll.arrived(now, self)
         self._process()
         self.endpoint.busy_poll.served()
@@ -81,9 +81,9 @@ cdef class Connection(Responder):
         return Responder.resume_after_budget(self)
 
     def eof_received(self) -> bool:
-        if self.put_off:
+        if self.deferred:
             # It came whole before the end.
-            self.endpoint.turn.answer_asked()
+            self.endpoint.flush_batch.answer_requests()
             self.resume_sending()
         if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
@@ -137,11 +137,11 @@ cdef class Connection(Responder):
         if not self.closed:
             if not self.blocked:
                 # While blocked the loop calls again as soon as there is room, and goes on from here.
-                if self.sender.queued_bytes > 0 and (self.put_off or self.endpoint.turn.postpone(self)):
+                if self.sender.queued_bytes > 0 and (self.deferred or self.endpoint.flush_batch.delay_flush(self)):
                     self.blocked = True
                 else:
                     self._flush()
-            if not self.put_off:
+            if not self.deferred:
                 self._settle(self.pending is not None or self.blocked)
             if self.ended and self.pending is None and not self.blocked:
                 self.close("closed by the client")
@@ -203,7 +203,7 @@ cdef class Connection(Responder):
         if route.lasting and self._recall(ctx, position, end):
             return 0
         if route.direct is not None:
-            if self._put_off(ctx, position, end):
+            if self._defer(ctx, position, end):
                 return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
                                            <uint8_t*> self.buffer.data + position, end - position)
@@ -251,15 +251,15 @@ cdef class Connection(Responder):
 
     def decoded(self) -> None:
         """The request under way no longer needs its bytes, but for those that it refers to."""
-        if not self.closed and not self.processing and not self.put_off:
+        if not self.closed and not self.processing and not self.deferred:
             self._settle(True)
 
-    cdef bint _put_off(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
-        """Whether the request is answered together with those of others (`Turn`): the last one of those that came.
+    cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
+        """Whether the request is answered together with others (`FlushBatch`): the last one of those that came.
 
         Its bytes stay in the buffer, in which there must be room for what comes meanwhile.
         """
-        cdef Asked asked
+        cdef DirectRequest asked
         if self.by_itself or self.ended or self.filled > end or self.filled == self.buffer.capacity:
             self.by_itself = False
             return False
@@ -267,12 +267,12 @@ cdef class Connection(Responder):
         asked.correlation_id = ctx.correlation_id
         asked.data = <uint8_t*> self.buffer.data + position
         asked.size = end - position
-        self.put_off = self.endpoint.turn.ask_later(self, ctx.route.direct, &asked)
-        return self.put_off
+        self.deferred = self.endpoint.flush_batch.add_request(self, ctx.route.direct, &asked)
+        return self.deferred
 
     cdef int finish(self, object frame) except -1:
         cdef RequestContext ctx = self.pending
-        self.put_off = False
+        self.deferred = False
         self.blocked = True
         if isinstance(frame, Pending):
             # `blocked` until the end of the turn, when the connection goes on; the answer may be there by then.
@@ -288,7 +288,7 @@ cdef class Connection(Responder):
         return 0
 
     cdef int give_up(self, object error) except -1:
-        self.put_off = False
+        self.deferred = False
         return self.failed(self.pending, error)
 
     cdef bint awaits(self, object ctx) noexcept:
@@ -371,8 +371,8 @@ cdef class Connection(Responder):
 
     def close(self, str reason="closed") -> None:
         """Close now; what is queued for the client and the kernel does not take at once is dropped."""
-        if self.put_off:
-            self.endpoint.turn.answer_asked()
+        if self.deferred:
+            self.endpoint.flush_batch.answer_requests()
         if self.closed:
             return
         self.closed = True

@@ -1,7 +1,7 @@
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
-from kbroker._fast.base.crew cimport Crew
+from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.base.cursor cimport Cursor, cursor_int16, cursor_int32, cursor_take, cursor_uvarint
 from kbroker._fast.base.put cimport put16, put32, put_uvarint
 
@@ -10,7 +10,7 @@ cdef enum:
     # The longest name of a topic.
     NAME_BYTES = 249
     # So many requests are answered together at most.
-    ASKED_TOGETHER = 32
+    MOST_REQUESTS = 32
 
 
 cdef struct Topic:
@@ -19,7 +19,7 @@ cdef struct Topic:
     bint is_id
 
 
-cdef struct Asked:
+cdef struct DirectRequest:
     int version
     int correlation_id
     uint8_t* data               # the bytes behind the request's header, untrusted, which an append may write into
@@ -37,8 +37,8 @@ cdef class DirectAnswers:
     cdef char[NAME_BYTES] name_utf8
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
-    cdef bint may_wait(self, const Asked* asked) noexcept
-    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew)
+    cdef bint may_wait(self, const DirectRequest* asked) noexcept
+    cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool)
     cdef object topic_name(self, const Topic* topic, object manager)
     cdef str text(self, const char* data, Py_ssize_t size)
 

@@ -3,7 +3,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from kbroker._fast.base.crew import Crew
+from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.pending import Pending
 
@@ -16,5 +16,5 @@ class DirectAnswers:
         self, services: Any, version: int, correlation_id: int, request: Buffer
     ) -> bytes | list[bytes | FileRegion] | Pending | Partly | None: ...
     def ask_all(
-        self, services: Any, requests: Sequence[tuple[int, int, Buffer]], crew: Crew | None = None
+        self, services: Any, requests: Sequence[tuple[int, int, Buffer]], helper_pool: HelperPool | None = None
     ) -> list[bytes | list[bytes | FileRegion] | Pending | Exception | None]: ...

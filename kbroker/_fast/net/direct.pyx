@@ -43,11 +43,11 @@ cdef class DirectAnswers:
         finally:
             PyBuffer_Release(&view)
 
-    cdef bint may_wait(self, const Asked* asked) noexcept:
+    cdef bint may_wait(self, const DirectRequest* asked) noexcept:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""
         return False
 
-    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew):
+    cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):
         """What `answer` gives for each of these requests, of which none waits for another, or its exception."""
         cdef int index
         return [
@@ -56,14 +56,14 @@ cdef class DirectAnswers:
             for index in range(count)
         ]
 
-    def ask_all(self, services, requests, Crew crew=None):
+    def ask_all(self, services, requests, HelperPool helper_pool=None):
         """`answer_all`, for callers in Python: `requests` are (version, correlation_id, writable buffer)."""
-        cdef Asked[ASKED_TOGETHER] asked
-        cdef Py_buffer[ASKED_TOGETHER] views
+        cdef DirectRequest[MOST_REQUESTS] asked
+        cdef Py_buffer[MOST_REQUESTS] views
         cdef int held = 0
         cdef int index
-        if len(requests) > ASKED_TOGETHER:
-            raise ValueError(f"{len(requests)} requests are more than {ASKED_TOGETHER}")
+        if len(requests) > MOST_REQUESTS:
+            raise ValueError(f"{len(requests)} requests are more than {MOST_REQUESTS}")
         try:
             for version, correlation_id, request in requests:
                 PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
@@ -72,7 +72,7 @@ cdef class DirectAnswers:
                 held += 1
                 asked[held - 1].version = version
                 asked[held - 1].correlation_id = correlation_id
-            return self.answer_all(services, asked, held, Crew(0) if crew is None else crew)
+            return self.answer_all(services, asked, held, HelperPool(0) if helper_pool is None else helper_pool)
         finally:
             for index in range(held):
                 PyBuffer_Release(&views[index])

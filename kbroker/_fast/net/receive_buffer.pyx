@@ -21,7 +21,7 @@ from cython cimport no_gc_clear
 from libc.stdlib cimport free, malloc
 
 cdef enum:
-    # As many as wait for the end of a turn (`turn.pyx`).
+    # As many as wait for the end of a turn (`flush_batch.pyx`).
     FREE_LIST_LENGTH = 32
     FRAME_ROUND_BYTES = 65536
 

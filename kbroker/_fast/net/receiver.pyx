@@ -52,11 +52,11 @@ cdef class Receiver(TransportEnds):
         raise NotImplementedError
 
     cdef int finish(self, object frame) except -1:
-        """The answer to the request that was put off (`Turn.ask_later`), or None: it is handled by itself then."""
+        """The answer to the deferred request (`FlushBatch.add_request`), or None: it is handled by itself then."""
         raise NotImplementedError
 
     cdef int give_up(self, object error) except -1:
-        """The request that was put off failed."""
+        """The deferred request failed."""
         raise NotImplementedError
 
     cdef ssize_t look(self) except -2:

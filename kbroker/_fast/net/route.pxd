@@ -1,11 +1,11 @@
 from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.base.counters cimport RequestStats
-from kbroker._fast.base.crew cimport Crew
 from kbroker._fast.net.direct cimport DirectAnswers
+from kbroker._fast.net.reactor cimport Reactor
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads
-from kbroker._fast.net.turn cimport Turn
+from kbroker._fast.net.flush_batch cimport FlushBatch
 
 cdef enum:
     API_KEYS = 128
@@ -32,17 +32,17 @@ cdef class Route:
 
 cdef class Endpoint:
     cdef readonly str listener_name
+    cdef readonly Reactor reactor
     cdef readonly object services
     cdef readonly BufferPool pool
     cdef readonly RequestStats stats
     cdef readonly AnswerMemo answers
     cdef readonly BusyPoll busy_poll
     cdef readonly SendThreads send_threads
-    cdef readonly Crew crew
     cdef list routes
     cdef object loop
     cdef object owner
     cdef readonly Py_ssize_t max_frame_bytes
     cdef readonly set connections
     cdef public bint draining
-    cdef readonly Turn turn
+    cdef readonly FlushBatch flush_batch

@@ -1,17 +1,16 @@
 """What the connections of one listener share: how each API is served, and the listener's parts.
 
-Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining` and
-what is left to the end of a turn.
+Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining`.
 """
 
 from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.base.counters cimport RequestStats
-from kbroker._fast.base.crew cimport Crew
 from kbroker._fast.net.direct cimport DirectAnswers
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads
-from kbroker._fast.net.turn cimport Turn
+from kbroker._fast.net.flush_batch cimport FlushBatch
+from kbroker._fast.net.reactor cimport Reactor
 
 
 class NoResponse:
@@ -64,7 +63,7 @@ cdef class Route:
 cdef class Endpoint:
     """What the connections of one listener share.
 
-    `owner` is told of what happens: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
+    `owner` is called back: `connection_opened(connection)` (False refuses it), `connection_closed(connection,
     reason)`, `bad_request(connection, reason, detail, kind)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for
     versions out of range (the frame to answer with, or None), `spawn(ctx, coroutine, waits_for)` for a handler that was
     begun and waits, `serve_large(ctx, decoding, handle)` and `send_large(ctx, encoding, [answer])`, coroutines for what
@@ -73,30 +72,20 @@ cdef class Endpoint:
     while `draining`, when no further request is begun, `went_quiet()`.
     """
 
-    def __init__(self, str listener_name, services, BufferPool pool, RequestStats stats, routes, loop, owner,
-                 Py_ssize_t max_frame_bytes, long busy_poll_us=0, int threads=0, purgatory=None):
+    def __init__(self, str listener_name, Reactor reactor not None, routes, owner, Py_ssize_t max_frame_bytes):
         self.listener_name = listener_name
-        self.services = services
-        self.pool = pool
-        self.stats = stats
+        self.reactor = reactor
+        self.services = reactor.services
+        self.pool = reactor.pool
+        self.stats = reactor.stats
+        self.busy_poll = reactor.busy_poll
+        self.send_threads = reactor.send_threads
+        self.flush_batch = reactor.flush_batch
+        self.loop = reactor.loop
         self.answers = AnswerMemo()
-        self.busy_poll = BusyPoll(loop, busy_poll_us)
-        self.send_threads = SendThreads(loop, threads)
-        self.crew = Crew(threads)
         self.routes = [None] * API_KEYS
         for route in routes:
             self.routes[(<Route?> route).api_key] = route
-        self.loop = loop
         self.owner = owner
         self.max_frame_bytes = max_frame_bytes
         self.connections = set()
-        self.turn = Turn(loop, services, self.busy_poll, self.crew, purgatory)
-
-    def change_threads(self, int threads) -> None:
-        """Let so many threads help the loop, at sending and at appending each."""
-        self.send_threads.change(threads)
-        self.crew.change(threads)
-
-    def end_threads(self) -> None:
-        self.send_threads.close()
-        self.crew.close()

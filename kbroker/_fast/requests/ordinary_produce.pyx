@@ -13,8 +13,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
 from kbroker._fast.records.batch_info cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
-from kbroker._fast.base.crew cimport Crew
-from kbroker._fast.net.direct cimport ASKED_TOGETHER, NAME_BYTES, Asked, DirectAnswers, Partly, put_size, put_topic
+from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.net.direct cimport MOST_REQUESTS, NAME_BYTES, DirectRequest, DirectAnswers, Partly, put_size, put_topic
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
 from kbroker._fast.base.monotonic cimport wall_ms
@@ -152,15 +152,15 @@ cdef class OrdinaryProduce(DirectAnswers):
         begin_rows(rows, &self.layout, version, data, size)
         return sound
 
-    cdef bint may_wait(self, const Asked* asked) noexcept:
+    cdef bint may_wait(self, const DirectRequest* asked) noexcept:
         cdef ProduceRows rows
         return self._count(asked.version, asked.data, asked.size, &rows) == 1 and rows.acks != 0
 
-    cdef list answer_all(self, object services, const Asked* asked, int count, Crew crew):
-        """The batches for one log are written together, in the order of their requests; the crew takes the logs."""
-        cdef ProduceRows[ASKED_TOGETHER] rows
-        cdef int[ASKED_TOGETHER] group_of       # of each request; -1 where there is none
-        cdef int[ASKED_TOGETHER] member_of      # its number there; -1 where the log does not take the batch as it is
+    cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):
+        """The batches for one log are written together, in the order of their requests; helper threads take some logs."""
+        cdef ProduceRows[MOST_REQUESTS] rows
+        cdef int[MOST_REQUESTS] group_of       # of each request; -1 where there is none
+        cdef int[MOST_REQUESTS] member_of      # its number there; -1 where the log does not take the batch as it is
         cdef int index, number
         cdef object manager = services.replica_manager
         cdef int64_t now_ms = self._now_ms(services)
@@ -174,7 +174,7 @@ cdef class OrdinaryProduce(DirectAnswers):
                                  &group_of[index], &member_of[index])
                 except Exception as error:
                     answers[index] = error
-            write_groups(self.groups, len(partitions), crew)
+            write_groups(self.groups, len(partitions), helper_pool)
             for number in range(len(partitions)):
                 self._finish_group(number, partitions[number], asked, rows, count, group_of, member_of, answers)
         finally:
@@ -184,7 +184,7 @@ cdef class OrdinaryProduce(DirectAnswers):
         return answers
 
     @cython.nonecheck(True)
-    cdef int _gather(self, object manager, const Asked* asked, ProduceRows* rows, int64_t now_ms, list partitions,
+    cdef int _gather(self, object manager, const DirectRequest* asked, ProduceRows* rows, int64_t now_ms, list partitions,
                      int* group_of, int* member_of) except -1:
         """Adds the request's batch to the group of its partition, which is one of `partitions` then."""
         cdef PartitionFields partition
@@ -213,7 +213,7 @@ cdef class OrdinaryProduce(DirectAnswers):
         return 0
 
     @cython.nonecheck(True)
-    cdef int _finish_group(self, int number, PartitionFields partition, const Asked* asked, ProduceRows* rows,
+    cdef int _finish_group(self, int number, PartitionFields partition, const DirectRequest* asked, ProduceRows* rows,
                            int count, const int* group_of, const int* member_of, list answers) except -1:
         """The answers to what was written for one partition; where that fails, the exception for all that go there."""
         cdef AppendGroup group = self.groups[number]

@@ -1,4 +1,4 @@
-class Crew:
+class HelperPool:
     limit: int
     running: int
     def __init__(self, limit: int) -> None: ...

@@ -1,12 +1,12 @@
-"""Threads that take their share of what a turn of the loop has to do.
+"""Threads that take their share of what an iteration of the loop has to do.
 
 Much of an append is the kernel's: copying into the page cache, pages of a file that must be found and locked.  A loop
-that met several such pieces in one turn would do one after the other while other processors have nothing to do.  So it
-calls the crew: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
+that met several such pieces in one iteration would do one after the other while other processors have nothing to do.  So it
+shares them: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
 when all are done.
 
-Nobody waits for a thread that has begun no piece: where other processes have the processors the loop does every piece
-itself, at the price of having called.  The threads know C's structs alone, never Python's objects, and the loop keeps
+The loop never waits for a thread that has begun no piece: where other processes have the processors the loop does every piece
+itself, at the price of a signal.  The threads know C's structs alone, never Python's objects, and the loop keeps
 the interpreter's lock meanwhile, so that nothing that the pieces rely upon is changed under them.
 """
 
@@ -65,20 +65,20 @@ cdef extern from "<time.h>" nogil:
 cdef enum:
     STACK_BYTES = 262144
     MOST_PIECES = 65535
-    # For so many pauses, some 50 us, the loop waits awake for the last pieces; then somebody waits for a disk or for a
+    # For so many pauses, some 50 us, the loop waits awake for the last pieces; then a thread waits for a disk or for a
     # processor, and the loop looks again in so many nanoseconds.
     PAUSES = 2000
     LOOK_AGAIN_NS = 50000
 
-cdef struct Errand:
+cdef struct SharedWork:
     pthread_mutex_t lock
     pthread_cond_t called
     pthread_t threads[MOST_WORKERS]
     int started
     int asleep
     bint stopping
-    # The errand's number, its count of pieces and the next of them, in 32, 16 and 16 bits: who replaces it by the same
-    # with the next piece has that piece, and the errand cannot end before the piece is done.
+    # The number of the shared work, its count of pieces and the next of them, in 32, 16 and 16 bits: the thread that
+    # replaces it by the same with the next piece has that piece, and the work cannot end before the piece is done.
     uint64_t ticket
     uint64_t unfinished
     uint64_t helped
@@ -90,7 +90,7 @@ cdef inline bint has_next(uint64_t ticket) noexcept nogil:
     return (ticket & 0xFFFF) < ((ticket >> 16) & 0xFFFF)
 
 
-cdef bint take_one(Errand* self, int worker) noexcept nogil:
+cdef bint take_one(SharedWork* self, int worker) noexcept nogil:
     """Does the next piece; False when there is none."""
     cdef uint64_t ticket = kb_load_acquire(&self.ticket)
     while has_next(ticket):
@@ -105,9 +105,9 @@ cdef bint take_one(Errand* self, int worker) noexcept nogil:
 
 
 cdef void* work(void* argument) noexcept nogil:
-    cdef Errand* self = <Errand*> argument
+    cdef SharedWork* self = <SharedWork*> argument
     cdef int worker
-    pthread_setname_np(pthread_self(), "kbroker-crew")
+    pthread_setname_np(pthread_self(), "kbroker-helper")
     pthread_mutex_lock(&self.lock)
     self.started += 1
     worker = self.started
@@ -125,11 +125,11 @@ cdef void* work(void* argument) noexcept nogil:
     return NULL
 
 
-cdef class Crew:
-    """At most `limit` threads beside the loop's.  The first errand that wants one starts it."""
+cdef class HelperPool:
+    """At most `limit` threads beside the loop's.  The first work that wants one starts it."""
 
     def __cinit__(self):
-        self.errand = NULL
+        self.shared = NULL
 
     def __init__(self, int limit):
         self.change(limit)
@@ -146,13 +146,13 @@ cdef class Crew:
     @property
     def helped_count(self) -> int:
         """How many pieces other threads than the loop's have done."""
-        return kb_load_acquire(&self.errand.helped) if self.errand != NULL else 0
+        return kb_load_acquire(&self.shared.helped) if self.shared != NULL else 0
 
     cdef int share(self, Piece piece, void** items, int count, int helpers) except -1:
         """`piece(item, worker)` for each of `items`, by this thread (worker 0), so many others that are called, and any
         that still are awake; when it returns all are done.  One thread alone may call it; the interpreter's lock is
         kept."""
-        cdef Errand* errand
+        cdef SharedWork* shared
         cdef int index
         cdef uint64_t ticket
         cdef timespec again = timespec(0, LOOK_AGAIN_NS)
@@ -161,22 +161,22 @@ cdef class Crew:
             for index in range(count):
                 piece(items[index], 0)
             return 0
-        errand = self.errand
-        errand.piece = piece
-        errand.items = items
-        kb_store_release(&errand.unfinished, <uint64_t> count)
-        ticket = (kb_load_acquire(&errand.ticket) >> 32) + 1
-        kb_store_release(&errand.ticket, ticket << 32 | <uint64_t> count << 16)
-        # Whoever sleeps now has looked before the ticket was there; whoever does not will see it.
-        pthread_mutex_lock(&errand.lock)
-        helpers = min(helpers, errand.asleep)
-        pthread_mutex_unlock(&errand.lock)
+        shared = self.shared
+        shared.piece = piece
+        shared.items = items
+        kb_store_release(&shared.unfinished, <uint64_t> count)
+        ticket = (kb_load_acquire(&shared.ticket) >> 32) + 1
+        kb_store_release(&shared.ticket, ticket << 32 | <uint64_t> count << 16)
+        # A thread that sleeps now looked before the ticket was there; one that does not will see it.
+        pthread_mutex_lock(&shared.lock)
+        helpers = min(helpers, shared.asleep)
+        pthread_mutex_unlock(&shared.lock)
         for _ in range(helpers):
-            pthread_cond_signal(&errand.called)
-        while take_one(errand, 0):
+            pthread_cond_signal(&shared.called)
+        while take_one(shared, 0):
             pass
         index = 0
-        while kb_load_acquire(&errand.unfinished):
+        while kb_load_acquire(&shared.unfinished):
             index += 1
             if index < PAUSES:
                 kb_pause()
@@ -186,23 +186,23 @@ cdef class Crew:
 
     cdef bint _ready(self, int helpers) except -1:
         """Whether there is a thread to help."""
-        if self.errand == NULL:
-            self.errand = <Errand*> calloc(1, sizeof(Errand))
-            if self.errand == NULL:
+        if self.shared == NULL:
+            self.shared = <SharedWork*> calloc(1, sizeof(SharedWork))
+            if self.shared == NULL:
                 return False
-            pthread_mutex_init(&self.errand.lock, NULL)
-            pthread_cond_init(&self.errand.called, NULL)
+            pthread_mutex_init(&self.shared.lock, NULL)
+            pthread_cond_init(&self.shared.called, NULL)
         while self.running < helpers and self._add_thread():
             pass
         return self.running > 0
 
     cdef bint _add_thread(self) except -1:
-        cdef bint started = start_thread(&self.errand.threads[self.running], work, self.errand, STACK_BYTES)
+        cdef bint started = start_thread(&self.shared.threads[self.running], work, self.shared, STACK_BYTES)
         self.running += started
         return started
 
     def rehearse(self, int count, int helpers, long nanoseconds=0):
-        """An errand of pieces that sleep, for tests: how often each was done, and by which worker."""
+        """Shared work of pieces that sleep, for tests: how often each was done, and by which worker."""
         cdef Rehearsal[MOST_REHEARSED] pieces
         cdef (void*)[MOST_REHEARSED] items
         cdef int index
@@ -220,13 +220,13 @@ cdef class Crew:
         self.limit = 0
 
     cdef void _stop(self):
-        cdef Errand* errand = self.errand
-        self.errand = NULL
-        if errand == NULL:
+        cdef SharedWork* shared = self.shared
+        self.shared = NULL
+        if shared == NULL:
             return
-        end_threads(&errand.lock, &errand.called, &errand.stopping, errand.threads, self.running)
+        end_threads(&shared.lock, &shared.called, &shared.stopping, shared.threads, self.running)
         self.running = 0
-        free(errand)
+        free(shared)
 
 
 cdef enum:

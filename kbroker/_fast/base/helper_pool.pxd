@@ -7,11 +7,11 @@ cdef enum:
 
 ctypedef void (*Piece)(void* item, int worker) noexcept nogil
 
-cdef struct Errand
+cdef struct SharedWork
 
 
-cdef class Crew:
-    cdef Errand* errand
+cdef class HelperPool:
+    cdef SharedWork* shared
     cdef readonly int limit
     cdef readonly int running
 

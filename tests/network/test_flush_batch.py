@@ -109,7 +109,7 @@ def test_large_batches_that_come_together_are_written_by_several_threads(
     crowd(broker, clients)
     sent: list[dict[int, bytes]] = [{} for _ in range(PARTITIONS)]
     number = 0
-    while number < 240 or not threads_named("kbroker-crew", broker.pid):
+    while number < 240 or not threads_named("kbroker-helper", broker.pid):
         assert number < 4_000
         batches = [batch_of(number + at, 10_000 + at * 3_000) for at in range(CLIENTS)]
         with held_up(broker):

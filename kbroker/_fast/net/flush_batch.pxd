@@ -1,0 +1,25 @@
+from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.log.log_fields cimport PurgatoryFields
+from kbroker._fast.net.busy_poll cimport BusyPoll
+from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
+from kbroker._fast.net.receiver cimport Receiver
+
+
+cdef class FlushBatch:
+    cdef object loop
+    cdef object services
+    cdef BusyPoll busy_poll
+    cdef HelperPool helper_pool
+    cdef PurgatoryFields purgatory
+    cdef list unflushed
+    cdef list deferred
+    cdef DirectRequest[MOST_REQUESTS] requests
+    cdef DirectAnswers direct
+    cdef bint crowded
+    cdef bint scheduled
+    cdef int single_count
+
+    cdef bint delay_flush(self, Receiver connection) except -1
+    cdef bint add_request(self, Receiver connection, DirectAnswers direct, const DirectRequest* request) except -1
+    cdef int answer_requests(self) except -1
+    cdef int _schedule(self) except -1
