@@ -31,7 +31,7 @@ from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import log_config
-from kbroker.coordinator.group_coordinator import GroupCoordinator
+from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
 from kbroker.handlers import dispatch
@@ -46,6 +46,7 @@ from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
 from kbroker.metadata.topic_manager import TopicManager
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
@@ -96,7 +97,6 @@ TRIM_INTERVAL_MS = 30_000
 SPARE_INTERVAL_MS = 5_000
 COMPLAINTS_INTERVAL_MS = 10_000
 PROGRESS_INTERVAL_SECONDS = 0.25
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 
 
 class Broker:
@@ -191,6 +191,7 @@ class Broker:
             GROUP_METADATA_TOPIC,
             services.replica_manager,
             lambda: self._max_batch_bytes(services.metadata_cache.topic(GROUP_METADATA_TOPIC)),
+            self.loop.call_soon,
         )
         services.state_log = state_log
         services.group_coordinator = GroupCoordinator(

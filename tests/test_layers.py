@@ -91,6 +91,10 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "manager": {"files", "log", "cleaner", "directories", "recovery"},
         "reports": {"files", "log", "cleaner", "manager"},
     },
+    "coordinator": {
+        "runtime": set(),
+        "classic": {"runtime"},
+    },
 }
 
 _CIMPORT = re.compile(

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbroker._fast.net.pending import Pending
+from kbroker.coordinator.runtime.plan import Outcome, write_error
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,10 +30,10 @@ if TYPE_CHECKING:
     Request = TypeVar("Request")
     Answer = TypeVar("Answer", bound=Struct)
 
+T = TypeVar("T")
+
 TIMEOUT_SETTING = "offsets.commit.timeout.ms"
 
-
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 
 logger = logging.getLogger("kbroker.handlers")
 
@@ -60,7 +62,7 @@ class StateAnswer(Pending):
         lets the connection go on with its next request at once, which must not reach a group that is half way through
         answering its members."""
         log = self._state_log
-        if log is None or not log.uncommitted or not log.when_committed(partial(self._settled, answer)):
+        if log is None or not log.uncommitted or not log.when_all_committed(partial(self._settled, answer)):
             self._settled(answer, None)
             return
         self._refuse = refuse
@@ -85,6 +87,37 @@ class StateAnswer(Pending):
             self._loop.call_soon(self.answer, answer)
         else:
             self.answer(answer)
+
+
+class OutcomeAnswer(Pending, Generic[T]):
+    """The answer to an operation of a coordinator (`CoordinatorRuntime.write`), given when it is committed.
+
+    Where it is not within `offsets.commit.timeout.ms`: COORDINATOR_NOT_AVAILABLE; where it cannot be: what
+    `write_error` says, NOT_COORDINATOR if the partition has another leader now."""
+
+    def __init__(self, outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse) -> None:
+        self._outcome = outcome
+        self._respond = respond
+        self._refuse = refuse
+
+    def started(self) -> None:
+        services = self.ctx.services
+        self.expire_after(services.loop, services.config.get(TIMEOUT_SETTING))
+        self._outcome.when_committed(self._settled)
+
+    def expired(self) -> None:
+        self.answer(self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _settled(self, error: KafkaError | None) -> None:
+        if not self.done:
+            self.answer(self._respond(self._outcome.answer) if error is None else self._refuse(write_error(error)))
+
+
+def answer_when_committed(
+    outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse
+) -> Struct | OutcomeAnswer[T]:
+    """What a handler returns for an outcome: `respond` makes the answer, `refuse` the one that says an error."""
+    return respond(outcome.answer) if outcome.is_committed else OutcomeAnswer(outcome, respond, refuse)
 
 
 def refused_whole(answer: Struct, code: ErrorCode) -> Struct:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbroker.coordinator.messages import (
+from kbroker.coordinator.classic.messages import (
     JoinRequest,
     JoinResult,
     LeaveResult,
@@ -31,14 +31,10 @@ from kbroker.coordinator.messages import (
 )
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
-from kbroker.handlers.committed_state import (
-    GROUP_METADATA_TOPIC,
-    StateAnswer,
-    ensure_group_topic,
-    when_committed,
-)
+from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 

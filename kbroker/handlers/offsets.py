@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kbroker.coordinator.messages import PartitionCommit
-from kbroker.coordinator.offset_commits import Committer
+from kbroker.coordinator.classic.messages import PartitionCommit
+from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Slot = wire.OffsetCommitResponse.OffsetCommitResponsePartition
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
-    from kbroker.coordinator.offsets import OffsetTable
+    from kbroker.coordinator.classic.offsets import OffsetTable
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import TopicImage

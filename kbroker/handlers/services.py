@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
-    from kbroker.coordinator.group_coordinator import GroupCoordinator
+    from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.producer_id_manager import ProducerIdManager

@@ -1,7 +1,9 @@
 """A topic whose partitions hold the state of a coordinator, as the coordinator sees it: append and read back.
 
 The state in memory changes with the append; the answers that tell of it wait until the append is committed
-(`when_committed`): each in-sync replica has it, durably where the settings ask for that (`Partition`).
+(`when_committed`): each in-sync replica has it, durably where the settings ask for that (`Partition`).  What waits is
+called in a turn of the loop of its own: an answer lets its connection go on with the next request at once, and that
+must not reach a coordinator which is half way through an append.
 """
 
 from __future__ import annotations
@@ -24,11 +26,18 @@ class PartitionStateLog:
     `uncommitted` has the last offset of each partition that may not be committed up to there yet.
     """
 
-    __slots__ = ("_manager", "max_batch_bytes", "topic", "uncommitted")
+    __slots__ = ("_call_soon", "_manager", "max_batch_bytes", "topic", "uncommitted")
 
-    def __init__(self, topic: str, manager: ReplicaManager, max_batch_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        manager: ReplicaManager,
+        max_batch_bytes: Callable[[], int],
+        call_soon: Callable[..., object],
+    ) -> None:
         self.topic = topic
         self._manager = manager
+        self._call_soon = call_soon
         self.max_batch_bytes = max_batch_bytes
         self.uncommitted: dict[Partition, int] = {}
 
@@ -40,19 +49,39 @@ class PartitionStateLog:
             self.uncommitted[partition] = last_offset
         return last_offset
 
-    def when_committed(self, settled: Settled) -> bool:
-        """Call `settled` once all that was appended so far is committed, or why it will not be; False: it is already,
-        and nothing is called."""
+    def is_committed(self, partition_index: int) -> bool:
+        """Whether all that was appended to the partition is committed."""
+        if not self.uncommitted:
+            return True
+        return not any(partition.index == partition_index for partition in self._waiting())
+
+    def when_committed(self, partition_index: int, settled: Settled) -> None:
+        """Call `settled`, in another turn of the loop, once all that was appended to the partition so far is committed,
+        or with why it will not be."""
+        self._watch({each: last for each, last in self._waiting().items() if each.index == partition_index}, settled)
+
+    def when_all_committed(self, settled: Settled) -> bool:
+        """The same for all partitions; False: all is committed already, and nothing is called."""
+        waiting = self._waiting()
+        if waiting:
+            self._watch(waiting, settled)
+        return bool(waiting)
+
+    def _waiting(self) -> dict[Partition, int]:
         waiting = {
             partition: last
             for partition, last in self.uncommitted.items()
             if not partition.is_acknowledged(last, by_all=True)
         }
         self.uncommitted = waiting
-        if not waiting:
-            return False
-        _Settlement(self.uncommitted, settled).watch(waiting)
-        return True
+        return waiting
+
+    def _watch(self, waiting: dict[Partition, int], settled: Settled) -> None:
+        soon = partial(self._call_soon, settled)
+        if waiting:
+            _Settlement(self, soon).watch(waiting)
+        else:
+            soon(None)
 
     def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one and about `max_bytes`; empty at the end."""
@@ -73,10 +102,10 @@ class PartitionStateLog:
 class _Settlement:
     """Waits for several partitions, and answers with the first failure."""
 
-    __slots__ = ("_error", "_left", "_settled", "_uncommitted")
+    __slots__ = ("_error", "_left", "_log", "_settled")
 
-    def __init__(self, uncommitted: dict[Partition, int], settled: Settled) -> None:
-        self._uncommitted = uncommitted
+    def __init__(self, log: PartitionStateLog, settled: Callable[[KafkaError | None], object]) -> None:
+        self._log = log
         self._left = 0
         self._settled = settled
         self._error: KafkaError | None = None
@@ -89,7 +118,7 @@ class _Settlement:
     def _one_settled(self, partition: Partition, error: KafkaError | None) -> None:
         if error is not None:
             # It will not be committed here: no later answer waits for that.
-            self._uncommitted.pop(partition, None)
+            self._log.uncommitted.pop(partition, None)
         self._error = self._error or error
         self._left -= 1
         if self._left == 0:

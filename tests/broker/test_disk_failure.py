@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.coordinator.partitioner import partition_for
+from kbroker.coordinator.runtime.partitioner import partition_for
 from tests.broker.client import Batch, Client, Closed, fetch_values, scrape, wait_for
 from tests.broker.failing_disk import FailingDisk, failing_disk, two_disks
 from tests.broker.records import Writer, check_all_there_once, read_topic

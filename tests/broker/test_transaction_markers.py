@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kbroker.coordinator.offsets import CommittedOffset
-from kbroker.coordinator.state_records import offset_key, offset_value
+from kbroker.coordinator.classic.offsets import CommittedOffset
+from kbroker.coordinator.classic.state_records import offset_key, offset_value
 from tests.broker.client import Batch, Client, until_waiting
 from tests.broker.open_transactions import PRODUCER_ID, end_transactions, leave_open
 from tests.broker_process import BrokerProcess

@@ -8,9 +8,9 @@ from typing import Any
 
 from kbroker._fast.records.record_batch import iterate_batches, stamp
 from kbroker.config import BrokerConfig
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
-from kbroker.coordinator.messages import (
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
+from kbroker.coordinator.classic.messages import (
     JoinRequest,
     JoinResult,
     LeavingMember,
@@ -19,10 +19,11 @@ from kbroker.coordinator.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.coordinator.offset_commits import Committer
+from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
 
 T1_ID = bytes(range(16))
@@ -110,6 +111,12 @@ class MemoryLog:
         stamp(batch, 0, base, 0)
         self.partitions[partition_index].append((base, bytes(batch)))
         return _next_offset(self.partitions[partition_index][-1]) - 1
+
+    def is_committed(self, partition_index: int) -> bool:
+        return True
+
+    def when_committed(self, partition_index: int, settled: Callable[[KafkaError | None], None]) -> None:
+        settled(None)
 
     def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
         chunk = b""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState
 
 
 def check_group(group: Group, waiting: int | None = None) -> None:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.messages import LeavingMember
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.messages import LeavingMember
 from kbroker.errors import ErrorCode
 from tests.coordinator.harness import Waiting, World, protocols, subscription
 from tests.coordinator.invariants import check_group

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import PREDECESSORS, GroupState, IllegalTransitionError, can_rebalance
-from kbroker.coordinator.partitioner import java_string_hash, partition_for
-from kbroker.coordinator.timers import Deadline
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import PREDECESSORS, GroupState, IllegalTransitionError, can_rebalance
+from kbroker.coordinator.runtime.partitioner import java_string_hash, partition_for
+from kbroker.coordinator.runtime.timers import Deadline
 from tests.coordinator.harness import ManualLoop
 
 

@@ -284,7 +284,7 @@ def test_while_loading_offset_fetch_asks_for_patience(version: int, monkeypatch:
     """A consumer would take the offsets of a group that is still loading for missing, and start anew."""
     world = World()
     world.commit("g", 1)
-    monkeypatch.setattr("kbroker.coordinator.shard.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("kbroker.coordinator.runtime.shard.SLICE_SECONDS", -1.0)
     client = Client(World(log=world.log))
     answer = client.call("OffsetFetch", version, **fetch_request(version, "g", [("t1", 0)]))
     if version >= 8:
@@ -325,7 +325,7 @@ def test_one_entry_per_group_that_was_asked_for(version: int) -> None:
 
 
 def protocol_of(name: str, metadata: bytes) -> Any:
-    from kbroker.coordinator.messages import MemberProtocol
+    from kbroker.coordinator.classic.messages import MemberProtocol
 
     return MemberProtocol(name, metadata)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kbroker.coordinator import shard as shard_module
-from kbroker.coordinator.messages import PartitionCommit
-from kbroker.coordinator.offset_commits import Committer
+from kbroker.coordinator.classic.messages import PartitionCommit
+from kbroker.coordinator.classic.offset_commits import Committer
+from kbroker.coordinator.runtime import shard as shard_module
 from kbroker.errors import CoordinatorLoadInProgressError, ErrorCode, KafkaError, KafkaStorageError
 from kbroker.schemas import message
 from tests.coordinator.harness import MemoryLog, World, join_request, protocols

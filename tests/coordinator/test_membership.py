@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.coordinator.messages import LeavingMember
+from kbroker.coordinator.classic.messages import LeavingMember
 from kbroker.errors import ErrorCode, KafkaError, NotEnoughReplicasError, RecordListTooLargeError
 from tests.coordinator.harness import Waiting, World, protocols, subscription
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbroker._fast.wire.codec import Struct
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.errors import ErrorCode, KafkaError, MessageTooLargeError, NotLeaderOrFollowerError
 from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import message

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.coordinator.expiration import NOTHING, expired
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.messages import PartitionCommit
-from kbroker.coordinator.offset_commits import Committer
-from kbroker.coordinator.offsets import CommittedOffset, OffsetTable
+from kbroker.coordinator.classic.expiration import NOTHING, expired
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.messages import PartitionCommit
+from kbroker.coordinator.classic.offset_commits import Committer
+from kbroker.coordinator.classic.offsets import CommittedOffset, OffsetTable
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, MessageTooLargeError, NonEmptyGroupError
 from tests.coordinator.harness import STATE_ID, World, create_topics, delete_topic, protocols, subscription, topic_image
 
@@ -265,7 +265,7 @@ def test_expiry_of_many_groups_lets_the_loop_go_on(monkeypatch: pytest.MonkeyPat
     for number in range(300):
         world.commit(f"g{number}", 1)
     world.loop.advance(WEEK)
-    monkeypatch.setattr("kbroker.coordinator.group_coordinator.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("kbroker.coordinator.classic.group_coordinator.SLICE_SECONDS", 0.0)
     world.coordinator.expire_offsets()
     left = len(list(world.coordinator.list_groups((), ())))
     assert 0 < left < 300

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker._fast.records.record_batch import iterate_batches
-from kbroker.coordinator import state_records
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.offsets import CommittedOffset
-from kbroker.coordinator.state_records import GroupRecord, OffsetRecord, UnknownRecordError, parse_record
+from kbroker.coordinator.classic import state_records
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.offsets import CommittedOffset
+from kbroker.coordinator.classic.state_records import GroupRecord, OffsetRecord, UnknownRecordError, parse_record
 from kbroker.records.batch import Record, iterate_records
 from kbroker.schemas import message
 from kbroker.types import ZERO_UUID

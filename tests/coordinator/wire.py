@@ -9,9 +9,9 @@ from typing import Any
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.wire.codec import Struct
-from kbroker.coordinator.group_coordinator import GROUP_METADATA_TOPIC
 from kbroker.handlers import groups, offsets
 from kbroker.handlers.table import Handler
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
 from tests.coordinator.harness import World
 from tests.unbroken import UNBROKEN, finished

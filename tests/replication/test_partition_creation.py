@@ -99,7 +99,7 @@ def test_a_state_log_is_read_without_making_its_partitions(tmp_path: Path) -> No
     async def main() -> None:
         parts = Parts(tmp_path)
         parts.create()
-        log = PartitionStateLog("t", parts.replicas, lambda: 1 << 20)
+        log = PartitionStateLog("t", parts.replicas, lambda: 1 << 20, asyncio.get_running_loop().call_soon)
         before = len(list(parts.replicas))
         assert [log.bounds(index) for index in range(PARTITIONS)] == [(0, 0)] * PARTITIONS
         assert len(list(parts.replicas)) == before < PARTITIONS

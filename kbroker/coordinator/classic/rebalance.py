@@ -23,11 +23,11 @@ from functools import partial
 from typing import Protocol
 
 from kbroker.clock import Clock
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState, can_rebalance
-from kbroker.coordinator.member import Member
-from kbroker.coordinator.messages import SyncResult
-from kbroker.coordinator.timers import CallLater, Deadline
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState, can_rebalance
+from kbroker.coordinator.classic.member import Member
+from kbroker.coordinator.classic.messages import SyncResult
+from kbroker.coordinator.runtime.timers import CallLater, Deadline
 from kbroker.errors import ErrorCode
 
 logger = logging.getLogger("kbroker.groups")

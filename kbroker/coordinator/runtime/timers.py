@@ -7,7 +7,7 @@ loop one timer per member and session, not one per heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from kbroker.clock import Clock
@@ -73,3 +73,63 @@ class Deadline:
             self._arm(left)
         else:
             self._expire()
+
+
+class Timers:
+    """Timers by key: setting one again moves it, and all end together when their shard is unloaded."""
+
+    __slots__ = ("_by_key", "_call_later", "_clock")
+
+    def __init__(self, clock: Clock, call_later: CallLater) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._by_key: dict[Hashable, _KeyedDeadline] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._by_key
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def set(self, key: Hashable, seconds: float, expire: Callable[[], None]) -> None:
+        """Call `expire` in `seconds` from now, in place of what was set for this key before."""
+        timer = self._by_key.get(key)
+        if timer is None:
+            timer = self._by_key[key] = _KeyedDeadline(self._clock, self._call_later, self._by_key, key)
+        timer.callback = expire
+        timer.move(seconds)
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the timer of this key; nothing where there is none."""
+        timer = self._by_key.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def cancel_all(self) -> None:
+        """Forget every timer."""
+        timers = list(self._by_key.values())
+        self._by_key.clear()
+        for timer in timers:
+            timer.cancel()
+
+
+class _KeyedDeadline(Deadline):
+    """Leaves the table before it calls back, so that the callback may set its key anew."""
+
+    __slots__ = ("_by_key", "_key", "callback")
+
+    def __init__(
+        self, clock: Clock, call_later: CallLater, by_key: dict[Hashable, _KeyedDeadline], key: Hashable
+    ) -> None:
+        super().__init__(clock, call_later, self._fire)
+        self._by_key = by_key
+        self._key = key
+        self.callback: Callable[[], None] = _nothing
+
+    def _fire(self) -> None:
+        del self._by_key[self._key]
+        self.callback()
+
+
+def _nothing() -> None:
+    """Before a callback is set."""

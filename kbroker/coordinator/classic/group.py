@@ -20,10 +20,10 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 
-from kbroker.coordinator.consumer_protocol import PROTOCOL_TYPE, SubscriptionError, subscribed_topics
-from kbroker.coordinator.group_state import PREDECESSORS, GroupState, IllegalTransitionError
-from kbroker.coordinator.member import Member
-from kbroker.coordinator.messages import (
+from kbroker.coordinator.classic.consumer_protocol import PROTOCOL_TYPE, SubscriptionError, subscribed_topics
+from kbroker.coordinator.classic.group_state import PREDECESSORS, GroupState, IllegalTransitionError
+from kbroker.coordinator.classic.member import Member
+from kbroker.coordinator.classic.messages import (
     DescribedMember,
     JoinedMember,
     JoinReply,
@@ -31,8 +31,8 @@ from kbroker.coordinator.messages import (
     MemberProtocol,
     SyncResult,
 )
-from kbroker.coordinator.offsets import OffsetTable
-from kbroker.coordinator.timers import Deadline
+from kbroker.coordinator.classic.offsets import OffsetTable
+from kbroker.coordinator.runtime.timers import Deadline
 from kbroker.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
 from kbroker.types import MAX_STRING_BYTES
 

@@ -7,8 +7,8 @@ JoinGroup has not been answered: it cannot send heartbeats yet, so waiting does 
 
 from __future__ import annotations
 
-from kbroker.coordinator.messages import JoinReply, MemberProtocol, SyncReply
-from kbroker.coordinator.timers import Deadline
+from kbroker.coordinator.classic.messages import JoinReply, MemberProtocol, SyncReply
+from kbroker.coordinator.runtime.timers import Deadline
 
 
 class Member:

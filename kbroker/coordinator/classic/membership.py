@@ -10,10 +10,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.member import Member
-from kbroker.coordinator.messages import (
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.member import Member
+from kbroker.coordinator.classic.messages import (
     NO_REASON,
     UNKNOWN_MEMBER_ID,
     JoinReply,
@@ -25,7 +25,7 @@ from kbroker.coordinator.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.coordinator.rebalance import GroupLimits, GroupStore, Rebalances
+from kbroker.coordinator.classic.rebalance import GroupLimits, GroupStore, Rebalances
 from kbroker.errors import ErrorCode, IllegalGenerationError, KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger("kbroker.groups")

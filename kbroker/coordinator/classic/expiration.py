@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.offsets import NO_EXPIRY, CommittedOffset
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.offsets import NO_EXPIRY, CommittedOffset
 
 
 class Expiration(NamedTuple):

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kbroker.clock import Clock
-from kbroker.coordinator import expiration, state_records
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_registry import GroupRegistry, write_error
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.messages import UNKNOWN_MEMBER_ID, PartitionCommit
-from kbroker.coordinator.offsets import CommittedOffset
-from kbroker.coordinator.rebalance import Rebalances
-from kbroker.coordinator.shard import KeyValue
+from kbroker.coordinator.classic import expiration, state_records
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_registry import GroupRegistry
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit
+from kbroker.coordinator.classic.offsets import CommittedOffset
+from kbroker.coordinator.classic.rebalance import Rebalances
+from kbroker.coordinator.runtime.plan import KeyValue, write_error
 from kbroker.errors import (
     ErrorCode,
     GroupIdNotFoundError,

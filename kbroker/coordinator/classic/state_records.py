@@ -18,10 +18,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError, Program
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.member import Member
-from kbroker.coordinator.messages import MemberProtocol
-from kbroker.coordinator.offsets import NO_EXPIRY, CommittedOffset
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.member import Member
+from kbroker.coordinator.classic.messages import MemberProtocol
+from kbroker.coordinator.classic.offsets import NO_EXPIRY, CommittedOffset
 from kbroker.schemas import message, wire
 
 OFFSET_TYPES = (0, 1)

@@ -19,11 +19,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.clock import Clock
-from kbroker.coordinator.group import Group
-from kbroker.coordinator.group_registry import GroupRegistry
-from kbroker.coordinator.group_state import GroupState
-from kbroker.coordinator.membership import Membership
-from kbroker.coordinator.messages import (
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_registry import GroupRegistry
+from kbroker.coordinator.classic.group_state import GroupState
+from kbroker.coordinator.classic.membership import Membership
+from kbroker.coordinator.classic.messages import (
     DescribedGroup,
     JoinReply,
     JoinRequest,
@@ -36,11 +36,11 @@ from kbroker.coordinator.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.coordinator.offset_commits import Committer, OffsetCommits
-from kbroker.coordinator.offsets import OffsetTable
-from kbroker.coordinator.rebalance import GroupLimits, Rebalances
-from kbroker.coordinator.shard import SLICE_SECONDS, StateLog
-from kbroker.coordinator.timers import TimerHandle
+from kbroker.coordinator.classic.offset_commits import Committer, OffsetCommits
+from kbroker.coordinator.classic.offsets import OffsetTable
+from kbroker.coordinator.classic.rebalance import GroupLimits, Rebalances
+from kbroker.coordinator.runtime.shard import SLICE_SECONDS, StateLog
+from kbroker.coordinator.runtime.timers import TimerHandle
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
     ErrorCode,
@@ -55,11 +55,10 @@ from kbroker.periodic import PeriodicTask
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 logger = logging.getLogger("kbroker.groups")
 
-GROUP_METADATA_TOPIC = "__consumer_offsets"
 CLASSIC = "classic"
 
 _MINUTE_MS = 60_000
@@ -96,6 +95,7 @@ class GroupCoordinator:
         self._call_later = loop.call_later
         self._running = False
         self._registry = GroupRegistry(
+            config.node_id,
             state_log,
             clock,
             loop.call_later,
@@ -119,8 +119,8 @@ class GroupCoordinator:
         """Begin to load what is stored, and follow the metadata from now on.  Call once the logs are open, after
         whoever creates logs has subscribed to the metadata."""
         self._running = True
+        self._registry.open(self._metadata_cache)
         self._metadata_cache.subscribe(self._on_metadata)
-        self._open_partitions()
 
     def stop(self) -> None:
         """Serve nothing any more; parked requests are answered."""
@@ -131,25 +131,9 @@ class GroupCoordinator:
         """What the broker must run from time to time."""
         return [PeriodicTask("expire committed offsets", self._check_interval_ms, self.expire_offsets)]
 
-    def _open_partitions(self) -> None:
-        topic = self._metadata_cache.topic(GROUP_METADATA_TOPIC)
-        if topic is not None:
-            self._registry.open(len(topic.partitions), _offline(topic))
-
-    def _on_metadata(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
-        if not self._running:
-            return
-        deleted = frozenset(topic.name for topic in delta.deleted)
-        if GROUP_METADATA_TOPIC in deleted:
-            logger.warning("%s was deleted: all groups and committed offsets are gone", GROUP_METADATA_TOPIC)
-            self._registry.close()
-        elif deleted:
-            self._commits.forget_topics(deleted)
-        if GROUP_METADATA_TOPIC in (topic.name for topic in delta.created):
-            self._open_partitions()
-        for change in delta.changed:
-            if change.new.name == GROUP_METADATA_TOPIC:
-                self._registry.resign(_offline(change.new))
+    def _on_metadata(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        if self._running and delta.deleted:
+            self._commits.forget_topics(frozenset(topic.name for topic in delta.deleted))
 
     def _on_group_loaded(self, group: Group) -> None:
         for member in group.members.values():
@@ -332,8 +316,3 @@ class GroupCoordinator:
     def expired_offset_count(self) -> int:
         """Committed offsets that were forgotten for their age, since the start."""
         return self._commits.expired_count
-
-
-def _offline(topic: TopicImage) -> frozenset[int]:
-    """The partitions whose log directory has failed."""
-    return frozenset(each.partition for each in topic.partitions if each.offline_replicas)

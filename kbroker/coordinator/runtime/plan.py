@@ -1,0 +1,99 @@
+"""What a coordinator decides, and what comes of it: `Plan` goes into the runtime, `Outcome` comes out.
+
+A plan is data: records to write and an answer that holds once they are committed.  What makes it is a pure function of
+the state and the time, so it can be tested without a log, and nothing has changed when its records cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+KeyValue = tuple[bytes, bytes | None]
+Settled = Callable[[KafkaError | None], None]
+T = TypeVar("T")
+
+
+class TransactionalProducer(NamedTuple):
+    """In whose transaction records are written; the default is none."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+NO_TRANSACTION = TransactionalProducer()
+
+
+class Plan(NamedTuple, Generic[T]):
+    """Records to write, and the answer once they are committed.
+
+    The records are one batch: all of them are there after a crash, or none.  `divisible` ones (tombstones of a large
+    group) may become several batches, each replayed when it is appended.  `apply`: does to the state, cheaper, what
+    replaying these records would; None: they are replayed.
+    """
+
+    answer: T
+    records: Sequence[KeyValue] = ()
+    producer: TransactionalProducer = NO_TRANSACTION
+    divisible: bool = False
+    apply: Callable[[], None] | None = None
+
+
+class CommitPoint(Protocol):
+    """Tells when what a partition of an internal topic holds is committed."""
+
+    def is_committed(self, partition_index: int) -> bool:
+        """Whether all that was appended to the partition is committed."""
+
+    def when_committed(self, partition_index: int, settled: Settled) -> None:
+        """Call `settled`, in another turn of the loop, once all that is in the partition now is committed, or with why
+        it will not be here."""
+
+
+class Outcome(Generic[T]):
+    """An answer, and whether it may be given: not before all that it tells of is committed."""
+
+    __slots__ = ("_commits", "_partition_index", "answer")
+
+    def __init__(self, answer: T, commits: CommitPoint, partition_index: int) -> None:
+        self.answer = answer
+        self._commits = commits
+        self._partition_index = partition_index
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the answer may be given now: always, where a partition commits alone."""
+        return self._commits.is_committed(self._partition_index)
+
+    def when_committed(self, settled: Settled) -> None:
+        """Call `settled` once the answer may be given: at once if it may be, else in a turn of its own; with the error
+        if the state will not be committed here."""
+        if self._commits.is_committed(self._partition_index):
+            settled(None)
+        else:
+            self._commits.when_committed(self._partition_index, settled)
+
+
+# What clients are told when the state topic refuses a write: only errors that their protocols know.
+_NOT_AVAILABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_NOT_COORDINATOR = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE})
+
+
+def write_error(error: KafkaError, too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> ErrorCode:
+    """The answer to a request whose records could not be written, or not be committed, because of `error`."""
+    if error.code in _NOT_AVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error.code in _NOT_COORDINATOR:
+        return ErrorCode.NOT_COORDINATOR
+    return too_large if error.code in _TOO_LARGE else error.code

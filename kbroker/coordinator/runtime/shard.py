@@ -1,0 +1,264 @@
+"""One partition of a topic that holds a coordinator's state: append to it, and rebuild the state from it.
+
+    Unloaded -> Loading          this broker became the leader
+    Loading  -> Active           the partition was read to its end
+    Loading  -> Failed -> Loading reading failed; it is tried again later
+    any      -> Unloaded         another broker leads, or the log directory has failed: NOT_COORDINATOR
+    any      -> Closed           the broker stops: COORDINATOR_NOT_AVAILABLE
+
+What the records mean is the state's business (`CoordinatorState`).  A state object lives from one load to the unload
+that follows; the next load makes a new one.
+
+Writes: `append` makes the records durable as one batch or raises; the state changes only after that, so it never runs
+ahead of the log.  Reads: in chunks, a slice of at most `SLICE_SECONDS` at a time, with the loop's other work between.
+Loading ends at the log's end of the moment: nobody appends to a partition that loads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from kbroker._fast.records.record_batch import BatchError
+from kbroker.clock import Clock
+from kbroker.coordinator.runtime.plan import NO_TRANSACTION, CommitPoint, KeyValue, TransactionalProducer
+from kbroker.coordinator.runtime.timers import CallLater, TimerHandle, Timers
+from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
+from kbroker.records.batch import RecordBatchBuilder
+from kbroker.records.compression import Codec, CompressionError
+from kbroker.records.control import ControlType, read_end_transaction
+from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
+from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID
+
+logger = logging.getLogger("kbroker.coordinator")
+
+SLICE_SECONDS = 0.01
+RETRY_SECONDS = 30.0
+_RECORDS_BETWEEN_CLOCKS = 64
+# Tombstones of one deletion may outgrow a batch; each of these batches is safe to stop after.
+MAX_BATCH_BYTES = 512 * 1024
+
+
+class StateLog(CommitPoint, Protocol):
+    """Where shards are stored: the partitions of one internal topic."""
+
+    def max_batch_bytes(self) -> int:
+        """How large a batch may be."""
+
+    def append(self, partition_index: int, batch: bytearray) -> int:
+        """Append one batch; the offset of its last record.  Raises KafkaError, and nothing is appended then."""
+
+    def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, at least one; empty at the end."""
+
+    def bounds(self, partition_index: int) -> tuple[int, int]:
+        """First offset and end offset."""
+
+
+class CoordinatorState(Protocol):
+    """The state of one partition.  It is made by its records alone: `replay` is called for each record that the log
+    holds, while loading, and for each record of a plan after it was appended."""
+
+    def replay(self, key: bytes | None, value: bytes | None, producer_id: int) -> None:
+        """Apply a record; `producer_id` is -1 unless a transaction wrote it, which may not have ended yet.  A record
+        that cannot be read is skipped with a line in the log: this must not raise."""
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The transaction of `producer_id` ended."""
+
+    def loaded(self, record_count: int, seconds: float) -> None:
+        """All records were replayed; requests are served from now on.  Sessions and other timers begin here."""
+
+    def unloaded(self) -> None:
+        """The partition is no longer served; timers are cancelled by then.  Answers what waits with NOT_COORDINATOR, in
+        another turn of the loop.  Also called when loading is given up half-way."""
+
+
+class ShardState(Enum):
+    """See the module's docstring."""
+
+    UNLOADED = "Unloaded"
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    FAILED = "Failed"
+    CLOSED = "Closed"
+
+
+S = TypeVar("S", bound=CoordinatorState)
+
+
+class Shard(Generic[S]):
+    """One partition's worth of state.  `build(shard)` makes the state object, before each load."""
+
+    __slots__ = (
+        "coordinator",
+        "index",
+        "leader_epoch",
+        "record_count",
+        "state",
+        "timers",
+        "_build",
+        "_buffer_bytes",
+        "_call_later",
+        "_clock",
+        "_compression",
+        "_log",
+        "_started",
+        "_steps",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        log: StateLog,
+        build: Callable[[Shard[S]], S],
+        clock: Clock,
+        call_later: CallLater,
+        buffer_bytes: int,
+        compression: int = Codec.NONE,
+    ) -> None:
+        self.index = index
+        self.state = ShardState.UNLOADED
+        self.coordinator: S | None = None
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.record_count = 0
+        self.timers = Timers(clock, call_later)
+        self._log = log
+        self._build = build
+        self._clock = clock
+        self._call_later = call_later
+        self._buffer_bytes = buffer_bytes
+        self._compression = compression
+        self._started = 0.0
+        self._steps: Iterator[None] = iter(())
+        self._timer: TimerHandle | None = None
+
+    def check_active(self) -> None:
+        """Raise what a client is told while the shard cannot serve."""
+        if self.state is ShardState.ACTIVE:
+            return
+        if self.state is ShardState.LOADING:
+            raise CoordinatorLoadInProgressError()
+        if self.state is ShardState.UNLOADED:
+            raise NotCoordinatorError()
+        raise CoordinatorNotAvailableError()
+
+    def active(self) -> S:
+        """The state, while the shard serves.  Raises what `check_active` does."""
+        self.check_active()
+        assert self.coordinator is not None
+        return self.coordinator
+
+    # Loading
+
+    def lead(self, leader_epoch: int) -> None:
+        """This broker leads the partition in `leader_epoch`: load it, unless it has been led all the while."""
+        self.leader_epoch = leader_epoch
+        if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
+            self.load()
+
+    def load(self) -> None:
+        """Begin to load; an empty partition is active at once."""
+        self.unload()
+        self.state = ShardState.LOADING
+        self.coordinator = self._build(self)
+        self.record_count = 0
+        self._started = self._clock.monotonic()
+        self._steps = self._replay_all(self.coordinator)
+        self._run_slice()
+
+    def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
+        """Stop loading and serving."""
+        self.state = state
+        self._steps = iter(())
+        self.timers.cancel_all()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        coordinator, self.coordinator = self.coordinator, None
+        if coordinator is not None:
+            coordinator.unloaded()
+
+    def _run_slice(self) -> None:
+        self._timer = None
+        end = self._clock.monotonic() + SLICE_SECONDS
+        try:
+            for _ in self._steps:
+                if self._clock.monotonic() >= end:
+                    self._timer = self._call_later(0.0, self._run_slice)
+                    return
+        except (KafkaError, BatchError, CompressionError, OSError) as error:
+            logger.exception("partition %d of the state topic cannot be loaded: %s", self.index, error)
+            self.unload(ShardState.FAILED)
+            self._timer = self._call_later(RETRY_SECONDS, self.load)
+            return
+        self.state = ShardState.ACTIVE
+        if self.coordinator is not None:
+            self.coordinator.loaded(self.record_count, self._clock.monotonic() - self._started)
+
+    def _replay_all(self, coordinator: S) -> Iterator[None]:
+        """Replays everything; yields whenever it is a good moment to look at the clock."""
+        offset, end = self._log.bounds(self.index)
+        while offset < end:
+            chunk = self._log.read(self.index, offset, self._buffer_bytes)
+            if not chunk:
+                return
+            first = offset
+            for info in iterate_stored_batches(chunk):
+                if info.last_offset < offset:
+                    continue
+                offset = info.last_offset + 1
+                if info.is_control:
+                    marker = read_end_transaction(chunk, info)
+                    if marker is not None:
+                        committed = marker.control_type is ControlType.COMMIT
+                        coordinator.replay_end_transaction(info.producer_id, committed)
+                    continue
+                producer_id = info.producer_id if info.is_transactional else NO_PRODUCER_ID
+                for record in iterate_stored_records(chunk, info):
+                    coordinator.replay(record.key, record.value, producer_id)
+                    self.record_count += 1
+                    if self.record_count % _RECORDS_BETWEEN_CLOCKS == 0:
+                        yield
+            if offset == first:
+                return
+            yield
+
+    # Writing
+
+    def append(self, records: Iterable[KeyValue], producer: TransactionalProducer = NO_TRANSACTION) -> None:
+        """Make records durable, in order, as one batch.  Raises KafkaError, and none is written then."""
+        now_ms = self._clock.now_ms()
+        builder = self._builder(producer)
+        for key, value in records:
+            builder.append(key, value, now_ms)
+        if builder.count:
+            self._log.append(self.index, builder.build())
+
+    def append_divided(self, records: Iterable[KeyValue], appended: Callable[[list[KeyValue]], None]) -> None:
+        """The same as one batch or several; `appended` is called with the records of each when it is durable."""
+        now_ms = self._clock.now_ms()
+        builder = self._builder(NO_TRANSACTION)
+        portion: list[KeyValue] = []
+        for key, value in records:
+            builder.append(key, value, now_ms)
+            portion.append((key, value))
+            if builder.size_bytes >= MAX_BATCH_BYTES:
+                self._log.append(self.index, builder.build())
+                appended(portion)
+                builder = self._builder(NO_TRANSACTION)
+                portion = []
+        if portion:
+            self._log.append(self.index, builder.build())
+            appended(portion)
+
+    def _builder(self, producer: TransactionalProducer) -> RecordBatchBuilder:
+        return RecordBatchBuilder(
+            compression=self._compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            is_transactional=producer.producer_id != NO_PRODUCER_ID,
+        )
