@@ -455,4 +455,12 @@ class FetchSessionTopicIdError(KafkaError):
     code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
+class InvalidRecordStateError(KafkaError):
+    code = ErrorCode.INVALID_RECORD_STATE
+
+
+class FencedStateEpochError(KafkaError):
+    code = ErrorCode.FENCED_STATE_EPOCH
+
+
 _CLASSES: dict[ErrorCode, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
