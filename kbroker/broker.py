@@ -204,7 +204,7 @@ class Broker:
 
     async def _listen(self, services: Services) -> None:
         config = self.config
-        handlers = dispatch.served()
+        handlers = dispatch.served(config.get("kbroker.api.versions"))
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
         files = self.log_manager.open_files

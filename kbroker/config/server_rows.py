@@ -21,6 +21,8 @@ socket.tcp.notsent.lowat|INT|524288||>=131072|+|
     (TCP_NOTSENT_LOWAT): what a slow consumer may take of the kernel's memory; 2147483647 for no bound
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written
+kbroker.api.versions|LIST|||distinct|+|
+    APIs that are served in fewer versions than kbroker has, such as `Produce:3-13,Fetch:4-`; others in all
 kbroker.fsync|STRING|os||one of os, interval, commit|+|
     when records are fsynced: os (by the system), interval, or commit (before they are acknowledged); docs/durability.md
 kbroker.fsync.interval.ms|INT|1000||>=1|+|how long records wait for fsync at most with kbroker.fsync=interval

@@ -31,6 +31,7 @@ from kbroker.handlers import (
     topics,
     transaction_markers,
 )
+from kbroker.handlers.table import narrowed
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.schemas import message
 
@@ -62,9 +63,9 @@ FLEXIBLE_RESPONSE_HEADER = 1
 NEVER = 0x7FFF
 
 
-def served() -> tuple[Handler, ...]:
-    """Every handler of this broker."""
-    return tuple(handler for family in FAMILIES for handler in family.HANDLERS)
+def served(ranges: Iterable[str] = ()) -> tuple[Handler, ...]:
+    """Every handler of this broker, in the versions that `kbroker.api.versions` leaves.  Raises as `narrowed` does."""
+    return narrowed((handler for family in FAMILIES for handler in family.HANDLERS), ranges)
 
 
 def routes(handlers: Iterable[Handler]) -> list[Route]:

@@ -20,7 +20,7 @@ from kbroker.errors import (
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
-from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
+from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp, offsets_before
 from kbroker.storage.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -67,12 +67,15 @@ class Waiting(NamedTuple):
 
 
 async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequest) -> Struct:
-    """Versions 1 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
+    """Versions 0 to 11: the offset for a timestamp, or for earliest, latest, max timestamp (v7), earliest local (v8),
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
     No answer goes beyond the high watermark (READ_COMMITTED: the last stable offset): max timestamp answers -1 while
-    its record lies there.  A partition named twice is refused with INVALID_REQUEST, once.
+    its record lies there.  A partition named twice is refused with INVALID_REQUEST, once.  v0 answers a list of
+    offsets where segments begin (`offsets_before`), and a partition named twice twice.
     """
+    if ctx.api_version == 0:
+        return await _list_segment_offsets(ctx, request)
     pace = ctx.services.slices.pace()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -105,6 +108,42 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
     if waiting:
         await _search_all(waiting)
     return wire.ListOffsetsResponse(topics=topics)
+
+
+async def _list_segment_offsets(ctx: RequestContext, request: wire.ListOffsetsRequest) -> Struct:
+    """Version 0: offsets at which segments of a time begin, newest first, with the high watermark instead of those
+    beyond it."""
+    pace = ctx.services.slices.pace()
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            await pace
+            answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+            try:
+                answer.old_style_offsets = _segment_offsets(ctx, request.replica_id, topic.name, asked)
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(wire.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return wire.ListOffsetsResponse(topics=topics)
+
+
+def _segment_offsets(
+    ctx: RequestContext, replica_id: int, topic: str, asked: wire.ListOffsetsRequest.ListOffsetsPartition
+) -> list[int]:
+    partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)
+    log = partition.log
+    if asked.max_num_offsets < 0:
+        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
+    try:
+        offsets = offsets_before(log, asked.timestamp, asked.max_num_offsets, ctx.services.clock.now_ms())
+    except OSError as error:
+        raise log.storage_error("looking an offset up", error) from error
+    bound = log.high_watermark
+    if replica_id == CONSUMER_REPLICA_ID and offsets and offsets[0] > bound:
+        return [bound, *(offset for offset in offsets if offset <= bound)]
+    return offsets
 
 
 async def _search_all(waiting: Sequence[Waiting]) -> None:
@@ -181,7 +220,10 @@ def _fill(
 
 
 async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.OffsetForLeaderEpochRequest) -> Struct:
-    """Versions 2 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320)."""
+    """Versions 0 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320).
+
+    v1 on tells the epoch that was found; v2 on may name the epoch that the client believes current.
+    """
     pace = ctx.services.slices.pace()
     topics = []
     for topic in request.topics:
@@ -203,6 +245,6 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.Offs
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets),
-    Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handle_offset_for_leader_epoch),
+    Handler(ApiKey.LIST_OFFSETS, 0, 11, handle_list_offsets),
+    Handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4, handle_offset_for_leader_epoch),
 )

@@ -10,11 +10,12 @@ Invariant: one row per API key; `min_version <= max_version`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from kbroker.protocol.api import ApiRange
+from kbroker.protocol.api import ApiKey, ApiRange
 
 if TYPE_CHECKING:
     from kbroker._fast.net.direct import DirectAnswers
@@ -63,3 +64,25 @@ def advertised_ranges(handlers: Iterable[Handler]) -> tuple[ApiRange, ...]:
         low = row.min_version if row.advertised_min_version is None else row.advertised_min_version
         ranges[key] = ApiRange(key, low, row.max_version)
     return tuple(ranges[key] for key in sorted(ranges))
+
+
+def narrowed(handlers: Iterable[Handler], ranges: Iterable[str]) -> tuple[Handler, ...]:
+    """The rows with the versions that `ranges` leave, each `Produce:3-13`, `Produce:3-` or `Produce:13`.
+
+    ApiVersions cannot be narrowed: every client asks it first.  ValueError for a text that names no API served here, or
+    no version of it.
+    """
+    rows = {ApiKey(row.api_key).message_name: row for row in handlers}
+    for text in ranges:
+        match = re.fullmatch(r"\s*(\w+):(\d+)(-(\d*))?\s*", text)
+        row = rows.get(match.group(1)) if match is not None else None
+        if match is None or row is None or row.api_key == ApiKey.API_VERSIONS:
+            raise ValueError(f"kbroker.api.versions: {text!r} is no API and range of versions, such as Produce:3-13")
+        low = int(match.group(2))
+        high = low if match.group(3) is None else int(match.group(4) or row.max_version)
+        low, high = max(low, row.min_version), min(high, row.max_version)
+        if low > high:
+            raise ValueError(f"kbroker.api.versions: {text!r} leaves none of {row.min_version} to {row.max_version}")
+        advertised = row.advertised_min_version if low == row.min_version else None
+        rows[match.group(1)] = replace(row, min_version=low, max_version=high, advertised_min_version=advertised)
+    return tuple(rows.values())

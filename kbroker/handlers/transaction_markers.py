@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (API 27): v1-v2.
+"""WriteTxnMarkers (API 27): v0-v2.
 
 Ends the transactions of producers in partitions that this broker leads, with a control batch each: what the coordinator
 of transactions sends to the leaders, and `kafka-transactions.sh abort` (KIP-664) and `kbroker transactions abort` for a
@@ -42,7 +42,7 @@ SLICE_SECONDS = 0.005
 
 
 async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMarkersRequest) -> Struct:
-    """WriteTxnMarkers v1-v2; see the module's docstring."""
+    """WriteTxnMarkers v0-v2; see the module's docstring."""
     response = wire.WriteTxnMarkersResponse
     services = ctx.services
     unsettled: list[asyncio.Future[None]] = []
@@ -132,4 +132,4 @@ def _wait_for_commit(
         unsettled.append(done)
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle_write_txn_markers),)
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.WRITE_TXN_MARKERS, 0, 2, handle_write_txn_markers),)

@@ -11,7 +11,7 @@ import pytest
 from kbroker.errors import ErrorCode
 from kbroker.handlers import configs
 from kbroker.handlers.api_versions import unsupported_version_response
-from kbroker.handlers.table import Handler, advertised_ranges
+from kbroker.handlers.table import Handler, advertised_ranges, narrowed
 from kbroker.metadata.features import METADATA_VERSION, served_features
 from kbroker.metadata.image import BrokerImage, BrokersImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
 from kbroker.schemas import message
@@ -110,6 +110,35 @@ def test_the_table_refuses_two_handlers_for_one_api() -> None:
     with pytest.raises(ValueError, match="no range"):
         Handler(3, 2, 1, handle)
     assert advertised_ranges([Handler(0, 3, 13, handle, advertised_min_version=0)]) == ((0, 0, 13),)
+
+
+def test_versions_can_be_narrowed() -> None:
+    """An operator could not keep clients of old versions away, or would not be told of a misspelt one."""
+
+    def handle(ctx: Any, request: Any) -> None:
+        return None
+
+    rows = [Handler(0, 0, 13, handle), Handler(1, 4, 18, handle), Handler(18, 0, 4, handle)]
+
+    def left(*ranges: str) -> list[tuple[int, int]]:
+        return [(row.min_version, row.max_version) for row in narrowed(rows, ranges)]
+
+    assert left() == [(0, 13), (4, 18), (0, 4)]
+    assert left("Produce:3-12", " Fetch:7- ") == [(3, 12), (7, 18), (0, 4)]
+    assert left("Fetch:0-99") == [(0, 13), (4, 18), (0, 4)]
+    assert left("Produce:5") == [(5, 5), (4, 18), (0, 4)]
+    for text in (
+        "Produce",
+        "Produce:",
+        "produce:3-",
+        "Produce:14-",
+        "Fetch:0-3",
+        "Nothing:1-2",
+        "ApiVersions:3-",
+        "1:2-3",
+    ):
+        with pytest.raises(ValueError, match=r"kbroker\.api\.versions"):
+            left(text)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -95,6 +96,39 @@ def test_the_first_record_at_or_after_a_time(client: Client, codec: int) -> None
     assert {time: at(client, topic, time)[1:] for time in expected} == expected
 
 
+def old_offsets(client: Client, topic: str, timestamp: int, count: int = 100, **values: Any) -> tuple[int, list[int]]:
+    """(error, offsets) of version 0."""
+    (found,) = ask(client, topic, {"timestamp": timestamp, "max_num_offsets": count, **values}, version=0)
+    return found.error_code, found.old_style_offsets
+
+
+def test_the_oldest_version_lists_where_segments_begin(kbroker_process: StartBroker) -> None:
+    """Consumers of 0.8 and 0.9 could not find where a partition begins and ends."""
+    broker = kbroker_process({"log.segment.bytes": "1048576"})
+    with Client(broker.port) as client:
+        client.create("old")
+        assert old_offsets(client, "old", LATEST) == old_offsets(client, "old", EARLIEST) == (0, [0])
+        client.write("old", *[Batch([(None, bytes(40_000))] * 2) for _ in range(40)])
+        files = sorted((broker.data_dir / "old-0").glob("*.log"))
+        begins = [int(file.stem) for file in files]
+        assert len(begins) > 3
+        every = [80, *begins[::-1]]
+        assert old_offsets(client, "old", LATEST) == (0, every)
+        assert old_offsets(client, "old", LATEST, 2) == (0, every[:2])
+        assert old_offsets(client, "old", EARLIEST) == (0, [0])
+        assert old_offsets(client, "old", EARLIEST, 0) == (0, [])
+        assert old_offsets(client, "old", T0) == (0, [])
+        assert old_offsets(client, "old", 2**62) == (0, every)
+        # A segment counts from the time on at which its file was last changed.
+        for file in files[:2]:
+            os.utime(file, (T0 / 1000, T0 / 1000))
+        assert old_offsets(client, "old", T0 + 1) == (0, [begins[1], 0])
+        assert old_offsets(client, "old", T0 + 1, 1) == (0, [begins[1]])
+        assert old_offsets(client, "old", T0 - 1000) == (0, [])
+        assert old_offsets(client, "never", LATEST) == (UNKNOWN_TOPIC, [])
+        assert old_offsets(client, "old", LATEST, -1) == (-1, [])
+
+
 def test_times_are_found_over_many_segments(kbroker_process: StartBroker) -> None:
     """A consumer that starts at a time would read from the wrong segment, also after a restart."""
     broker = kbroker_process({"log.segment.bytes": "1048576", "log.index.interval.bytes": "4096"})
@@ -179,6 +213,18 @@ def test_where_an_epoch_ends(aged: Aged, version: int) -> None:
         assert end(0, current=6)[0] == UNKNOWN_EPOCH
         assert end(0, "never")[0] == UNKNOWN_TOPIC
         assert end(0, partition=3)[0] == UNKNOWN_TOPIC
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_where_an_epoch_ends_in_the_oldest_versions(aged: Aged, version: int) -> None:
+    """Followers of old brokers, which name no epoch of their own, could not find where their log parts from ours."""
+    with Client(aged.broker.port) as client:
+        for epoch, found, end_offset in ((0, 0, 2), (3, 0, 2), (5, 5, 3), (6, -1, -1)):
+            row = {"partition": 0, "leader_epoch": epoch}
+            asked = {"topics": [{"topic": aged.topic, "partitions": [row]}]}
+            answer = client.ask("OffsetForLeaderEpoch", version, asked).topics[0].partitions[0]
+            expected = found if version else -1
+            assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, expected, end_offset)
 
 
 @pytest.mark.parametrize("codec", [1, 4])

@@ -27,8 +27,8 @@ class Difference:
 
 
 OLD_VERSIONS = (
-    "Versions that Kafka 4 has dropped are still answered where nothing of the old message formats is in them: "
-    "CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from version 0."
+    "Versions that Kafka 4 has dropped are still answered as Kafka 3.9.1 answers them: ListOffsets, "
+    "OffsetForLeaderEpoch, CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from version 0."
 )
 NO_ANSWER = (
     "A Produce request whose records are null gets INVALID_RECORD (87); Kafka never answers it, and its client waits "
@@ -60,7 +60,16 @@ NO_TIMES = (
     "Kafka names the first record."
 )
 OLD_RANGES = tuple(
-    f"api_keys/{api}" for api in ("CreateTopics", "DeleteTopics", "DescribeConfigs", "OffsetCommit", "OffsetFetch")
+    f"api_keys/{api}"
+    for api in (
+        "ListOffsets",
+        "OffsetForLeaderEpoch",
+        "CreateTopics",
+        "DeleteTopics",
+        "DescribeConfigs",
+        "OffsetCommit",
+        "OffsetFetch",
+    )
 )
 REFUSED = ("error_code", "base_offset", "log_start_offset")
 REFUSED_PATHS = tuple(f"responses[]/partition_responses[]/{name}" for name in REFUSED)
@@ -68,6 +77,7 @@ REFUSED_PATHS = tuple(f"responses[]/partition_responses[]/{name}" for name in RE
 DIFFERENCES: tuple[Difference, ...] = (
     Difference("versions.*", "*", OLD_RANGES, OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "create topics v1", (), OLD_VERSIONS),
+    Difference("versions.unknown_apis_and_versions", "list offsets v0", (), OLD_VERSIONS),
     Difference("produce.broken_batches", "magic [3-]*", ("responses[]/partition_responses[]/error_message",), MAGIC),
     Difference("list_offsets.at_times", "max of records without time", (), NO_TIMES),
     Difference("produce.broken_batches", "null", (), NO_ANSWER),

@@ -213,6 +213,27 @@ def offset_for_timestamp(
     return None
 
 
+def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+    """Where the segments begin that were last changed at `timestamp` or before, and the log end; newest first.
+
+    At most `max_count` of them, from the newest on: LATEST_TIMESTAMP means all, EARLIEST_TIMESTAMP the first alone.
+    It is what ListOffsets v0 answers, as clients before 0.10.1 ask it.  OSError when a file cannot be looked at.
+    """
+    segments, files = list(log.local.segments), log.local.environment.files
+    begins = [max(segment.base_offset, log.log_start_offset) for segment in segments]
+    has_end = segments[-1].size > 0
+    if has_end:
+        begins.append(log.log_end_offset)
+    found = len(begins) if timestamp == LATEST_TIMESTAMP else 1
+    if timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
+        found = len(begins)
+        if has_end and now_ms > timestamp:
+            found -= 1
+        while 0 < found <= len(segments) and files.modified_ms(segments[found - 1].path) > timestamp:
+            found -= 1
+    return begins[max(0, found - max_count) : found][::-1]
+
+
 def find_by_timestamp(log: Log, timestamp: int) -> Found:
     """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
     return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
