@@ -2,7 +2,7 @@
 
 Text is `time level area message`, with colours when the stream is a terminal and NO_COLOR is unset.  The area is the
 logger's name without `kbroker.`.  Messages may quote what clients sent, so control characters are escaped in text
-mode: nobody writes a second line, or moves the cursor, through a client id.
+mode: no client id can write a second line or move the cursor.
 
 `RateLimitedLog` keeps one kind of event from filling the disk: one line per key and interval, then a count of what
 was left out.
@@ -128,9 +128,9 @@ class _Event:
 class RateLimitedLog:
     """At most one line per key in `interval_seconds`, and at most `max_lines` lines of all keys.
 
-    What was left out is told as `suppressed n similar`: with the next line of that key, or by `flush`, which the
+    What was left out is logged as `suppressed n similar`: with the next line of that key, or by `flush`, which the
     broker calls now and then.  At most `max_keys` keys are remembered; the one not seen for longest is forgotten,
-    after its count was told.  So keys may contain what clients send.
+    after its count was logged.  So keys may contain what clients send.
     """
 
     def __init__(

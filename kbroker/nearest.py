@@ -1,4 +1,4 @@
-"""The name that somebody who mistyped one may have meant."""
+"""The known name that a mistyped one is nearest to."""
 
 from __future__ import annotations
 

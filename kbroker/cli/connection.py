@@ -58,7 +58,7 @@ class Cluster:
             raise client_error(error) from None
 
     def check_reachable(self) -> None:
-        """Says at once that nobody listens, where the client would try until its time is up."""
+        """Says at once that nothing listens there, where the client would try until its time is up."""
         plain = self.settings.get("security.protocol", "plaintext").lower() in ("plaintext", "sasl_plaintext")
         reasons = []
         for host, port in self.addresses():

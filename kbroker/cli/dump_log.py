@@ -1,6 +1,6 @@
 """`kbroker dump-log`: what is in the files of a data directory, Kafka's or ours; the two are the same.
 
-Which format a file has is told by its name.  A directory stands for all such files in it.  Damage is reported in place
+A file's name says which format it has.  A directory stands for all such files in it.  Damage is reported in place
 and makes the exit status 1.
 """
 

@@ -65,7 +65,7 @@ def running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
 
 @contextmanager
 def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; nothing where nobody looks."""
+    """A bar on a terminal; nothing elsewhere."""
     from tqdm import tqdm
 
     with tqdm(desc=what, unit=unit, unit_scale=True, disable=not sys.stderr.isatty()) as bar:
@@ -129,7 +129,7 @@ def to_parquet_command(as_json: bool, **given: Any) -> int:
 @spark_options
 @json_option
 def to_topic_command(as_json: bool, **given: Any) -> int:
-    """Write Parquet files to topics that nobody else writes to.  Killed or failed, run it again: each row once."""
+    """Write Parquet files to topics that nothing else writes to.  Killed or failed, run it again: each row once."""
     with running("kbroker load to-topic", given) as spark, progress_bar("writing", "partitions") as progress:
         from kbroker.replay.load import RestoreRequest, restore
 

@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
-    "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that nobody ends."),
+    "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
     "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),

@@ -58,7 +58,7 @@ _NOT_OF_THE_REQUEST = ("master", "conf", "source_options", "target_options")
 def command(as_json: bool, follow: bool, trigger: float, **given: Any) -> int:
     """Mirror topics with keys, headers, timestamps and partitions.  Killed or failed, run it again: each record once.
 
-    Missing topics are made with the source's partitions and settings.  Nobody else may write to the target's.
+    Missing topics are made with the source's partitions and settings.  No other producer may write to the target's.
     """
     with running("kbroker mirror", given) as spark:
         from kbroker.replay.mirror import MirrorRequest, mirror_once

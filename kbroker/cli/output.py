@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table as wide as the terminal; as wide as its content where nobody looks (a pipe must not cut cells)."""
+    """A table as wide as the terminal; as wide as its content in a pipe, which must not cut cells."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -147,7 +147,7 @@ class Sender:
 
     def _check(self) -> None:
         if self._error is not None:
-            # What is still queued would meet the same fate, or be taken after the user was told of the failure.
+            # What is still queued would meet the same fate, or be taken after the failure was printed.
             self._producer.purge()
             why = reason(self._cluster, self._topic) if self._timed_out else ""
             raise click.ClickException(

@@ -1,8 +1,8 @@
 """`kbroker transactions`: open transactions of partitions, and their end, on any Kafka (KIP-664).
 
-A transaction that nobody ends holds every read_committed consumer of its partition at its first record, and compaction.
-Its coordinator ends one whose producer has died; one that was open when its partition was carried to another cluster
-has no coordinator there.
+A transaction that no coordinator ends holds every read_committed consumer of its partition at its first record, and
+compaction. Its coordinator ends one whose producer has died; one that was open when its partition was carried to
+another cluster has no coordinator there.
 
 Spoken over Kafka's protocol (DescribeProducers, WriteTxnMarkers) without TLS and SASL.
 """
@@ -44,7 +44,7 @@ class OpenTransaction:
 
 @click.group("transactions")
 def command() -> None:
-    """Show open transactions, and abort those that nobody ends."""
+    """Show open transactions, and abort those that no coordinator ends."""
 
 
 @command.command("list")
@@ -90,7 +90,7 @@ def list_transactions(topics: tuple[str, ...], bootstrap: str, timeout: float, a
 def abort_transactions(
     topic: str, partition: int | None, start_offset: int | None, every: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Abort a transaction that nobody ends: its records stay, and read_committed consumers skip them.
+    """Abort a transaction that no coordinator ends: its records stay, and read_committed consumers skip them.
 
     A live producer must not be behind it.
     """

@@ -43,7 +43,7 @@ class Source(StrEnum):
 
 
 class Setting(NamedTuple):
-    """A value that somebody set, as text, and where."""
+    """A value that was set, as text, and where."""
 
     key: str
     text: str
@@ -105,7 +105,7 @@ class BrokerConfig:
         )
 
     def get(self, key: str) -> Any:
-        """The typed value of a broker setting; its default when nobody set it.  KeyError for an unknown name."""
+        """The typed value of a broker setting; its default when it was not set.  KeyError for an unknown name."""
         try:
             return self._values[key]
         except KeyError:
@@ -113,7 +113,7 @@ class BrokerConfig:
 
     @property
     def explicit(self) -> frozenset[str]:
-        """The known settings that somebody set, at start."""
+        """The known settings that were set at start."""
         return frozenset(self._static)
 
     def with_dynamic(self, for_all: Mapping[str, Any], own: Mapping[str, Any]) -> BrokerConfig:

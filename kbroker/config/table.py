@@ -18,7 +18,7 @@ BROKER_TABLE: dict[str, ConfigRow] = {
 }
 
 DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
-    "listeners": ("PLAINTEXT://:9092", "without TLS a broker should not face a network that nobody asked it to face"),
+    "listeners": ("PLAINTEXT://:9092", "without TLS a broker should not face a network unless the settings say so"),
     "log.dir": ("/tmp/kafka-logs", "data must survive a reboot; see Data directories"),
     "node.id": ("(required)", "one node needs no numbering"),
     "process.roles": ("(required)", "a node is always broker and controller"),

@@ -1,7 +1,7 @@
 """A snapshot as Prometheus or OpenMetrics text, through the standard client library.
 
 Names follow Prometheus' rules: base units, `_total` on counters.  The library is imported here, inside functions:
-it costs memory and start-up time that a broker nobody scrapes need not pay.
+it costs memory and start-up time that a broker without a scraper need not pay.
 """
 
 from __future__ import annotations

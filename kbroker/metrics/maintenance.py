@@ -1,4 +1,4 @@
-"""What is told of the upkeep of logs: recovery, compaction, retention and flushes.
+"""Metrics of the upkeep of logs: recovery, compaction, retention and flushes.
 
 One row per family, `name|type|labels|meaning`; an indented line continues the row above it.  Values come as a mapping
 from a family's name to its value, or to values by label values.  A family that is missing in it has no samples.

@@ -4,7 +4,7 @@ States: STARTING -> READY -> STOPPING, or STARTING -> STOPPING when start-up fai
 that stops is replaced by a new process.
 
 A broker that is ready may have problems, which the parts that know them name (`watch`).  It stays ready: where produce
-is refused for want of space, consumers and whoever clears the disk must still reach it.  Only a problem with
+is refused for want of space, consumers and the operator who clears the disk must still reach it.  Only a problem with
 `stops_service` says that clients are better off elsewhere.
 """
 
@@ -54,7 +54,8 @@ class Readiness:
         self._sources: list[Problems] = []
 
     def watch(self, *sources: Problems) -> None:
-        """From now on ask these as well for problems: on the loop, when somebody looks, while the broker is ready."""
+        """From now on ask these as well for problems: on the loop, at each request for readiness, while the broker is
+        ready."""
         self._sources.extend(sources)
 
     def move(self, to: ReadyState) -> None:

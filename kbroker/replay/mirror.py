@@ -1,8 +1,8 @@
 """One cluster's topics in another: keys, values, headers, timestamps, partitions and order kept, each record once.
 
 Each partition of the source is a lane (`kbroker.replay.load.lanes`): its records go, in order, into the partition of
-the same number of the target's topic, which nobody else may write to.  The state directory holds for each lane how far
-it is and a map from the source's offsets to the target's; it is what a run that was killed goes on from.
+the same number of the target's topic, which no other producer may write to.  The state directory holds for each lane
+how far it is and a map from the source's offsets to the target's; it is what a run that was killed goes on from.
 
 `mirror_once` brings the target up to what the source has now.  `mirror_follow` does that and then goes on as a
 Structured Streaming query, whose checkpoint lies in the state directory too; what a micro-batch that was cut off has

@@ -219,7 +219,7 @@ def anonymise(
     """Hides who and what, and keeps the shape: equal keys stay equal, and so do sources.
 
     keys, sources    become their BLAKE2b hash under `secret`: 16 bytes, and 16 hexadecimal digits.  Without the secret
-                     nobody can try out candidates; with it the hashes are the same in each run
+                     candidates cannot be tried out; with it the hashes are the same in each run
     values, headers  are taken away; sizes of values stay, for `synthesise_values`
     """
     if not 16 <= len(secret) <= 64:

@@ -1,7 +1,8 @@
 """Parquet files that are there when they are complete, and not before.
 
 Spark writes into a directory beside the wanted one; when it is done, that one is renamed.  A run that fails or is
-killed leaves nothing under the wanted name: at most a directory `.NAME.incomplete-…`, which nobody takes for a result.
+killed leaves nothing under the wanted name: at most a directory `.NAME.incomplete-…`, which cannot be taken for a
+result.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class DirectoryMoves:
         self._check(future)
 
     def _check(self, future: FutureLog) -> None:
-        """Raises when the move cannot go on: nobody wants it, or its directory is short of space."""
+        """Raises when the move cannot go on: it was cancelled, or its directory is short of space."""
         future.check()
         gate = self._logs.environment.gates.get(future.parent)
         if gate is not None and gate.closed:
@@ -268,7 +268,7 @@ class DirectoryMoves:
             await self._carry_out(future, future.next_steps(sync=True), self._unthrottled)
 
     def _may_take_over(self, future: FutureLog, committer: LogCommitter | None) -> bool:
-        """Whether everything that somebody was told is durable would be so in the copy."""
+        """Whether everything that was acknowledged as durable is durable in the copy."""
         future.check()
         if future.log.committer is not committer:
             # Made just now, by a change of settings; the next round pauses it.

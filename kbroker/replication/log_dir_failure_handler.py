@@ -1,6 +1,6 @@
 """What happens to partitions when a log directory fails, on the event loop.
 
-    channel wakes the loop -> logs closed -> image without their leaders -> clients are told, groups are sent away
+    channel wakes the loop -> logs closed -> image without their leaders -> clients get errors, groups move away
 
 As in Kafka a partition on a failed directory has no leader, an empty ISR and this broker as an offline replica in the
 metadata, and everything that asks for its records is answered with KAFKA_STORAGE_ERROR.  `leader_changes` says which

@@ -10,7 +10,7 @@ What the directories tell:
                          were given out are never given again
 
 What they do not tell: settings of topics and of brokers, topics and partitions without a directory.  As the default
-settings might delete or compact what must be kept, a rebuilt topic keeps everything (KEEP_EVERYTHING) until somebody
+settings might delete or compact what must be kept, a rebuilt topic keeps everything (KEEP_EVERYTHING) until an operator
 sets what it had; the state topics of coordinators get the settings that they are made with.
 
 The new store is written beside the old one's place and renamed there when it is complete: a start never sees a part.

@@ -67,7 +67,7 @@ cdef bint walk_payload(
 cdef bint walk_unpacked(
     Walk* walk, const Header* header, Codecs* codecs, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes
 ) noexcept nogil:
-    """The walk over the payload of a compressed batch; False where somebody has to look."""
+    """The walk over the payload of a compressed batch; False where Python has to decide."""
     cdef Stream stream
     begin_stream(&stream, header)
     if not walk_payload(&stream, codecs, header.attributes & COMPRESSION_MASK, payload, size, limit_bytes):

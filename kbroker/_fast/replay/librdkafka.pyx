@@ -38,7 +38,7 @@ cdef class Library:
         cdef int at = 0
         assert sizeof(Functions) == len(NAMES) * sizeof(void*)
         memset(&self.functions, 0, sizeof(Functions))
-        # Loaded by whoever asks already, and by Python's modules never unloaded: the handle needs no end.
+        # The caller has loaded it already, and Python never unloads modules: the handle needs no end.
         handle = dlopen(path.encode(), RTLD_LAZY | RTLD_NOLOAD)
         if handle == NULL:
             raise LibraryError(f"{path} is not loaded")

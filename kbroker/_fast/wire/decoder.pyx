@@ -289,7 +289,7 @@ cdef PyObject* decode_records(Decoder* self, const uint8_t* start, Py_ssize_t le
     cdef object view = PyMemoryView_FromObject(<object>self.source)
     cdef Py_buffer* inner = PyMemoryView_GET_BUFFER(view)
     if inner.ndim == 1 and inner.itemsize == 1 and inner.format != NULL and inner.format[0] == b"B":
-        # What slicing does, upon a view that nobody else has seen: the export that it holds is kept apart from these.
+        # What slicing does, upon a view that no other code has seen: the export that it holds is kept apart from these.
         inner.buf = <void*>start
         inner.len = length
         inner.shape[0] = length

@@ -1,6 +1,6 @@
 """Frees large trees of structs in pieces: 100,000 of them at once would hold the loop for tens of milliseconds.
 
-Only what nobody else refers to is taken apart; what is shared merely loses a reference.
+Only what has no other reference is taken apart; what is shared merely loses a reference.
 """
 
 from cpython.list cimport PyList_GET_SIZE

@@ -11,7 +11,7 @@ class ClientError(Exception):
 
 
 class BrokerUnreachableError(ClientError):
-    """No connection: nothing listens there, the name is unknown, or nobody answers."""
+    """No connection: nothing listens there, the name is unknown, or no answer comes."""
 
 
 class ConnectionLostError(ClientError):

@@ -1,10 +1,10 @@
 """Lanes: records in a fixed order into one partition, each once, whatever ends the run.
 
-A lane owns its target partition: nobody else writes there while the job lives.  That makes what was written countable.
-The lane's state, a JSON file that is replaced as a whole, says: up to `position` of the source everything is in the
-target below offset `target_next`.  What a run that was killed wrote after its last state lies from there to the log's
-end.  The next run reads it back and compares it, record by record, with what the source has at that place: equal
-records are counted as written, anything else is an error, because then somebody else wrote.
+A lane owns its target partition: no other producer writes there while the job lives.  That makes what was written
+countable. The lane's state, a JSON file that is replaced as a whole, says: up to `position` of the source everything is
+in the target below offset `target_next`.  What a run that was killed wrote after its last state lies from there to the
+log's end.  The next run reads it back and compares it, record by record, with what the source has at that place: equal
+records are counted as written, anything else is an error, because then another producer wrote.
 
     {"job", "position", "target_next", "records", "map": [[position, position after, target offset, records]], "gaps"}
 
@@ -183,7 +183,7 @@ class _Lane:
         found = self.log_end()
         if found != expected:
             raise LoadError(
-                f"{self.name} ends at offset {found} instead of {expected}: somebody else wrote to it at the same "
+                f"{self.name} ends at offset {found} instead of {expected}: another producer wrote to it at the same "
                 "time, and each record once cannot be kept; end the other writer, delete the topic, begin anew with "
                 "a new state directory"
             )
@@ -232,7 +232,7 @@ class _Lane:
 
     def _foreign(self, offset: int, why: str) -> str:
         return (
-            f"{self.name} has a record at offset {offset} that this job did not write ({why}): somebody else writes "
+            f"{self.name} has a record at offset {offset} that this job did not write ({why}): another producer writes "
             "there, or the source was changed; give the job a topic of its own and a new state directory"
         )
 

@@ -184,9 +184,10 @@ def _listed(state: Path, request: RestoreRequest, found: list[InputFile]) -> lis
 
 def _job(request: RestoreRequest) -> str:
     """What makes positions mean the same: other input, other target, other placing is another job."""
-    told = [str(local_path(request.directory)), request.bootstrap, request.topic, request.only, request.partitions]
+    identity = [str(local_path(request.directory)), request.bootstrap, request.topic, request.only, request.partitions]
     return (
-        "restore " + hashlib.sha256(json.dumps([*told, request.timestamps, request.headers]).encode()).hexdigest()[:16]
+        "restore "
+        + hashlib.sha256(json.dumps([*identity, request.timestamps, request.headers]).encode()).hexdigest()[:16]
     )
 
 

@@ -68,14 +68,14 @@ class Channel(Closing):
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        told = False
+        sent_stop = False
         executor: int | None = None
         rest = b""
         with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             while not self._closed:
-                if self._stop.is_set() and not told:
+                if self._stop.is_set() and not sent_stop:
                     connection.sendall(b"stop\n")
-                    told = True
+                    sent_stop = True
                 if not select.select([connection], [], [], 0.1)[0]:
                     continue
                 data = connection.recv(_MOST)

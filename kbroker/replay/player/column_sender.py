@@ -33,7 +33,7 @@ SLICE_S = 0.02
 _PURGE_S = 5.0
 _SUMS = {"sent": "sent", "acknowledged": "acknowledged", "sent_bytes": "bytes", "late": "late",
          "queue_full_us": "queue_full_us"}  # fmt: skip
-"""What the driver hears of, by its name in C."""
+"""What is reported to the driver, by its name in C."""
 _log = logging.getLogger(__name__)
 
 

@@ -27,7 +27,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 
 class Totals:
-    """What the driver hears of while the replay runs."""
+    """What executors report to the driver while the replay runs."""
 
     def __init__(self) -> None:
         self.sent = self.acknowledged = self.failed = self.bytes = self.late = self.queue_full_us = 0

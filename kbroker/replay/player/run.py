@@ -76,7 +76,7 @@ def run_replay(
 ) -> dict[str, Any]:
     """Replays a trace (rows in the trace schema) and leaves the run's directory; gives what is in its run.json.
 
-    `progress` hears of the counts of all executors together, a few times a second.  Ctrl-C stops the replay and keeps
+    `progress` gets the counts of all executors together, a few times a second.  Ctrl-C stops the replay and keeps
     what has been measured; a second one ends at once and keeps nothing.  Raises ReplayError.
     """
     request.delivery.check()

@@ -107,7 +107,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What each executor is told.  `channel` is the driver's (host, port), None without one."""
+    """What the driver gives each executor.  `channel` is the driver's (host, port), None without one."""
 
     bootstrap: str
     run_id: str

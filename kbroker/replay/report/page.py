@@ -205,7 +205,7 @@ def _name(numbers: Numbers, path: str) -> str:
 
 
 def _chosen(named: list[tuple[str, Numbers]]) -> list[str]:
-    """The broker's counters that moved most, where nobody said which to show."""
+    """The broker's counters that moved most, where the user did not name any."""
     moved: dict[str, float] = {}
     for _, run in named:
         pages = [one["metrics"] for one in run["broker"] if one["metrics"]]

@@ -139,7 +139,7 @@ def heat_map(name: str, run: Numbers) -> str:
 
 
 def broker(runs: Named) -> str:
-    """CPU and memory of the broker's process; empty where nobody could see it."""
+    """CPU and memory of the broker's process; empty where they could not be read."""
     if not any(one["rss_bytes"] is not None for _, run in runs for one in run["broker"]):
         return ""
     with _drawing(3.0) as (figure, result):

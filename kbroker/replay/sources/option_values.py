@@ -80,7 +80,7 @@ class OptionValues:
                 raise OptionError(f"option {name} is not supported: {reason}")
 
     def check_known(self, known: Iterable[str], where: str) -> None:
-        """Nothing is ignored in silence: a name that nobody knows is an error, with the nearest one that is known."""
+        """Nothing is ignored in silence: an unknown name is an error, with the nearest one that is known."""
         by_lower = {name.lower(): name for name in known}
         for name in self._values:
             if name not in by_lower:

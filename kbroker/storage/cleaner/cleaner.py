@@ -54,7 +54,7 @@ STRETCHES_PER_SECOND = 20
 
 
 class CleaningAbortedError(Exception):
-    """Somebody else needs the partition, or the broker stops."""
+    """Another task needs the partition, or the broker stops."""
 
 
 class Ticket:

@@ -359,7 +359,7 @@ class CleanerManager:
             logger.info("Compaction of %s was given up: %s", tp, str(reason) or "the partition was needed")
             return False
         except Exception as error:
-            # Whatever it is, it concerns this partition, and the others must go on; a thread that was told to stop may
+            # The error concerns this partition alone, and the others must go on; a thread that has to stop may
             # find its files gone.
             if not ticket.aborted:
                 self._failed(tp, error)

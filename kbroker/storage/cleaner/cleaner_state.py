@@ -3,7 +3,7 @@
     NONE         + grab   -> IN_PROGRESS      a worker cleans it
     NONE         + pause  -> PAUSED(1)
     IN_PROGRESS  + finish -> NONE
-    IN_PROGRESS  + pause  -> ABORTED(1)       the worker is told to stop
+    IN_PROGRESS  + pause  -> ABORTED(1)       the worker stops
     ABORTED(n)   + pause  -> ABORTED(n + 1)
     ABORTED(n)   + resume -> ABORTED(n - 1)
     ABORTED(n)   + finish -> PAUSED(n)        NONE when n is 0

@@ -55,7 +55,7 @@ class DirectoryPlans:
             del self.preferred[next(iter(self.preferred))]
 
     def cancel(self, topic_partition: TopicPartition) -> None:
-        """Ends a move: whoever carries it out removes the copy."""
+        """Ends a move: the task that carries it out removes the copy."""
         future = self.futures.pop(topic_partition, None)
         if future is not None:
             future.cancelled = True

@@ -53,7 +53,7 @@ def settle(
 ) -> dict[TopicPartition, str]:
     """Puts copies in their place or away.  Returns those that a move goes on with, by the partition's name.
 
-    `topic_ids` of the topics that exist; None where nobody knows.  OSError when a directory fails.
+    `topic_ids` of the topics that exist; None where they are unknown.  OSError when a directory fails.
     """
     logs: set[TopicPartition] = set()
     copies: list[tuple[TopicPartition, str, str]] = []
@@ -70,7 +70,7 @@ def settle(
     moving: dict[TopicPartition, str] = {}
     for tp, parent, path in copies:
         if not _is_of(files, tp, path, topic_ids) or tp in moving:
-            logger.info("Removing %s, a copy that nobody needs", path)
+            logger.info("Removing %s, a copy that is not needed", path)
             files.rename(path, f"{parent}/{marked_directory(*tp, DELETE_SUFFIX)}")
         elif tp in logs:
             moving[tp] = path

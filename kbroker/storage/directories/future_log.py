@@ -57,7 +57,7 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class MoveCancelledError(Exception):
-    """Nobody wants the copy any more."""
+    """The move was cancelled: the copy is not wanted any more."""
 
 
 class SourceChangedError(Exception):
@@ -478,7 +478,7 @@ def copy_bytes(
     spend: Callable[[int], None],
     chunk: int = STEP_BYTES,
 ) -> None:
-    """Copies a stretch of a file to the same place of another; `spend` is told before each piece how large it is."""
+    """Copies a range of a file to the same place of another; `spend` gets each piece's size before it is copied."""
     while start < end:
         want = min(chunk, end - start)
         spend(want)

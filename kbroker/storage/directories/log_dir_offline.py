@@ -26,7 +26,7 @@ logger = logging.getLogger("kbroker.storage")
 
 SHORT_SPACE_INTERVAL_SECONDS = 0.01
 SPACE_INTERVAL_MS = 100
-# While nobody asks for anything and there is so much room that no disk can take it up before the next look.
+# While no request arrives and there is so much room that no disk can take it up before the next look.
 IDLE_SPACE_INTERVAL_MS = 500
 ROOMY_BYTES = 4 << 30
 

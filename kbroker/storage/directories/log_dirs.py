@@ -201,7 +201,7 @@ class LogDir:
         return kind(f"cannot use log directory {self.path}: {error.strerror or error}")
 
     def is_present(self) -> bool:
-        """Whether the path still leads to the directory that was opened.  OSError when nobody can tell."""
+        """Whether the path still leads to the directory that was opened.  OSError when that cannot be found out."""
         return self._lock_fd >= 0 and self._files.is_same(self._lock_fd, f"{self.path}/{LOCK_FILE}")
 
     def bind(self, cluster_id: str, node_id: int) -> None:

@@ -7,7 +7,7 @@ fetches and appends know nothing of it.  In order:
     2  `<base offset>.log.copy` becomes `<base offset>.log`: the copy is whole
     3  the old directory becomes `-delete`
     4  the `-future` directory takes the partition's name
-    5  the log's parts are told of the new directory
+    5  the log's parts take over the new directory
 
 A crash before 3 leaves the log where it was, with a copy to go on with; between 3 and 4 it leaves a copy without a log,
 which the next start puts in its place (`future_dirs`); after that the log in its new directory.  The machine may also

@@ -1,4 +1,4 @@
-"""Partition directories that belong to nobody: kept on the disk under a name ending in `-stray`, and not served.
+"""Partition directories that belong to no topic: kept on the disk under a name ending in `-stray`, and not served.
 
 As Kafka's stray replicas (LogManager.isStrayKraftReplica): the topic does not exist, has another id, or has no
 partition of that number.
@@ -39,7 +39,7 @@ def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> 
 
 
 def tell_set_aside(path: str, names: list[str]) -> None:
-    """Logs which directories of earlier strays a log directory holds: they take space until somebody deletes them."""
+    """Logs which directories of earlier strays a log directory holds: they take space until they are deleted."""
     if names:
         logger.warning(
             "%s holds %d partition(s) that were set aside and are not served; delete what is not needed: %s",

@@ -261,7 +261,7 @@ class FileSystem:
             self.fsync_directory(os.path.dirname(path))
 
     def sync_path(self, path: str) -> None:
-        """Makes a file's content durable, whoever wrote it; a file that is gone needs nothing."""
+        """Makes a file's content durable, whichever descriptor wrote it; a file that is gone needs nothing."""
         try:
             fd = self.open(path, os.O_RDWR)
         except FileNotFoundError:

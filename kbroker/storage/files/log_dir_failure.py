@@ -1,13 +1,13 @@
-"""Log directories that have failed: who says so, what counts as a failure, and the word to whoever acts on it.
+"""Log directories that have failed: who reports it, what counts as a failure, and how the report reaches its consumer.
 
     I/O error anywhere -> report -> (each directory once) -> queue -> wake -> the loop takes the directory offline
 
-Whoever meets an I/O error, on the loop or on a thread, reports it here.  The queue is bounded: only directories of
+Code that meets an I/O error, on the loop or on a thread, reports it here.  The queue is bounded: only directories of
 `log.dirs` enter, each of them once.  A directory that is offline stays so until the broker is started again.
 
 Not every error is the disk's.  A disk without space refuses what needs space and heals by itself (`write_gate`); a
 process without descriptors or memory has another cause; a single file that is gone concerns its partition, as long as
-the directory with its lock is there.  A failed fsync counts whatever its reason is: nobody can say what is on the disk.
+the directory with its lock is there.  A failed fsync counts whatever its reason is: what is on the disk is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LogDirFailureChannel:
         self._wake: Callable[[], object] | None = None
 
     def watch(self, paths: Iterable[str]) -> None:
-        """The directories that can fail; errors elsewhere are nobody's business here."""
+        """The directories that can fail; errors elsewhere are ignored here."""
         for path in paths:
             self._paths[path] = self._paths[os.path.realpath(path)] = path
 

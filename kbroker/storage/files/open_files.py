@@ -1,6 +1,6 @@
 """A budget of descriptors and maps for segments (`kbroker.max.open.segments`).
 
-A segment opens its log file, and maps an index, when somebody reads or appends; 10,000 partitions with 100 segments
+A segment opens its log file, and maps an index, at the first read or append; 10,000 partitions with 100 segments
 each would otherwise hold a million descriptors and two million maps, of which Linux gives a process 65,530.  Owners
 register what they opened; over the budget, the one that was not used since the last sweep is asked to let go (a
 second-chance queue, so that use costs one attribute store, no bookkeeping).
@@ -42,7 +42,7 @@ class OpenFilesError(ValueError):
 
 
 class SegmentFile(FileFields):
-    """An open file.  `fd` stays valid as long as somebody holds this object."""
+    """An open file.  `fd` stays valid as long as this object is referenced."""
 
     __slots__ = ("_files",)
 

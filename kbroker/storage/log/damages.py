@@ -83,7 +83,7 @@ class DamagedLog(Protocol):
 
 
 class Damages:
-    """All that one broker knows of.  May be told from any thread."""
+    """All damages that one broker knows of.  Any thread may add one."""
 
     __slots__ = ("_found", "_gaps")
 

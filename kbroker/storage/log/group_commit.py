@@ -12,9 +12,10 @@ snapshots are built again from them after a crash, so they are left to the flush
     requested_offset  an append below it, and not below durable_offset, waits; never below durable_offset
 
 A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  The log's
-directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` nobody was told of the bytes
-and no consumer saw them, so the log is cut back to its durable end, where the disk lets it.  Otherwise (state of a
-coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses appends.
+directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` no client has an answer for
+the bytes and no consumer saw them, so the log is cut back to its durable end, where the disk lets it.  Otherwise (state
+of a coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses
+appends.
 """
 
 from __future__ import annotations
@@ -362,7 +363,8 @@ class LogCommitter:
         self._commits.on_refused(log, refusal)
 
     def _cut(self) -> bool:
-        """Cuts the log back to its durable end, where nobody was told of what lies behind it; whether it did."""
+        """Cuts the log back to its durable end if no client has an answer for what lies behind it; returns whether it
+        did."""
         log = self._log
         if self._commits.mode is not FsyncMode.COMMIT or log.topic_partition.topic.startswith(INTERNAL_PREFIX):
             return False

@@ -52,7 +52,7 @@ NEVER_CUT = 1 << 62
 class LogEnvironment:
     """What all logs of a broker share.
 
-    `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` is told of I/O
+    `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` takes reports of I/O
     errors, `damages` of what cannot be read or is not there.
     Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
     after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.

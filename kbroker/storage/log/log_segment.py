@@ -1,8 +1,8 @@
 """One segment: `<base offset>.log` with its offset, time and transaction index.
 
 The base offset, zero-padded to 20 digits, names the files.  A segment is cheap until it is used: it knows its size
-and opens its file, reads its indexes' ends and maps them when somebody asks.  Only the active segment of a log is
-appended to; its `AppendTail` counts bytes, finds index entries due and remembers the last batches for readers at the
+and opens its file, reads its indexes' ends and maps them at the first read or append.  Only the active segment of a log
+is appended to; its `AppendTail` counts bytes, finds index entries due and remembers the last batches for readers at the
 tail.
 
 Invariants: offsets in the log and its offset index ascend strictly; every offset is at most 2**31 - 1 above the base
@@ -253,7 +253,7 @@ class LogSegment(SegmentFields):
         self._suffix = suffix
         self._log_path = self.path_of(LOG_SUFFIX)
         self.close_files()
-        # Whoever still holds the segment must not be led to the files of one that has its name now.
+        # A reader that still holds the segment must not open the files of one that has its name now.
         for kind, index in (
             (INDEX_SUFFIX, self._offset_index),
             (TIME_INDEX_SUFFIX, self._time_index),
@@ -383,7 +383,7 @@ class LogSegment(SegmentFields):
             self._tell(f"cutting a failed write at {position}", error)
 
     def _tell(self, what: str, error: OSError) -> None:
-        """An I/O error that no caller hears of; where it is the disk's, the directory has failed all the same."""
+        """Reports an I/O error that no caller gets; if the disk caused it, the directory has failed."""
         logger.warning("%s failed for %s, trying again later: %s", what, self._log_path, error)
         if self._failures is not None:
             self._failures.report(self._log_path, what, error)
@@ -420,7 +420,7 @@ class LogSegment(SegmentFields):
     def locate(self, offset: int) -> BatchPlace | None:
         """The first batch that ends at or after `offset`; None when there is none.
 
-        DamagedSegmentError when it cannot be told, because the bytes where it should be are no batches.
+        DamagedSegmentError when it is not known, because the bytes where it should be are no batches.
         """
         tail = self.tail
         if tail is not None:

@@ -58,7 +58,7 @@ def decode_partition_metadata(data: bytes, path: str) -> bytes:
 
 
 class PartitionMetadata:
-    """The file of one partition, read when somebody asks for the id."""
+    """The file of one partition, read when the id is asked for."""
 
     __slots__ = ("_files", "_topic_id", "path", "was_damaged")
 

@@ -10,7 +10,8 @@ reader stops.
 
 The first batch of a transaction needs a guard (KIP-890): `start_verification` gives one before the coordinator is asked
 whether the partition belongs to the transaction, and the append has to bring it back.  A marker that ends the
-transaction in between takes the guard away, so that a late batch cannot open a transaction that nobody will end.
+transaction in between takes the guard away, so that a late batch cannot open a transaction that no coordinator will
+end.
 
 `map_end_offset` is the offset up to which the state is known; a snapshot is written when it is past the last one. A
 producer that has no open transaction is forgotten after `producer.id.expiration.ms` without a batch, or earlier when
@@ -358,7 +359,8 @@ class ProducerState(ProducerFields):
     def load_latest(self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
         """Replaces the state by the newest valid snapshot at or below `end_offset`.
 
-        Returns the offset to replay from.  Broken snapshots are removed, and those past the end unless told otherwise.
+        Returns the offset to replay from.  Broken snapshots are removed, and those past the end unless the caller keeps
+        them.
         """
         self.clear()
         for offset in sorted(self.snapshots, reverse=True):

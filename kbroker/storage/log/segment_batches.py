@@ -1,6 +1,6 @@
 """Batches of a segment, one after the other: for replay, recovery and lookups by time.
 
-Headers are found in C without the GIL, a bounded number at a time; bytes are read for the batches that somebody asks
+Headers are found in C without the GIL, a bounded number at a time; bytes are read for the batches that the caller asks
 for.
 """
 

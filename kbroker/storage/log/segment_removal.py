@@ -41,7 +41,7 @@ class ShortenedLog(Protocol):
 
 
 class SegmentRemoval:
-    """Segments that leave a log together.  Each is renamed once, by whoever comes to it first.
+    """Segments that leave a log together.  Each is renamed once, by the loop or the thread, whichever reaches it first.
 
     Thousands of these wait when much is deleted at once, so they are made of little that the collector looks at.
     """

@@ -63,7 +63,7 @@ def _holds(segment: Segment, files: FileSystem, entry: tuple[int, int]) -> bool:
     try:
         place = segment.locate(offset) if timestamp >= 0 and offset >= segment.base_offset else None
     except DamagedSegmentError:
-        return True  # Its batch lies in a hole: nothing contradicts it, and who searches there hears of the hole.
+        return True  # Its batch lies in a hole: nothing contradicts it, and a search there reports the hole.
     if place is None:
         return False
     return max_timestamp_of(files.pread(segment.file().fd, _HEADER_BYTES, place.position)) == timestamp

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 
 class VerificationGuard:
-    """One verification, told from all others by identity alone."""
+    """One verification; its identity alone distinguishes it from others."""
 
     __slots__ = ()
 

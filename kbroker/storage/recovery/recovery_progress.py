@@ -48,7 +48,7 @@ class LogProgress:
 
 
 class DirectoryRecovery(NamedTuple):
-    """What recovery has to do in one log directory; `seconds_left` is None while nobody can say."""
+    """What recovery has to do in one log directory; `seconds_left` is None while there is no estimate."""
 
     path: str
     logs_left: int

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Description = dict[str, Any]
 MOST_PRODUCERS = 100
-"""Producers that are described one by one; how many there are is told in any case."""
+"""Producers that are described one by one; their number is always given."""
 
 
 def summary(manager: LogManager, log: UnifiedLog) -> Description:
@@ -118,7 +118,7 @@ def description(manager: LogManager, log: UnifiedLog, clock: Clock) -> Descripti
 
 def explanation(manager: LogManager, log: UnifiedLog, clock: Clock) -> Description:
     """In words, why the log is (not) compacted and shortened, and when that changes."""
-    told: Description = {}
+    described: Description = {}
     explanations: dict[str, Callable[[], list[str]]] = {
         "damage": lambda: explain_damage(log, _damages(manager, log)),
         "compaction": lambda: explain_compaction(log, manager.cleaner, clock.now_ms(), clock.monotonic()),
@@ -126,10 +126,10 @@ def explanation(manager: LogManager, log: UnifiedLog, clock: Clock) -> Descripti
     }
     for name, explain in explanations.items():
         try:
-            told[name] = explain()
+            described[name] = explain()
         except (OSError, KafkaError, ValueError) as error:
-            told[name] = [f"This cannot be said: {error}."]
-    return told
+            described[name] = [f"This cannot be said: {error}."]
+    return described
 
 
 def segments(manager: LogManager, log: UnifiedLog) -> list[Description]:

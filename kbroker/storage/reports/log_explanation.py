@@ -39,28 +39,28 @@ def explain_compaction(log: UnifiedLog, cleaner: CleanerManager, now_ms: int, mo
     tp = log.topic_partition
     phase = cleaner.states.of(tp).phase
     candidate = cleaner.assess(log)
-    told = [_share(candidate)]
+    sentences = [_share(candidate)]
     failure = cleaner.uncleanable.get(tp)
     if phase is not Phase.NONE:
-        told.append(f"Now: {phase.value}.")
+        sentences.append(f"Now: {phase.value}.")
     elif failure is not None:
         wait_ms = max(0, int((failure.retry_at - monotonic) * 1000))
-        told.append(
+        sentences.append(
             f"Compaction fails since {duration(now_ms - failure.since_ms)} ({failure.attempts} attempts): "
             f"{failure.reason}. The next attempt is in {duration(wait_ms)}."
         )
     elif candidate.is_due(config):
         why = "max.compaction.lag.ms has passed" if candidate.overdue_ms else "enough of it is dirty"
-        told.append(f"Due, as {why}: compacted {_when(cleaner)}, after filthier logs.")
+        sentences.append(f"Due, as {why}: compacted {_when(cleaner)}, after filthier logs.")
     else:
-        told.extend(_not_due(log, candidate, now_ms))
+        sentences.extend(_not_due(log, candidate, now_ms))
     last = cleaner.last_cleans.get(tp)
     if last is not None:
-        told.append(
+        sentences.append(
             f"Last compacted {duration(now_ms - last.at_ms)} ago: {last.summary.records_kept} of "
             f"{last.summary.records_read} records stayed."
         )
-    return told
+    return sentences
 
 
 def explain_damage(log: UnifiedLog, damages: Sequence[Damage]) -> list[str]:
@@ -68,33 +68,35 @@ def explain_damage(log: UnifiedLog, damages: Sequence[Damage]) -> list[str]:
     topic, partition = log.topic_partition
     if not damages:
         return []
-    told = []
+    sentences = []
     for damage in damages:
         if damage.kind is Kind.DAMAGED:
-            told.append(
+            sentences.append(
                 f"{damage.where}: {damage.reason}. "
                 f"Fetches of {damage.offsets} answer CORRUPT_MESSAGE; the rest is served."
             )
         else:
-            told.append(f"Missing: {damage.offsets}: {damage.reason}.")
+            sentences.append(f"Missing: {damage.offsets}: {damage.reason}.")
     damaged = [damage for damage in damages if damage.kind is Kind.DAMAGED]
     for damage in damaged:
         if damage.end_offset is not None:
-            told.append(
+            sentences.append(
                 f"Skip, one group: `kbroker groups reset-offsets GROUP --topic {topic}:{partition} --to-offset "
                 f"{damage.end_offset} --execute`, while it has no members."
             )
     repair = f"kbroker logs repair {topic} {partition} --directory {log.parent}"
     if damaged:
-        told.append(
+        sentences.append(
             f"Skip, everybody: stop the broker, `{repair} --skip`: what cannot be read is taken out, a copy kept."
         )
-        told.append(f"Truncate: stop the broker, `{repair} --truncate`: the log ends before the damage, a copy kept.")
-    told.append(
+        sentences.append(
+            f"Truncate: stop the broker, `{repair} --truncate`: the log ends before the damage, a copy kept."
+        )
+    sentences.append(
         f"Restore: stop the broker, put the segment's .log from a backup into {log.directory}, remove the .index and "
         ".timeindex of that segment, start. " + (f"`{repair}` checks all bytes before." if damaged else "")
     )
-    return [sentence.strip() for sentence in told]
+    return [sentence.strip() for sentence in sentences]
 
 
 def _share(candidate: Candidate) -> str:
@@ -114,20 +116,20 @@ def _when(cleaner: CleanerManager) -> str:
 
 def _not_due(log: UnifiedLog, candidate: Candidate, now_ms: int) -> list[str]:
     config = log.config
-    told = []
+    sentences = []
     bound = candidate.offsets.bound
     if candidate.cleanable_bytes:
-        told.append(
+        sentences.append(
             f"Not due: compaction begins when more than {config.min_cleanable_dirty_ratio:.0%} is dirty "
             "(min.cleanable.dirty.ratio)."
         )
         if candidate.oldest_dirty_timestamp >= 0 and config.max_compaction_lag_ms < NO_LAG_LIMIT:
             left = candidate.oldest_dirty_timestamp + config.max_compaction_lag_ms - now_ms
-            told.append(f"max.compaction.lag.ms makes it due in {duration(max(0, left))} at the latest.")
+            sentences.append(f"max.compaction.lag.ms makes it due in {duration(max(0, left))} at the latest.")
         elif config.max_compaction_lag_ms >= NO_LAG_LIMIT:
-            told.append("max.compaction.lag.ms is not set, so that a little dirt may stay for ever.")
+            sentences.append("max.compaction.lag.ms is not set, so that a little dirt may stay for ever.")
     else:
-        told.append("Nothing to compact.")
+        sentences.append("Nothing to compact.")
     active = log.local.segments.active
     if bound == ACTIVE_BOUND:
         if active.size:
@@ -135,14 +137,14 @@ def _not_due(log: UnifiedLog, candidate: Candidate, now_ms: int) -> list[str]:
             if config.max_compaction_lag_ms < NO_LAG_LIMIT:
                 left = active.first_timestamp() + config.max_compaction_lag_ms - now_ms
                 forced = f", or without one in {duration(max(0, left))} (max.compaction.lag.ms)"
-            told.append(
+            sentences.append(
                 f"The active segment ({active.size} bytes from offset {active.base_offset}) is not compacted before it "
                 f"rolls: at {config.roll_bytes} bytes, or with the first record after {duration(config.segment_ms)}"
                 f"{forced}."
             )
     else:
-        told.append(f"Up to offset {candidate.offsets.first_uncleanable_offset} only, because {bound}.")
-    return told
+        sentences.append(f"Up to offset {candidate.offsets.first_uncleanable_offset} only, because {bound}.")
+    return sentences
 
 
 def explain_retention(log: UnifiedLog, now_ms: int) -> list[str]:
@@ -161,27 +163,29 @@ def explain_retention(log: UnifiedLog, now_ms: int) -> list[str]:
         return ["Nothing is deleted by age or size: cleanup.policy has no delete."]
     if facts.log_start_offset == facts.log_end_offset:
         return ["The log is empty: there is nothing to delete."]
-    told = []
+    sentences = []
     oldest = facts.segments[0]
     if decision.future is not None and decision.future.largest_timestamp is not None:
         ahead = decision.future.largest_timestamp - now_ms
-        told.append(
+        sentences.append(
             f"Segment {decision.future.base_offset} holds a record dated {duration(ahead)} in the future: retention.ms "
             "keeps it and every later segment until then."
         )
     if config.retention_ms < 0:
-        told.append("retention.ms is -1: age deletes nothing.")
+        sentences.append("retention.ms is -1: age deletes nothing.")
     elif oldest.largest_timestamp is not None and decision.future is None:
         left = oldest.largest_timestamp + config.retention_ms - now_ms
-        told.append(
+        sentences.append(
             f"The oldest segment ({oldest.size} bytes) goes by age in {duration(max(0, left))} at the earliest."
         )
     if config.retention_bytes < 0:
-        told.append("retention.bytes is -1: size deletes nothing.")
+        sentences.append("retention.bytes is -1: size deletes nothing.")
     else:
         size = sum(segment.size for segment in facts.segments)
         room = config.retention_bytes + oldest.size - size
-        told.append(f"The oldest segment goes by size after {max(0, room)} more bytes.")
+        sentences.append(f"The oldest segment goes by size after {max(0, room)} more bytes.")
     if len(facts.segments) > 1 and facts.high_watermark < facts.segments[1].base_offset:
-        told.append(f"Nothing goes while the high watermark is {facts.high_watermark}: it lies in the oldest segment.")
-    return told
+        sentences.append(
+            f"Nothing goes while the high watermark is {facts.high_watermark}: it lies in the oldest segment."
+        )
+    return sentences

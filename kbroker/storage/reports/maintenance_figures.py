@@ -2,7 +2,7 @@
 
 Nothing is counted for it while the broker works but sums; what depends on every log is read in one pass over them, in
 pieces, from what compaction and retention remember of their last look.  Series for each partition only while there
-are few enough of them; partitions that fail to be compacted are always told of one by one, up to that number.
+are few enough of them; partitions that fail to be compacted are always listed one by one, up to that number.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _moves(manager: LogManager) -> Values:
 
 
 def recovery_figures(manager: LogManager) -> Values:
-    """What a start after an unclean stop has still to read; all that can be told before the logs are loaded."""
+    """What a start after an unclean stop has still to read; all that is known before the logs are loaded."""
     directories = manager.progress.directories()
     return {
         "kbroker_recovery_logs_left": {(each.path,): each.logs_left for each in directories},
