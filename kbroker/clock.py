@@ -22,9 +22,11 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
+        """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
+        """Seconds that never go back."""
         return time.monotonic()
 
 

@@ -266,6 +266,33 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
+def documented_elsewhere(base: str) -> bool:
+    """Whether a class's base describes its methods: an interface of a library, or of ours with docstrings."""
+    return base.rpartition(".")[2] not in {"NamedTuple", "Protocol", "Enum", "IntEnum", "Generic", "object"}
+
+
+def undocumented(path: Path) -> Iterator[str]:
+    """The public functions and methods of public classes without a docstring, unless they override one."""
+
+    def visit(body: list[ast.stmt], name: str, overriding: bool) -> Iterator[str]:
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
+                inherits = any(documented_elsewhere(base) for base in bases if not base.endswith("Fields"))
+                yield from visit(node.body, f"{name}.{node.name}", inherits)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                decorators = [ast.unparse(each) for each in node.decorator_list]
+                if ast.get_docstring(node) is None and not overriding and "overload" not in decorators:
+                    yield f"{name}.{node.name}"
+
+    yield from visit(ast.parse(path.read_text()).body, module_of(path), False)
+
+
+def test_public_functions_say_what_they_give() -> None:
+    """A caller would have to read a function to know its units, its result and what it raises."""
+    assert [name for path in sources(".py") for name in undocumented(path)] == []
+
+
 def test_tests_say_what_would_be_lost() -> None:
     """A failing test would not tell whether it matters."""
     silent = []

@@ -38,6 +38,7 @@ class Cluster:
     timeout: float
 
     def client_settings(self) -> dict[str, str]:
+        """What every client of this cluster gets: librdkafka's names, values as text."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "kbroker-cli",
@@ -48,6 +49,7 @@ class Cluster:
         }
 
     def admin(self) -> AdminClient:
+        """An admin client.  ClickException when nothing answers or a setting is wrong."""
         self.check_reachable()
         settings = self.client_settings()
         del settings["allow.auto.create.topics"]

@@ -105,6 +105,7 @@ class Reader:
             raise client_error(error) from None
 
     def subscribe(self, topics: list[str]) -> None:
+        """Join the group of the topics."""
         # Partitions that come or go change what "every partition at its end" means.
         self._consumer.subscribe(
             topics,
@@ -149,6 +150,7 @@ class Reader:
         return low, high
 
     def run(self, max_messages: int | None, exit_at_end: bool, idle_timeout: float | None) -> None:
+        """Print records until `max_messages` came, all partitions are at their ends, or `idle_timeout` s passed."""
         left = max_messages
         last = time.monotonic()
         while left is None or left > 0:
@@ -206,6 +208,7 @@ class Reader:
         return bool(assigned) and assigned <= self._at_end
 
     def close(self) -> None:
+        """Leave the group."""
         self._consumer.close()
 
 

@@ -55,6 +55,7 @@ def _compare(log: bytes, offset: int, position: int) -> Row:
 
 
 def dump_time_index(path: Path) -> Iterator[Row]:
+    """The entries of a `.timeindex`; one that is not above the entry before has an `error`."""
     base, last = base_offset_of(path), None
     for timestamp, relative in _entries(path, TIME_ENTRY):
         row: Row = {"timestamp": timestamp, "offset": base + relative}
@@ -78,6 +79,7 @@ def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[Any, ...]]:
 
 
 def dump_transaction_index(path: Path) -> Iterator[Row]:
+    """The aborted transactions of a `.txnindex`.  ValueError when it is damaged."""
     from kbroker.storage.log.txn_index import decode_entries
 
     for entry in decode_entries(path.read_bytes(), path.name):
@@ -85,6 +87,7 @@ def dump_transaction_index(path: Path) -> Iterator[Row]:
 
 
 def dump_producer_snapshot(path: Path) -> Iterator[Row]:
+    """The producers of a `.snapshot`.  ValueError when it is damaged."""
     from kbroker.storage.log.producer_snapshot import decode_snapshot
 
     for entry in decode_snapshot(path.read_bytes(), path.name):
@@ -102,6 +105,7 @@ def dump_producer_snapshot(path: Path) -> Iterator[Row]:
 
 
 def dump_offset_checkpoint(path: Path) -> Iterator[Row]:
+    """The rows of a checkpoint of offsets by partition.  CorruptCheckpointError."""
     from kbroker.storage.files.checkpoints import decode_offsets
 
     for tp, offset in decode_offsets(path.read_bytes(), path.name).items():
@@ -109,6 +113,7 @@ def dump_offset_checkpoint(path: Path) -> Iterator[Row]:
 
 
 def dump_epoch_checkpoint(path: Path) -> Iterator[Row]:
+    """The rows of a `leader-epoch-checkpoint`.  CorruptCheckpointError."""
     from kbroker.storage.files.checkpoints import decode_checkpoint
 
     for fields in decode_checkpoint(path.read_bytes(), path.name):
@@ -117,6 +122,7 @@ def dump_epoch_checkpoint(path: Path) -> Iterator[Row]:
 
 
 def dump_partition_metadata(path: Path) -> Iterator[Row]:
+    """The topic id of a `partition.metadata`.  ValueError when it is damaged."""
     from kbroker.storage.log.partition_metadata import decode_partition_metadata
     from kbroker.types import uuid_to_text
 
@@ -124,6 +130,7 @@ def dump_partition_metadata(path: Path) -> Iterator[Row]:
 
 
 def dump_properties(path: Path) -> Iterator[Row]:
+    """The keys and values of a properties file, such as `meta.properties`."""
     from kbroker.config.properties import decode_properties, parse_properties
 
     for _line, key, value in parse_properties(decode_properties(path.read_bytes())):

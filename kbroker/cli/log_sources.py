@@ -44,9 +44,11 @@ class MetricsListener:
         self._timeout = timeout
 
     def overview(self) -> Value:
+        """One row for each partition.  ClickException when the listener does not answer."""
         return self._get("")
 
     def describe(self, topic: str, partition: int | None) -> list[Value]:
+        """The descriptions of a topic's partitions, or of one.  ClickException when there is none."""
         try:
             if partition is not None:
                 return [self._get(f"/{topic}/{partition}")]
@@ -119,6 +121,7 @@ class KafkaProtocol:
         cluster.check_reachable()
 
     def overview(self) -> Value:
+        """Sizes by partition and directory, from DescribeLogDirs.  ClickException when it cannot be asked."""
         from kbroker.errors import ErrorCode
         from kbroker.protocol.api import ApiKey
         from kbroker.replay.client.connection import Connection
@@ -158,6 +161,7 @@ class KafkaProtocol:
         return {"directories": directories, "partitions": rows}
 
     def describe(self, topic: str, partition: int | None) -> list[Value]:
+        """UsageError: Kafka's protocol has no such request."""
         raise click.UsageError(
             "Kafka's protocol has no request for this: ask a kbroker's metrics listener (--metrics), or read the files "
             "of a stopped one (--directory)"
@@ -194,6 +198,7 @@ class Directories:
         self._paths = paths
 
     def overview(self) -> Value:
+        """One row for each partition found on the disk, and the directories' states."""
         directories, rows = [], []
         for path in self._paths:
             with _opened(path) as directory:
@@ -211,6 +216,7 @@ class Directories:
         return {"directories": directories, "partitions": rows}
 
     def describe(self, topic: str, partition: int | None) -> list[Value]:
+        """The descriptions of a topic's partitions, or of one.  ClickException when there is none."""
         found: list[Value] = []
         for path in self._paths:
             with _opened(path) as directory:

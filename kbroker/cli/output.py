@@ -17,6 +17,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

@@ -108,6 +108,7 @@ class Sender:
             raise client_error(error) from None
 
     def send(self, record: Outgoing) -> None:
+        """Queue a record, and wait while the queue is full.  ClickException for a delivery that failed."""
         self._check()
         options: dict[str, Any] = {"partition": self._partition if record.partition is None else record.partition}
         if record.timestamp is not None:

@@ -189,6 +189,7 @@ def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:
 
 
 def read_rows(spark: SparkSession, paths: tuple[str, ...], given: dict[str, Any]) -> Trace:
+    """The rows of the trace's files.  ClickException for a wrong option."""
     from kbroker.replay.traces import read_trace
 
     options = parse_pairs(given["options"], "--option")
@@ -211,6 +212,7 @@ def keep_malformed(trace: Trace, path: str | None, given: dict[str, Any], reason
 
 
 def no_rows(paths: tuple[str, ...], malformed: dict[str, int], side: str | None) -> str:
+    """The message for a trace without a row."""
     where = ", ".join(paths)
     if not malformed:
         return f"{where}: the trace has no rows"
@@ -223,6 +225,7 @@ def _reasons(malformed: dict[str, int]) -> str:
 
 
 def warn(order: dict[str, Any] | None, malformed: dict[str, int], side: str | None) -> None:
+    """Print what is wrong with the rows: malformed ones, and time that goes back."""
     if malformed:
         seen = f"see {side}" if side is not None else "--malformed DIRECTORY keeps them"
         click.echo(f"kbroker: {sum(malformed.values()):,} rows are malformed: {_reasons(malformed)}; {seen}", err=True)

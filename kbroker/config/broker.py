@@ -128,6 +128,7 @@ class BrokerConfig:
         return *self._dynamic, self._static
 
     def source_of(self, key: str) -> Source:
+        """Where a setting's value comes from."""
         setting = self._settings.get(key)
         return Source.DEFAULT if setting is None else setting.source
 

@@ -38,14 +38,17 @@ class ConfigRow(NamedTuple):
 
     @property
     def implemented(self) -> bool:
+        """Whether the broker acts on the setting."""
         return self.status == IMPLEMENTED
 
     @property
     def security(self) -> bool:
+        """Whether the setting would protect something, so that a broker that lacks it does not start with it."""
         return self.status == REFUSED
 
     @property
     def sensitive(self) -> bool:
+        """Whether the value is a secret, never shown."""
         return self.type is ConfigType.PASSWORD
 
     @property

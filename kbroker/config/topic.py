@@ -64,14 +64,17 @@ class LogConfig:
 
     @property
     def compact(self) -> bool:
+        """Whether the log is compacted."""
         return COMPACT in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
+        """Whether retention deletes segments."""
         return DELETE in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
+        """Whether the broker stamps records with its own time."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property

@@ -142,9 +142,11 @@ class LocalStore:
 
     @property
     def cluster_id(self) -> str:
+        """The id of the cluster, made with the store."""
         return self._cluster_id
 
     def topics(self) -> list[TopicImage]:
+        """All topics as they are stored."""
         with _explained(self._path):
             configs: dict[bytes, dict[str, str]] = {}
             for topic_id, name, value in self._connection.execute("SELECT topic_id, name, value FROM topic_configs"):
@@ -160,6 +162,7 @@ class LocalStore:
         return [self._topic(name, id_, partitions.get(id_, []), configs.get(id_, {})) for name, id_ in rows]
 
     def create_topics(self, topics: Sequence[TopicImage]) -> None:
+        """Store new topics, all or none."""
         with self._transaction() as connection:
             for topic in topics:
                 connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.topic_id, topic.name))
@@ -184,15 +187,18 @@ class LocalStore:
         self._spare.hold()
 
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
+        """Remove topics, all or none."""
         # The way out of a full disk.
         self._change_in_need("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
 
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        """Store more partitions of a topic."""
         with self._transaction():
             for topic_id, partitions in additions:
                 self._insert_partitions(topic_id, partitions)
 
     def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
+        """Store leaders, epochs and in-sync replicas of partitions."""
         # Without it a failed disk, or one that is back, keeps its partitions offline.
         self._change_in_need(
             "UPDATE partitions SET leader = ?, leader_epoch = ?, partition_epoch = ?, isr = ? "
@@ -205,12 +211,14 @@ class LocalStore:
         )
 
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
+        """Store the settings of a topic."""
         with self._transaction() as connection:
             for topic_id, configs in changes:
                 connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
                 self._insert_configs(topic_id, configs)
 
     def broker_configs(self) -> dict[str, dict[str, str]]:
+        """The dynamic settings by broker; the empty name has those of all brokers."""
         with _explained(self._path):
             configs: dict[str, dict[str, str]] = {}
             for broker, name, value in self._connection.execute("SELECT broker, name, value FROM broker_configs"):
@@ -218,6 +226,7 @@ class LocalStore:
             return configs
 
     def alter_broker_config(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Store the dynamic settings of a broker, or of all."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM broker_configs WHERE broker = ?", (broker,))
             connection.executemany(
@@ -241,6 +250,7 @@ class LocalStore:
         return last + 1, last
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
+        """Reserve a block of producer ids for good."""
         with self._transaction() as connection:
             first_id = int(_read_key(connection, "next_producer_id") or 0)
             if not 0 <= first_id <= MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_LENGTH:
@@ -256,6 +266,7 @@ class LocalStore:
             _write_key(connection, "next_producer_id", str(max(known, blocks * PRODUCER_ID_BLOCK_LENGTH)))
 
     def close(self) -> None:
+        """Close the database."""
         self._connection.close()
 
     @contextlib.contextmanager

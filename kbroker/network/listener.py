@@ -122,6 +122,7 @@ class Listener:
     # Called by connections
 
     def connection_opened(self, connection: Connection) -> bool:
+        """Count a connection, and refuse it beyond the limits."""
         self.accepted_count += 1
         # An IPv4 client of a dual-stack socket counts as the address that it is set down with.
         address = connection.peer_host.removeprefix(MAPPED_IPV4)
@@ -141,6 +142,7 @@ class Listener:
         return False
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
+        """Count a connection out."""
         address = self._addresses.pop(connection, None)
         if address is not None:
             self._limits.leave(address)
@@ -171,6 +173,7 @@ class Listener:
         )
 
     def handler_failed(self, ctx: RequestContext | None, error: BaseException) -> None:
+        """Log a failure that no handler expected."""
         logger.error(
             "API %s version %s failed; its connection is closed",
             None if ctx is None else ctx.api_key,

@@ -23,7 +23,8 @@ _NAME_BYTES = 16
 class Options(Protocol):
     """What can be set on a socket, also on the one that a transport of asyncio shows."""
 
-    def setsockopt(self, level: int, option: int, value: bytes, /) -> None: ...
+    def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
+        """As of `socket.socket`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,14 +74,17 @@ class Field:
 
     @property
     def is_array(self) -> bool:
+        """Whether the field holds an array."""
         return self.type.startswith("[]")
 
     @property
     def item_type(self) -> str:
+        """The type of the field, or of an array's items."""
         return self.type.removeprefix("[]")
 
     @property
     def is_struct(self) -> bool:
+        """Whether the items are nested structs."""
         return self.item_type[0].isupper()
 
 
@@ -96,6 +99,7 @@ class SharedStruct:
     fields: tuple[Field, ...] = ()
 
     def of(self, *fields: Field) -> SharedStruct:
+        """The struct with these fields."""
         return replace(self, fields=fields)
 
 
@@ -115,32 +119,40 @@ class MessageSchema:
     structs: tuple[SharedStruct, ...] = ()
 
     def of(self, *fields: Field) -> MessageSchema:
+        """The message with these fields."""
         return replace(self, fields=fields)
 
     def sharing(self, *structs: SharedStruct) -> MessageSchema:
+        """The message with these structs, which several fields may name."""
         return replace(self, structs=structs)
 
     @property
     def min_version(self) -> int:
+        """The oldest version."""
         return parse_versions(self.versions)[0]
 
     @property
     def max_version(self) -> int:
+        """The newest version."""
         return parse_versions(self.versions)[-1]
 
     def is_flexible(self, version: int) -> bool:
+        """Whether the version has compact types and tagged fields (KIP-482)."""
         return version in parse_versions(self.flexible)
 
 
 def request(api_key: int, name: str, versions: str, flexible: str) -> MessageSchema:
+    """A request's schema, without fields yet."""
     return MessageSchema(f"{name}Request", "request", api_key, versions, flexible)
 
 
 def response(api_key: int, name: str, versions: str, flexible: str) -> MessageSchema:
+    """A response's schema, without fields yet."""
     return MessageSchema(f"{name}Response", "response", api_key, versions, flexible)
 
 
 def data(name: str, versions: str, flexible: str) -> MessageSchema:
+    """The schema of a message that is no request: a record's key or value, or metadata inside another."""
     return MessageSchema(name, "data", None, versions, flexible)
 
 

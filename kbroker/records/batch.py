@@ -90,6 +90,7 @@ class RecordBatchBuilder:
         timestamp_ms: int,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> None:
+        """Add a record.  The first one's time is the batch's base timestamp."""
         if self._count == 0:
             self._base_timestamp = timestamp_ms
         append_record(self._payload, timestamp_ms - self._base_timestamp, self._count, key, value, headers)
@@ -98,6 +99,7 @@ class RecordBatchBuilder:
 
     @property
     def count(self) -> int:
+        """How many records it holds."""
         return self._count
 
     @property
@@ -106,6 +108,7 @@ class RecordBatchBuilder:
         return BATCH_OVERHEAD + len(self._payload)
 
     def build(self) -> bytearray:
+        """The batch, header and CRC included.  ValueError without a record."""
         if self._count == 0:
             raise ValueError("a batch needs at least one record")
         batch = bytearray(

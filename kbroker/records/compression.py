@@ -82,6 +82,7 @@ class Budget:
         self.left_bytes = limit_bytes
 
     def spend(self, size_bytes: int) -> None:
+        """Count bytes that came out.  DecompressionLimitError when they are too many."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise DecompressionLimitError(f"the data expands to more than the limit of {self.limit_bytes} bytes")
@@ -315,9 +316,11 @@ _READERS: dict[int, Callable[[memoryview, Budget], Iterator[Any]]] = {
 class Compressor(Protocol):
     """Takes chunks, gives compressed bytes when it has some, and the rest at the end."""
 
-    def compress(self, data: Any, /) -> bytes: ...
+    def compress(self, data: Any, /) -> bytes:
+        """Take more bytes; what is ready of the output."""
 
-    def flush(self) -> bytes: ...
+    def flush(self) -> bytes:
+        """The end of the output."""
 
 
 class _NoCompressor:
@@ -412,6 +415,7 @@ def compress_chunks(codec: int, chunks: Iterable[Any], level: int | None = None)
 
 
 def compress(codec: int, payload: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """The payload, compressed; `level` as the codec counts, None for its default.  UnsupportedCodecError."""
     if level in (None, _NATIVE_LEVELS.get(codec)) and codec in native_codecs_loaded():
         packed = pack_bytes(codec, payload)
         if packed is not None:

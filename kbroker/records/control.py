@@ -41,6 +41,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
+    """The key of a control record: version and type, 4 bytes."""
     return KEY.pack(VERSION, control_type)
 
 

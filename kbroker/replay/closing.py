@@ -10,6 +10,7 @@ class Closing:
     """Gives a class that has `close` the two methods of a `with`."""
 
     def close(self) -> None:
+        """Give back what is held."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -71,6 +71,7 @@ class ColumnBatches:
 
     @property
     def next_offset(self) -> int:
+        """The offset behind the last record that was read."""
         return self.reader.next_offset
 
     @property
@@ -85,6 +86,7 @@ class ColumnBatches:
             yield self._build(self.reader.take())
 
     def flush(self) -> Iterator[pa.RecordBatch]:
+        """The records that do not fill a batch yet, as one, if there are any."""
         if self.reader.count:
             yield self._build(self.reader.take())
 

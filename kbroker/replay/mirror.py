@@ -84,6 +84,7 @@ class MirrorRequest:
         return parse(given, streaming=False)
 
     def name_of(self, topic: str) -> str:
+        """What a topic is called in the target."""
         return self.rename.replace("{topic}", topic)
 
     def job(self) -> str:
@@ -132,6 +133,7 @@ class Mirror:
         return locked(self.state / "job.lock", 0.0, f"another run uses the state {self.state}: wait for it, or end it")
 
     def catch_up(self, spark: SparkSession, progress: Callable[[int, int], None] | None = None) -> list[LaneResult]:
+        """Copy all that the source has now; one result for each lane that had something to copy."""
         lanes = [lane for lane in self.plan() if lane.stop > lane.start]
         run = partial(mirror_lane, self.target, replace(self.read, fail_on_data_loss=True), self.request.job())
         return run_lanes(spark, lanes, run, progress)

@@ -37,11 +37,11 @@ from kbroker.errors import (
 )
 from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.storage.directories.future_log import (
+    CopyStep,
     CorruptSourceError,
     FutureLog,
     MoveCancelledError,
     SourceChangedError,
-    Step,
 )
 from kbroker.storage.directories.log_dirs import DELETE_SUFFIX, MAX_PARTITION_DIRECTORY, marked_directory
 from kbroker.storage.directories.log_relocation import take_over
@@ -205,7 +205,7 @@ class DirectoryMoves:
                 future.cleaning_paused = True
                 self._logs.cleaner.abort_and_pause(future.log.topic_partition)
 
-    async def _carry_out(self, future: FutureLog, steps: list[Step], throttle: Throttle) -> None:
+    async def _carry_out(self, future: FutureLog, steps: list[CopyStep], throttle: Throttle) -> None:
         self._check(future)
         segments = future.log.local.segments
         before = future.copied_bytes

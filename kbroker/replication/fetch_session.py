@@ -70,6 +70,7 @@ class FetchPlan:
 
     @property
     def session_id(self) -> int:
+        """The session's id for the answer; 0 without a session."""
         return NO_SESSION if self.session is None else self.session.session_id
 
 

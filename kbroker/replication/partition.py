@@ -112,6 +112,7 @@ class Partition(PartitionFields):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Topic name and partition index."""
         return TopicPartition(self.topic, self.index)
 
     def follow(self, image: PartitionImage) -> None:

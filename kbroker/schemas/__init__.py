@@ -30,6 +30,7 @@ def schema(name: str) -> MessageSchema:
 
 
 def family_of(name: str) -> str:
+    """The module that has the schema of this name.  KeyError."""
     family = FAMILY_OF_DATA.get(name)
     if family is None:
         family = FAMILY_OF_API[name.removesuffix("Request").removesuffix("Response")]
@@ -44,6 +45,7 @@ def family_messages(family: str) -> tuple[MessageSchema, ...]:
 
 
 def families() -> list[str]:
+    """The names of all modules with schemas."""
     return sorted({*FAMILY_OF_API.values(), *FAMILY_OF_DATA.values()})
 
 

@@ -58,14 +58,17 @@ class Member:
 
     @property
     def is_static(self) -> bool:
+        """Whether the member has a group instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def awaits_join(self) -> bool:
+        """Whether a JoinGroup of the member waits for its answer."""
         return self.join_reply is not None
 
     @property
     def awaits_sync(self) -> bool:
+        """Whether a SyncGroup of the member waits for its answer."""
         return self.sync_reply is not None
 
     @property

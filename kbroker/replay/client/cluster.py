@@ -103,6 +103,7 @@ class Patience:
 
     @property
     def left_s(self) -> float:
+        """Seconds until it ends."""
         return self._deadline - time.monotonic()
 
     def again(self, error: Exception) -> None:
@@ -127,6 +128,7 @@ class Cluster(Closing):
         self._connections: dict[tuple[str, int], Connection] = {}
 
     def patience(self, what: str, seconds: float | None = None) -> Patience:
+        """How long to try again; `seconds` instead of the setting's."""
         settings = self.settings
         seconds = settings.patience_s if seconds is None else seconds
         return Patience(what, seconds, settings.retry_backoff_s, settings.retry_backoff_max_s)
@@ -195,6 +197,7 @@ class Cluster(Closing):
             self._topics.pop(name, None)
 
     def close(self) -> None:
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()

@@ -105,10 +105,12 @@ class Connection(Closing):
 
     @property
     def address(self) -> str:
+        """`host:port`."""
         return f"{self.host}:{self.port}"
 
     @property
     def closed(self) -> bool:
+        """Whether there is no socket any more."""
         return self._socket is None
 
     @property
@@ -163,6 +165,7 @@ class Connection(Closing):
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
+        """Close the socket; answers under way are lost."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

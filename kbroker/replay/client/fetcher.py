@@ -72,6 +72,7 @@ class Fetcher:
 
     @property
     def name(self) -> str:
+        """`topic-partition`."""
         return f"{self.topic}-{self.partition}"
 
     def frames(self, start: int, stop: int) -> Iterator[Fetched]:

@@ -99,6 +99,7 @@ class LaneResult:
 
 
 def state_path(directory: str | Path, topic: str, partition: int) -> Path:
+    """The file with a lane's state."""
     return Path(directory) / "lanes" / f"{topic}-{partition}.json"
 
 

@@ -90,6 +90,7 @@ class Manifest:
         return cls.read(directory)
 
     def write(self) -> None:
+        """Replace the file in the manifest's directory."""
         plain: dict[str, Any] = {"format": FORMAT, "version": VERSION, "isolation": self.isolation}
         plain["topics"] = self.topics
         plain["files"] = [asdict(row) for row in sorted(self.files, key=_place)]

@@ -16,6 +16,7 @@ _SECONDS = 30.0
 
 
 def admin(bootstrap: str) -> AdminClient:
+    """An admin client that logs nothing by itself."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({"bootstrap.servers": bootstrap, "client.id": "kbroker-load", "log_level": "0"})

@@ -38,6 +38,7 @@ class Channel(Closing):
         threading.Thread(target=self._accept, name="replay-channel", daemon=True).start()
 
     def totals(self) -> Counts:
+        """The counts of all executors, added up."""
         totals: Counts = {}
         for counts in list(self._counts.values()):
             for name, number in counts.items():
@@ -54,6 +55,7 @@ class Channel(Closing):
         self._stop.set()
 
     def close(self) -> None:
+        """End the listening socket."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
@@ -124,6 +126,7 @@ class Reporter:
         self._thread.start()
 
     def close(self) -> None:
+        """Send the last counts and end the thread."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(5)

@@ -113,6 +113,7 @@ class Player:
         self._note_start(wall)
 
     def outcomes(self) -> Iterator[pa.RecordBatch]:
+        """Plays the rows; gives batches of outcomes as they come."""
         emit = time.monotonic() + EMIT_SECONDS
         for _ in self._play():
             if time.monotonic() > emit:
@@ -222,6 +223,7 @@ class Ahead:
         self._first = self._queue.get()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches in order.  Raises what reading them raised."""
         item = self._first
         while item is not None:
             if isinstance(item, BaseException):

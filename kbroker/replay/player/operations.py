@@ -33,6 +33,7 @@ class Totals:
         self.sent = self.acknowledged = self.failed = self.bytes = self.late = self.queue_full_us = 0
 
     def counts(self) -> dict[str, int]:
+        """The counts by name."""
         return dict(vars(self))
 
 
@@ -240,9 +241,11 @@ class Member:
         self._thread.start()
 
     def put(self, due: float, kind: str, source: str, sequence: int, topic: str) -> None:
+        """Queue an operation that is due at `due`, in seconds of the replay's clock."""
         self._operations.put((due, kind, source, sequence, topic))
 
     def take(self) -> Any:
+        """The cells since the last call."""
         with self._lock:
             return self._cells.take()
 

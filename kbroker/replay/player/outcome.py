@@ -107,6 +107,7 @@ class Cell:
         self.exceptions.append((source, sequence, why))
 
     def note_event(self, name: str) -> None:
+        """Count an event."""
         self.events[name] = self.events.get(name, 0) + 1
 
 
@@ -118,6 +119,7 @@ class Cells:
         self._cells: dict[tuple[int, str, str, int], Cell] = {}
 
     def at(self, second: int, kind: str, topic: str, partition: int = -1) -> Cell:
+        """The cell of a second, kind, topic and partition; new if there is none."""
         key = (second, kind, topic, partition)
         cell = self._cells.get(key)
         if cell is None:

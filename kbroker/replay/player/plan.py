@@ -42,6 +42,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
+        """How long the trace is."""
         return (self.last_us - self.first_us) / 1e6
 
 

@@ -47,14 +47,17 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="replay-samples", daemon=True)
 
     def start(self) -> None:
+        """Begin to sample, in a thread."""
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(5)
 
     def write(self, path: Path) -> None:
+        """Write the samples as Parquet."""
         columns = {name: [row[name] for row in self._rows] for name in SAMPLE_SCHEMA.names}
         pq.write_table(pa.Table.from_pydict(columns, schema=SAMPLE_SCHEMA), path)
 

@@ -46,6 +46,7 @@ class Spool:
             writer.close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches in order, once: from memory, then from the file."""
         while self._kept:
             yield self._kept.popleft()
         if self._file is not None:

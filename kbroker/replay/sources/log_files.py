@@ -44,6 +44,7 @@ class Segment:
     is_last: bool
 
     def beside(self, suffix: str) -> str:
+        """The path of the segment's file with this suffix."""
         return self.path.removesuffix(".log") + suffix
 
 
@@ -132,9 +133,11 @@ class SegmentReader:
                 return
 
     def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill the buffer from `position` on; the number of bytes read."""
         return FILES.pread_into(self._fd, buffer, position)
 
     def batch(self, info: BatchInfo) -> bytes:
+        """The bytes of one batch."""
         return FILES.pread(self._fd, info.size_in_bytes, info.position)
 
     def begins_batch(self, position: int) -> bool:

@@ -45,9 +45,11 @@ class PieceReader:
 
     @property
     def left_bytes(self) -> int:
+        """How many bytes of the file are still to read."""
         return 0 if self.found.done else self.piece.end - self.position
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records of the piece, as Arrow."""
         piece = self.piece
         segment = Segment(piece.path, 0, piece.stop, piece.end, piece.is_tail)
         with SegmentReader(segment) as reader:

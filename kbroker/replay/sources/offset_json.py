@@ -47,6 +47,7 @@ def parse_offsets(option: str, text: str) -> Offsets:
 
 
 def from_plain(plain: Mapping[str, Any]) -> Offsets:
+    """Offsets out of `{topic: {partition: offset}}`.  ValueError."""
     found: Offsets = {}
     for topic, offsets in plain.items():
         for partition, offset in offsets.items():
@@ -65,6 +66,7 @@ def to_plain(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
 
 
 def to_checkpoint(offsets: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """Offsets and where the query began, as Spark's checkpoint keeps them."""
     return {**to_plain(offsets), START_KEY: to_plain(start)}
 
 

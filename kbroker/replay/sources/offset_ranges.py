@@ -35,6 +35,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many offsets it spans."""
         return self.stop - self.start
 
 
@@ -73,9 +74,11 @@ class OffsetFinder:
         return {at: place.offset for at, place in found.items()}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where each log starts."""
         return self.at(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where each log ends for this reader's isolation level."""
         return self.at(dict.fromkeys(partitions, LATEST))
 
     def _resolve_times(self, limit: Limit, times: Mapping[TopicPartition, int]) -> Offsets:

@@ -21,18 +21,22 @@ class OptionValues:
         self._values = {name.lower(): str(value) for name, value in options.items()}
 
     def has(self, name: str) -> bool:
+        """Whether the option was given."""
         return name.lower() in self._values
 
     def text(self, name: str, default: str | None = None) -> str | None:
+        """The option's text."""
         return self._values.get(name.lower(), default)
 
     def required(self, name: str, why: str) -> str:
+        """The option's text.  OptionError, with `why`, when it is missing or blank."""
         value = (self.text(name) or "").strip()
         if not value:
             raise OptionError(f"option {name} must be given: {why}")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
+        """The option as true or false.  OptionError for another word."""
         value = self.text(name)
         if value is None:
             return default
@@ -41,6 +45,7 @@ class OptionValues:
         return value.strip().lower() == "true"
 
     def number(self, name: str, default: int | None = None, *, least: int = 1) -> int | None:
+        """The option as a whole number.  OptionError below `least`."""
         value = self.text(name)
         if value is None:
             return default
@@ -53,6 +58,7 @@ class OptionValues:
         return found
 
     def count(self, name: str, default: int, *, least: int = 1) -> int:
+        """The option as a whole number that has a default.  OptionError below `least`."""
         found = self.number(name, default, least=least)
         assert found is not None
         return found
@@ -68,6 +74,7 @@ class OptionValues:
         return int(match[1]) * _UNIT_MS[match[2]]
 
     def choice(self, name: str, choices: Iterable[str], default: str) -> str:
+        """The option as one of `choices`, in lower case.  OptionError."""
         value = (self.text(name) or default).strip().lower()
         if value not in choices:
             raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")

@@ -149,6 +149,7 @@ class BatchWriter(FromSpark, DataSourceArrowWriter):
         self.write_options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Writes the rows of one partition of Spark's."""
         options = self.write_options
         with (
             Cluster(options.bootstrap, options.client) as cluster,

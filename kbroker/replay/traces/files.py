@@ -42,6 +42,7 @@ class TraceFile:
 
     @property
     def name(self) -> str:
+        """The last part of the path."""
         return PurePosixPath(self.path).name
 
 

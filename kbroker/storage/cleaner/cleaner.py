@@ -66,6 +66,7 @@ class Ticket:
         self.aborted = False
 
     def check(self) -> None:
+        """CleaningAbortedError once the cleaning has to end."""
         if self.aborted:
             raise CleaningAbortedError
 

@@ -132,6 +132,7 @@ class CleanerManager:
             ticket.aborted = True
 
     def resume(self, topic_partition: TopicPartition) -> None:
+        """End one pause of a partition."""
         self.states.apply(topic_partition, Event.RESUME)
 
     def forget(self, topic_partition: TopicPartition) -> None:

@@ -68,10 +68,12 @@ class Candidate(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
+        """Dirty bytes among those that a cleaning reads, 0 to 1."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
+        """Whether the log's settings ask for a cleaning now."""
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 

@@ -48,10 +48,12 @@ class Reader:
 
     @property
     def fd(self) -> int:
+        """The source's descriptor."""
         return self._file.fd
 
     @property
     def left(self) -> int:
+        """Bytes behind the position."""
         return max(self.source.size - self.position, 0)
 
     def fill(self) -> int:

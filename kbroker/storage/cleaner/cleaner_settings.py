@@ -24,6 +24,7 @@ class CleanerSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> CleanerSettings:
+        """What the broker's settings say."""
         get = config.get
         return cls(
             get("log.cleaner.enable"),

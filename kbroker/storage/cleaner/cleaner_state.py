@@ -88,9 +88,11 @@ class CleaningStates:
         self._states: dict[TopicPartition, CleaningState] = {}
 
     def of(self, topic_partition: TopicPartition) -> CleaningState:
+        """The state of a partition."""
         return self._states.get(topic_partition, NONE)
 
     def apply(self, topic_partition: TopicPartition, event: Event) -> CleaningState:
+        """Move a partition to its next state, which it returns.  ValueError where the table has none."""
         state = next_state(self.of(topic_partition), event)
         if state == NONE:
             self._states.pop(topic_partition, None)
@@ -99,6 +101,7 @@ class CleaningStates:
         return state
 
     def in_phase(self, phase: Phase) -> list[TopicPartition]:
+        """The partitions that are in this phase."""
         return [tp for tp, state in self._states.items() if state.phase is phase]
 
     @contextmanager

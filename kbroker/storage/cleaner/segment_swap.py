@@ -70,10 +70,12 @@ class CleanedSegment:
         self._txn_index: SegmentFile | None = None
 
     def path_of(self, kind: str) -> str:
+        """The path of the file of this kind."""
         return f"{self.prefix}{kind}{CLEANED_SUFFIX}"
 
     @property
     def log_path(self) -> str:
+        """The path of the log file."""
         return self.path_of(LOG_SUFFIX)
 
     @property
@@ -82,6 +84,7 @@ class CleanedSegment:
         return self._log.fd
 
     def append(self, files: FileSystem, data: Buffer) -> None:
+        """Write bytes at the end of the log file.  OSError."""
         files.pwrite(self._log.fd, data, self.size)
         self.size += len(data)
 
@@ -103,6 +106,7 @@ class CleanedSegment:
 
 
 def open_cleaned(files: FileSystem, directory: str, base_offset: int) -> CleanedSegment:
+    """A new, empty segment beside those that it will replace.  OSError."""
     return CleanedSegment(files, directory, base_offset)
 
 

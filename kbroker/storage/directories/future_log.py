@@ -101,7 +101,7 @@ class SegmentCopy:
         self.whole = False
 
 
-class Step(NamedTuple):
+class CopyStep(NamedTuple):
     """Work for a thread: a segment as it was when the loop looked.
 
     `source` is kept open by this.  `indexes` has the lengths of an active segment's indexes, None for a whole segment.
@@ -170,6 +170,7 @@ class FutureLog:
 
     @property
     def bytes_left(self) -> int:
+        """How much of the log is not in the copy yet."""
         return max(0, self.log.size_bytes - self.copied_bytes)
 
     def copies(self) -> list[SegmentCopy]:
@@ -177,6 +178,7 @@ class FutureLog:
         return [self._copies[base] for base in sorted(self._copies)]
 
     def path_of(self, base_offset: int, suffix: str) -> str:
+        """The path of a file of the copy."""
         return f"{self.directory}/{file_prefix(base_offset)}{suffix}"
 
     def check(self) -> None:
@@ -217,7 +219,7 @@ class FutureLog:
             prefix + suffix for suffix in (LOG_SUFFIX, LOG_SUFFIX + COPY_SUFFIX, *INDEX_SUFFIXES, TXN_INDEX_SUFFIX)
         )
 
-    def next_steps(self, *, sync: bool = False) -> list[Step]:
+    def next_steps(self, *, sync: bool = False) -> list[CopyStep]:
         """The next pieces of work, for about STEP_BYTES; none when the copy is as long as the log.
 
         With `sync` the whole copy is durable when the step for the active segment is done, also when nothing was left
@@ -225,7 +227,7 @@ class FutureLog:
         """
         self.refresh()
         segments = list(self.log.local.segments)
-        steps: list[Step] = []
+        steps: list[CopyStep] = []
         size = 0
         for segment in segments[:-1]:
             copy = self._copies.get(segment.base_offset)
@@ -242,7 +244,7 @@ class FutureLog:
             self.end_offset = self.log.log_end_offset
         return steps
 
-    def _step(self, segment: LogSegment, indexes: dict[str, int] | None, *, sync: bool) -> Step:
+    def _step(self, segment: LogSegment, indexes: dict[str, int] | None, *, sync: bool) -> CopyStep:
         copy = self._copies.get(segment.base_offset)
         if copy is None:
             copy = self._copies[segment.base_offset] = SegmentCopy(segment)
@@ -251,14 +253,14 @@ class FutureLog:
             indexes = write_index_tails(segment)
         paths = {suffix: segment.path_of(suffix) for suffix in (*INDEX_SUFFIXES, TXN_INDEX_SUFFIX)}
         end = self.log.log_end_offset if following is None else following.base_offset
-        return Step(copy, segment.file(), segment.path, segment.size, paths, indexes, end, sync)
+        return CopyStep(copy, segment.file(), segment.path, segment.size, paths, indexes, end, sync)
 
-    def finished(self, steps: list[Step], copied: list[int]) -> None:
+    def finished(self, steps: list[CopyStep], copied: list[int]) -> None:
         """Takes over what steps have done: `copied` is how far the segments' copies go now, of those carried out."""
         for step, size in zip(steps, copied, strict=False):
             self._finished(step, size)
 
-    def _finished(self, step: Step, copied: int) -> None:
+    def _finished(self, step: CopyStep, copied: int) -> None:
         copy = step.copy
         if self._copies.get(copy.base_offset) is not copy:
             return
@@ -297,11 +299,12 @@ class FutureLog:
                 files.unlink(f"{self.directory}/{name}")
 
     def remove_dropped(self) -> None:
+        """Remove the copies of segments that the log has not any more.  OSError."""
         dropped, self._dropped = self._dropped, []
         for path in dropped:
             self.files.unlink_if_exists(path)
 
-    def carry_out(self, steps: list[Step], throttle: Throttle, copied: list[int]) -> None:
+    def carry_out(self, steps: list[CopyStep], throttle: Throttle, copied: list[int]) -> None:
         """Copies up to STEP_BYTES of each segment; with its end come its indexes.  Adds to `copied` how far it goes.
 
         Ends with a segment that was not finished.  SourceChangedError when the log's files have gone,
@@ -313,7 +316,7 @@ class FutureLog:
             if copied[-1] < step.size:
                 return
 
-    def _carry_out(self, step: Step, throttle: Throttle) -> int:
+    def _carry_out(self, step: CopyStep, throttle: Throttle) -> int:
         copy = step.copy
         self.check()
         if copy.file is None:
@@ -337,7 +340,7 @@ class FutureLog:
     def _spender(self, throttle: Throttle) -> Callable[[int], None]:
         return lambda size: throttle.spend(size, self.check)
 
-    def _open(self, step: Step, throttle: Throttle) -> None:
+    def _open(self, step: CopyStep, throttle: Throttle) -> None:
         copy = step.copy
         path = self.path_of(copy.base_offset, LOG_SUFFIX + COPY_SUFFIX)
         leftover = self._leftovers.pop(copy.base_offset, None)
@@ -377,7 +380,7 @@ class FutureLog:
                 where = f"segment {copy.base_offset} of {self.log.topic_partition} at position {at}"
                 raise CorruptSourceError(f"{where}: {scan.reason}")
 
-    def _complete(self, step: Step, target: SegmentFile) -> None:
+    def _complete(self, step: CopyStep, target: SegmentFile) -> None:
         """The segment's bytes are all there: its indexes, its age, then its name."""
         copy, files = step.copy, self.files
         if copy.verified != step.size:
@@ -415,7 +418,7 @@ class FutureLog:
             self.check()
             self.files.sync_path(path)
 
-    def _copy_active_indexes(self, step: Step, target: SegmentFile) -> None:
+    def _copy_active_indexes(self, step: CopyStep, target: SegmentFile) -> None:
         """Brings the entries that are in the active segment's index files over, so that few are left for the end."""
         for suffix, length in (step.indexes or {}).items():
             self.copy_index(step.copy, suffix, step.paths[suffix], length, sync=step.sync)

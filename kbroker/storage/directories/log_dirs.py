@@ -87,6 +87,7 @@ def marked_directory(topic: str, partition: int, suffix: str) -> str:
 
 
 def encode_meta_properties(meta: MetaProperties) -> bytes:
+    """The content of `meta.properties`."""
     stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
     lines = (
         "#",
@@ -242,6 +243,7 @@ class LogDir:
             )
 
     def write_clean_marker(self, broker_epoch: int = NO_EPOCH) -> None:
+        """Mark a stop in order, with the broker epoch (KIP-966).  OSError."""
         data = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
         self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", data)
 
@@ -253,6 +255,7 @@ class LogDir:
         return self._files.sync_file_system(self._lock_fd)
 
     def release(self) -> None:
+        """Give the lock back."""
         if self._lock_fd >= 0:
             self._files.close(self._lock_fd)
             self._lock_fd = -1
@@ -301,5 +304,6 @@ def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = Fa
 
 
 def describe(directories: list[LogDir]) -> OpenedDirs:
+    """The first directory's path, and the cluster id that the directories name."""
     cluster_id = next((d.meta.cluster_id for d in directories if d.meta and d.meta.cluster_id), None)
     return OpenedDirs(directories[0].path, cluster_id)

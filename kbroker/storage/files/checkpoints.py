@@ -66,10 +66,12 @@ def whole_number(text: str, bits: int) -> int:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The content of a checkpoint with an offset for each partition."""
     return encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
 
 
 def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
+    """The offsets by partition.  CorruptCheckpointError."""
     offsets: dict[TopicPartition, int] = {}
     try:
         for topic, partition, offset in decode_checkpoint(data, path):

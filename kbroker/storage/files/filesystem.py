@@ -63,9 +63,11 @@ class FileSystem:
     # -- single calls -------------------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        """A descriptor, closed on exec.  OSError."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def close(self, fd: int) -> None:
+        """Close a descriptor."""
         os.close(fd)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
@@ -117,9 +119,11 @@ class FileSystem:
             written += count
 
     def fsync(self, fd: int) -> None:
+        """Make content and metadata durable.  OSError."""
         os.fsync(fd)
 
     def fdatasync(self, fd: int) -> None:
+        """Make content and size durable.  OSError."""
         os.fdatasync(fd)
 
     def fsync_directory(self, path: str) -> None:
@@ -145,6 +149,7 @@ class FileSystem:
         return os.stat(path).st_dev
 
     def ftruncate(self, fd: int, size: int) -> None:
+        """Set a file's size.  OSError."""
         os.ftruncate(fd, size)
 
     def fallocate(self, fd: int, position: int, size: int) -> None:
@@ -156,6 +161,7 @@ class FileSystem:
         return allocate_ahead(fd, position, size)
 
     def size(self, fd: int) -> int:
+        """A file's size in bytes."""
         return os.fstat(fd).st_size
 
     def rename(self, source: str, target: str) -> None:
@@ -163,18 +169,23 @@ class FileSystem:
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
+        """Remove a file.  OSError."""
         os.unlink(path)
 
     def mkdir(self, path: str) -> None:
+        """Make a directory.  OSError."""
         os.mkdir(path, 0o755)
 
     def makedirs(self, path: str) -> None:
+        """Make a directory and those above it that are missing.  OSError."""
         os.makedirs(path, mode=0o755, exist_ok=True)
 
     def rmdir(self, path: str) -> None:
+        """Remove an empty directory.  OSError."""
         os.rmdir(path)
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
+        """The entries of a directory, with sizes.  OSError."""
         return list_directory(path, DirectoryEntry)
 
     def read_file(self, path: str) -> bytes:
@@ -183,6 +194,7 @@ class FileSystem:
         return small if small is not None else self.read_large_file(path)
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or directory."""
         return os.path.exists(path)
 
     def is_same(self, fd: int, path: str) -> bool:
@@ -193,6 +205,7 @@ class FileSystem:
             return False
 
     def modified_ms(self, path: str) -> int:
+        """When a file was written last, in ms since 1970.  OSError."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
@@ -273,6 +286,7 @@ class FileSystem:
             self.close(fd)
 
     def unlink_if_exists(self, path: str) -> bool:
+        """Remove a file; whether there was one.  OSError."""
         if not self.exists(path):
             return False
         try:

@@ -53,6 +53,7 @@ class LogDirFailureChannel:
             wake()
 
     def is_offline(self, path: str) -> bool:
+        """Whether the directory has failed."""
         return path in self._reasons
 
     @property

@@ -52,6 +52,7 @@ class Damage:
 
     @property
     def where(self) -> str:
+        """The file, and the position where it is known."""
         return self.path if self.position < 0 else f"{self.path} at position {self.position}"
 
     @property

@@ -190,6 +190,7 @@ class IndexFile:
             self._files.close(fd)
 
     def close(self) -> None:
+        """Unmap and close the file; it opens again when it is needed."""
         if self._registered:
             self._open_files.closed(self)
             self.release()
@@ -231,9 +232,11 @@ class OffsetIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
+        """Whether the segment has to roll for want of entries."""
         return self.table.entries >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
+        """Add an entry; entries reach the file in groups.  OSError."""
         if self.table.append(offset, position) >= TAIL_ENTRIES:
             self.write_tail()
 
@@ -309,9 +312,11 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
+        """Whether the segment has to roll: the last entry is kept for its close."""
         return self.table.entries >= self.max_entries - 1
 
     def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry; entries reach the file in groups.  OSError."""
         if self.table.append(timestamp, offset) >= TAIL_ENTRIES:
             self.write_tail()
 

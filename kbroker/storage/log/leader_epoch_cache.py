@@ -94,10 +94,12 @@ class LeaderEpochCache(EpochFields):
 
     @property
     def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) of all epochs, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     @property
     def earliest(self) -> tuple[int, int] | None:
+        """(epoch, start offset) of the oldest epoch."""
         return (self._epochs[0], self._starts[0]) if self._epochs else None
 
     def _insert(self, epoch: int, start: int) -> bool:
@@ -154,6 +156,7 @@ class LeaderEpochCache(EpochFields):
         self._changed()
 
     def clear(self) -> None:
+        """Forget all epochs."""
         if self._epochs:
             self._epochs.clear()
             self._starts.clear()

@@ -107,6 +107,7 @@ class LogEnvironment:
 
 
 def segment_config(config: LogConfig) -> SegmentConfig:
+    """What a segment needs of the log's settings."""
     return SegmentConfig(
         config.index_interval_bytes,
         config.segment_index_bytes,
@@ -244,6 +245,7 @@ class LocalLog(LocalLogFields):
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
     def report(self, what: str, error: OSError, *, fsync: bool = False) -> None:
+        """Report an I/O error; the log directory may fail because of it."""
         failures = self.environment.failures
         if failures is not None:
             failures.report(self.directory, what, error, fsync=fsync)
@@ -305,6 +307,7 @@ class LocalLog(LocalLogFields):
 
     @property
     def is_flushing(self) -> bool:
+        """Whether a flush is under way in a thread."""
         return bool(self._flushing)
 
     @property
@@ -329,6 +332,7 @@ class LocalLog(LocalLogFields):
                 self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
 
     def wait_for_flushes(self) -> None:
+        """Block until the flushes under way have ended; only where the loop does not run any more."""
         for _, future in self._flushing:
             future.exception()
         self.collect_flushes()
@@ -425,6 +429,7 @@ class LocalLog(LocalLogFields):
         self._check_flushes()
 
     def size_bytes(self) -> int:
+        """The bytes of all segments."""
         return self.segments.size_bytes
 
 

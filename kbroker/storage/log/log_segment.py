@@ -71,11 +71,13 @@ class SyncJob(NamedTuple):
     paths: tuple[str, ...]
 
     def run(self, files: FileSystem) -> None:
+        """Make the files durable.  OSError."""
         for path in self.paths:
             files.sync_path(path)
 
 
 def file_prefix(base_offset: int) -> str:
+    """The name of a segment's files without suffix: the offset in 20 digits."""
     return f"{base_offset:020d}"
 
 
@@ -164,13 +166,16 @@ class LogSegment(SegmentFields):
 
     @property
     def path(self) -> str:
+        """The path of the log file."""
         return self._log_path
 
     @property
     def size(self) -> int:
+        """The bytes of the log file that hold records."""
         return self._size if self.tail is None else self.tail.size
 
     def path_of(self, suffix: str) -> str:
+        """The path of the segment's file with this suffix."""
         return f"{self._prefix}{suffix}{self._suffix}"
 
     def create_files(self) -> None:
@@ -199,11 +204,13 @@ class LogSegment(SegmentFields):
         return file
 
     def release(self) -> bool:
+        """Close the log file; readers that hold it keep it open."""
         self.open_file = None
         return True
 
     @property
     def offset_index(self) -> OffsetIndex:
+        """The offset index, opened when first needed."""
         if self._offset_index is None:
             self._offset_index = OffsetIndex(
                 self._files,
@@ -216,6 +223,7 @@ class LogSegment(SegmentFields):
 
     @property
     def time_index(self) -> TimeIndex:
+        """The time index, opened when first needed."""
         if self._time_index is None:
             self._time_index = TimeIndex(
                 self._files,
@@ -228,6 +236,7 @@ class LogSegment(SegmentFields):
 
     @property
     def txn_index(self) -> TransactionIndex:
+        """The transaction index, read when first needed."""
         if self._txn_index is None:
             path = self.path_of(TXN_INDEX_SUFFIX)
             self._txn_index = TransactionIndex(self._files, path, self.base_offset, exists=self._has_txn_index)
@@ -235,6 +244,7 @@ class LogSegment(SegmentFields):
 
     @property
     def has_txn_index(self) -> bool:
+        """Whether there is a transaction index."""
         return self._has_txn_index
 
     def rename_suffix(self, suffix: str) -> None:
@@ -263,6 +273,7 @@ class LogSegment(SegmentFields):
                 index.path = self.path_of(kind)
 
     def delete_files(self) -> None:
+        """Remove all files of the segment.  OSError."""
         self.close_files()
         for kind in SEGMENT_SUFFIXES:
             self._files.unlink_if_exists(self.path_of(kind))
@@ -375,6 +386,7 @@ class LogSegment(SegmentFields):
         self.indexes_full = offset_index.is_full or time_index.is_full
 
     def cut_failed_write(self, file: SegmentFile, position: int) -> None:
+        """Cut off what a write that failed may have left behind `position`."""
         # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
         self.allocated_bytes = UNCUT
         try:

@@ -36,27 +36,33 @@ class LogSegments(SegmentsFields):
 
     @property
     def first(self) -> LogSegment:
+        """The oldest segment."""
         return self._segments[0]
 
     @property
     def size_bytes(self) -> int:
+        """The bytes of all segments."""
         total = 0
         for segment in self._segments:  # a scrape asks every log: no generator
             total += segment.size
         return total
 
     def with_added(self, segment: LogSegment) -> LogSegments:
+        """These segments and a new active one."""
         return LogSegments((*self._segments, segment))
 
     def without(self, removed: Iterable[LogSegment]) -> LogSegments:
+        """These segments without some."""
         gone = set(map(id, removed))
         return LogSegments([segment for segment in self._segments if id(segment) not in gone], in_order=True)
 
     def replacing(self, removed: Iterable[LogSegment], added: Iterable[LogSegment]) -> LogSegments:
+        """These segments with some in place of others."""
         gone = set(map(id, removed))
         return LogSegments((*(segment for segment in self._segments if id(segment) not in gone), *added))
 
     def get(self, base_offset: int) -> LogSegment | None:
+        """The segment with this base offset."""
         at = bisect_left(self._bases, base_offset)
         return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
 
@@ -71,6 +77,7 @@ class LogSegments(SegmentsFields):
         return self._segments[at] if at < len(self._segments) else None
 
     def before(self, segment: LogSegment) -> Sequence[LogSegment]:
+        """The segments older than this one."""
         return self._segments[: bisect_left(self._bases, segment.base_offset)]
 
     def from_offset(self, start: int) -> Sequence[LogSegment]:

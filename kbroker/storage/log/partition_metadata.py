@@ -30,6 +30,7 @@ class CorruptPartitionMetadataError(ValueError):
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """The content of `partition.metadata` (version 0)."""
     return f"version: {VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
@@ -94,4 +95,5 @@ class PartitionMetadata:
         self._topic_id = topic_id
 
     def moved_to(self, directory: str) -> None:
+        """The partition's files are in another directory now."""
         self.path = f"{directory}/{PARTITION_METADATA}"

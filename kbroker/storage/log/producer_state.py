@@ -303,10 +303,12 @@ class ProducerState(ProducerFields):
             self._refresh_unstable()
 
     def has_open(self, completed: CompletedTransaction) -> bool:
+        """Whether the transaction is still counted as ongoing."""
         return completed.first_offset in self._ongoing
 
     @property
     def has_unreplicated(self) -> bool:
+        """Whether transactions have ended above the high watermark."""
         return bool(self.unreplicated)
 
     def _refresh_unstable(self) -> None:
@@ -393,6 +395,7 @@ class ProducerState(ProducerFields):
         return True
 
     def clear(self) -> None:
+        """Forget all producers and transactions."""
         self.producers.clear()
         self._ongoing.clear()
         self.unreplicated.clear()
@@ -413,6 +416,7 @@ class ProducerState(ProducerFields):
         self.snapshots.pop(offset, None)
 
     def remove_snapshots_after(self, offset: int) -> None:
+        """Remove the snapshots of later offsets.  OSError."""
         for known in [known for known in self.snapshots if known > offset]:
             self._remove_snapshot(known)
 

@@ -56,6 +56,7 @@ class SegmentRemoval:
 
     @property
     def is_finished(self) -> bool:
+        """Whether all segments are renamed."""
         return self._renamed == len(self._segments)
 
     def finish(self) -> None:
@@ -82,9 +83,11 @@ class SegmentRemoval:
     # On a thread
 
     def finish_in_thread(self) -> None:
+        """Rename what is left; errors are reported."""
         self._carry_out(self.finish)
 
     def unlink_in_thread(self) -> None:
+        """Remove the renamed files; errors are reported."""
         self._carry_out(self.unlink)
 
     def _carry_out(self, action: Callable[[], None]) -> None:

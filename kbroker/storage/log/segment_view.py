@@ -42,6 +42,7 @@ class Hole(NamedTuple):
     reason: str
 
     def holds(self, offset: int) -> bool:
+        """Whether the offset lies in the hole."""
         return self.offset <= offset and (self.end_offset is None or offset < self.end_offset)
 
 

@@ -59,6 +59,7 @@ class TransactionIndex:
 
     @property
     def entries(self) -> list[AbortedTransaction]:
+        """The aborted transactions, read when first needed.  ValueError for a damaged file."""
         if self._entries is None:
             self._entries = list(decode_entries(self._files.read_file(self.path), self.path))
         return self._entries

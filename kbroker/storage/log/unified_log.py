@@ -104,6 +104,7 @@ class UnifiedLog(LogFields):
 
     @property
     def dir(self) -> str:
+        """The directory with the log's files."""
         return self.directory
 
     @property
@@ -129,6 +130,7 @@ class UnifiedLog(LogFields):
 
     @property
     def config(self) -> LogConfig:
+        """The log's settings."""
         return self._config
 
     @config.setter
@@ -147,14 +149,17 @@ class UnifiedLog(LogFields):
 
     @property
     def log_end_offset(self) -> int:
+        """The offset of the next record."""
         return self.local.log_end_offset
 
     @property
     def recovery_point(self) -> int:
+        """Below it everything is on the disk."""
         return self.local.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
+        """Below it no transaction is open: how far read_committed consumers read."""
         unstable = self.producer_state.first_unstable_offset
         high_watermark = self.high_watermark
         if unstable is None or unstable > high_watermark:
@@ -163,14 +168,17 @@ class UnifiedLog(LogFields):
 
     @property
     def size_bytes(self) -> int:
+        """The bytes of all segments."""
         return self.local.segments.size_bytes
 
     @property
     def segment_count(self) -> int:
+        """How many segments there are."""
         return len(self.local.segments)
 
     @property
     def latest_epoch(self) -> int:
+        """The newest leader epoch with records; -1 without one."""
         return self.leader_epoch_cache.latest_epoch
 
     def check_invariants(self) -> None:
@@ -377,6 +385,7 @@ class UnifiedLog(LogFields):
         return found
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Where an epoch ends (KIP-101)."""
         return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
 
     # -- offsets ------------------------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ class FailedGate(WriteGate):
         self.closed = True
 
     def check(self, origin: AppendOrigin) -> None:
+        """Raises the error that closed the gate."""
         raise self._error
 
 
@@ -140,12 +141,14 @@ class DirectoryGate(WriteGate):
             logger.warning("%s has %d bytes left: writes find space there again", self.path, free)
 
     def check(self, origin: AppendOrigin) -> None:
+        """KafkaStorageError while the directory is short of space; coordinators may use half of the reserve."""
         if origin is AppendOrigin.COORDINATOR and self.free_bytes >= self.reserve_bytes // 2:
             return
         self.refused_count += 1
         raise KafkaStorageError(f"Log directory {self.path} is short of space")
 
     def ran_out(self, log: Growing) -> None:
+        """A write found no space: the gate stays closed until there is more."""
         self.refused_count += 1
         self.measure()
         if self._found_full is None:

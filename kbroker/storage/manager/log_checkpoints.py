@@ -127,14 +127,17 @@ class LogCheckpoints:
         self.start_recovery_points()
 
     def start_recovery_points(self) -> None:
+        """Write `recovery-point-offset-checkpoint` of each directory, in a thread."""
         for checkpoints, logs in self._pairs():
             self._start(checkpoints.recovery_points, _recovery_points, logs)
 
     def start_log_starts(self) -> None:
+        """Write `log-start-offset-checkpoint` of each directory, in a thread."""
         for checkpoints, logs in self._pairs_of_starts():
             self._start(checkpoints.log_starts, _log_starts, logs)
 
     def start_high_watermarks(self) -> None:
+        """Write `replication-offset-checkpoint` of each directory, in a thread."""
         for checkpoints, logs in self._pairs():
             self._start(checkpoints.high_watermarks, _high_watermarks, logs)
 

@@ -350,6 +350,7 @@ class LogManager:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """The log of a partition."""
         return self.logs.get(topic_partition)
 
     def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
@@ -459,6 +460,7 @@ class LogManager:
         )
 
     def expire_producers(self) -> None:
+        """Forget the producers that were idle for longer than `producer.id.expiration.ms`."""
         now_ms = self._clock.now_ms()
         for log in self.logs.values():
             if log.producer_state.producers:

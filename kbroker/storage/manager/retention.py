@@ -82,6 +82,7 @@ class Decision(NamedTuple):
 
     @property
     def segment_count(self) -> int:
+        """How many segments go."""
         return len(self.reasons)
 
 
@@ -217,10 +218,12 @@ class RetentionTotals(NamedTuple):
 
     @property
     def segments_deleted(self) -> int:
+        """Segments deleted since the start."""
         return sum(deleted.segments for deleted in self.by_reason.values())
 
     @property
     def bytes_deleted(self) -> int:
+        """Bytes deleted since the start."""
         return sum(deleted.bytes for deleted in self.by_reason.values())
 
 

@@ -43,6 +43,7 @@ class LogProgress:
         self.bytes_left = max(0, self.bytes_left - size_bytes)
 
     def finish(self) -> None:
+        """Nothing is left to read of the log."""
         self.expect(0, 0)
         self.is_done = True
 
