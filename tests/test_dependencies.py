@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(kbroker.__file__).parent
 MODULES = {
     "confluent-kafka": "confluent_kafka",
+    "google-re2": "re2",
     "kafka-python": "kafka",
     "prometheus-client": "prometheus_client",
     "python-snappy": "snappy",

@@ -1,0 +1,134 @@
+"""What an operation on a consumer group decides, piece by piece: records, and what follows once they are written.
+
+An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.
+`Surroundings` is all that it may know besides the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.coordinator.consumer.assignors.group_spec import GroupSpec
+from kbroker.coordinator.consumer.records import KeyValue
+
+if TYPE_CHECKING:
+    from kbroker.coordinator.consumer.settings import ConsumerSettings
+    from kbroker.metadata.cache import MetadataCache
+
+# What a member says that it owns.
+OwnedByTopic = Mapping[bytes, frozenset[int]]
+
+
+class TimerKind(Enum):
+    """Why a member is removed when the timer goes off."""
+
+    SESSION = "the member session expired"
+    REBALANCE = "it failed to give up its partitions within the rebalance timeout"
+    JOIN = "the classic member failed to join within the rebalance timeout"
+    SYNC = "the member failed to sync within timeout"
+
+
+class TimerChange(NamedTuple):
+    """Set or cancel (`delay_ms` None) a member's timer.  A rebalance timer counts only in `member_epoch`."""
+
+    kind: TimerKind
+    member_id: str
+    delay_ms: int | None
+    member_epoch: int = 0
+    if_absent: bool = False
+
+
+class TargetWork(NamedTuple):
+    """A target assignment to compute on another thread, for the group's epoch of now."""
+
+    epoch: int
+    assignor: str
+    spec: GroupSpec
+
+
+@dataclass(slots=True)
+class Draft:
+    """See the module's docstring.  `refresh_epoch`: the group has looked at its topics for that epoch.  `resolve`:
+    regular expressions to resolve on another thread."""
+
+    records: list[KeyValue] = field(default_factory=list)
+    timers: list[TimerChange] = field(default_factory=list)
+    refresh_epoch: int | None = None
+    resolve: frozenset[str] = frozenset()
+    work: TargetWork | None = None
+    rebalanced: str | None = None
+
+    def set_timer(self, kind: TimerKind, member_id: str, delay_ms: int, member_epoch: int = 0) -> None:
+        """Have a timer set once the records are written."""
+        self.timers.append(TimerChange(kind, member_id, delay_ms, member_epoch))
+
+    def cancel_timer(self, kind: TimerKind, member_id: str) -> None:
+        """Have a timer cancelled once the records are written."""
+        self.timers.append(TimerChange(kind, member_id, None))
+
+    def cancel_timers(self, member_id: str) -> None:
+        """Have all timers of a member cancelled once the records are written."""
+        for kind in TimerKind:
+            self.cancel_timer(kind, member_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`topics_version`: the version of the metadata in which topics were last created."""
+
+    now_ms: int
+    cache: MetadataCache
+    settings: ConsumerSettings
+    topics_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """ConsumerGroupHeartbeat; None where the member says nothing new."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: OwnedByTopic | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says everything, as it does when it is not sure what the coordinator knows."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.topic_names is not None or self.topic_regex is not None)
+            and self.owned is not None
+        )
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is a sign of life and no more."""
+        return (
+            self.rebalance_timeout_ms == -1
+            and self.owned is None
+            and self.topic_names is None
+            and self.topic_regex is None
+            and self.instance_id is None
+            and self.rack_id is None
+            and self.server_assignor is None
+        )
+
+
+class HeartbeatAnswer(NamedTuple):
+    """`assigned` is None where nothing has changed for the member."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assigned: Mapping[bytes, Mapping[int, int]] | None = None

@@ -1,0 +1,341 @@
+"""A consumer group (KIP-848), exactly as its records say it.
+
+    EMPTY        no members
+    ASSIGNING    the group's epoch is ahead of the target assignment's
+    RECONCILING  a target assignment is there, and members are on their way to it
+    STABLE       every member has its target assignment
+    DEAD         not in memory any more
+
+A change of who is in the group, what they subscribe to or what those topics are raises the group's epoch.  The next
+target assignment is made for that epoch, and each member follows at its own pace (`reconciliation`).
+
+Only `replay` changes the group; what depends on its members is counted as they change.  `refresh_at` and what follows
+it are known to this broker alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from kbroker.coordinator.consumer import records
+from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
+from kbroker.coordinator.consumer.member import (
+    LEAVE_EPOCH,
+    NOTHING_OWNED,
+    ConsumerMember,
+    MemberState,
+    Owned,
+)
+from kbroker.coordinator.consumer.records import GroupRecord, ResolvedRegex
+from kbroker.errors import UnknownMemberIdError
+
+logger = logging.getLogger("kbroker.groups")
+
+PROTOCOL_TYPE = "consumer"
+NO_ASSIGNMENT_EPOCH = -1
+NEVER_MS = 0x7FFF_FFFF
+
+
+class ConsumerGroupState(Enum):
+    """The value is the name that Kafka puts into answers."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup:
+    """See the module's docstring."""
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp",
+        "classic_count",
+        "classic_protocols",
+        "computing",
+        "epoch",
+        "group_id",
+        "has_partition_metadata",
+        "members",
+        "metadata_hash",
+        "names",
+        "refresh_at",
+        "refresh_epoch",
+        "regex_names",
+        "regexes",
+        "resolved",
+        "resolving",
+        "server_assignors",
+        "static_members",
+        "targets",
+        "_owners",
+        "_unreconciled",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 1
+        self.metadata_hash = 0
+        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        self.assignment_timestamp = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.resolved: dict[str, ResolvedRegex] = {}
+        self.has_partition_metadata = False
+        # How many members subscribe to a topic by name, how many of the resolved regexes match it, and so on.
+        self.names: Counter[str] = Counter()
+        self.regex_names: Counter[str] = Counter()
+        self.regexes: Counter[str] = Counter()
+        self.server_assignors: Counter[str] = Counter()
+        self.classic_count = 0
+        self.classic_protocols: Counter[str] = Counter()
+        self._owners: dict[tuple[bytes, int], str] = {}
+        self._unreconciled: set[str] | None = None
+        # Known to this broker alone: when the topics are looked at again, and what is going on elsewhere.
+        self.refresh_at = 0
+        self.refresh_epoch = 0
+        self.resolving = False
+        self.computing = False
+
+    # What it is
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """See the module's docstring."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if self._unreconciled is None:
+            self._unreconciled = {
+                member.member_id
+                for member in self.members.values()
+                if not member.is_reconciled_to(self.assignment_epoch)
+            }
+        return ConsumerGroupState.RECONCILING if self._unreconciled else ConsumerGroupState.STABLE
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """The member with that id.  UnknownMemberIdError."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
+        return found
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member that holds a group instance id."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        """A member's target assignment; that of the member which a static one replaces."""
+        member_id = member.member_id
+        if member.instance_id is not None:
+            member_id = self.static_members.get(member.instance_id, member_id)
+        return self.targets.get(member_id, NOTHING)
+
+    def is_owned(self, topic_id: bytes, partition: int) -> bool:
+        """Whether a member owns the partition, or has not given it up yet."""
+        return (topic_id, partition) in self._owners
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return topic in self.names or topic in self.regex_names
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names of the topics that a member subscribes to; a regex that is not resolved yet matches none."""
+        resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
+        return member.topic_names if resolved is None else member.topic_names | resolved.topics
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether a partition of a member's target is still another's."""
+        return member.state is MemberState.UNRELEASED_PARTITIONS and any(
+            self.is_owned(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, NOTHING).items()
+            for partition in partitions
+            if partition not in member.assigned.get(topic_id, {})
+        )
+
+    def metadata_expired(self, now_ms: int) -> bool:
+        """Whether it is time to look whether the subscribed topics have changed."""
+        return now_ms >= self.refresh_at or self.epoch < self.refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int) -> None:
+        """The topics were looked at for `epoch`; next when they change, or when that epoch was not stored."""
+        self.refresh_at = now_ms + NEVER_MS
+        self.refresh_epoch = epoch
+
+    # What its records say
+
+    def replay(self, record: GroupRecord) -> None:
+        """Apply a record, but for the tombstone of the group itself."""
+        record_type, key, value = record
+        if record_type == records.GROUP:
+            if value is not None:
+                self.epoch = value.epoch
+                self.metadata_hash = value.metadata_hash
+        elif record_type == records.PARTITIONS:
+            self.has_partition_metadata = value is not None
+        elif record_type == records.TARGET:
+            self._replay_target_epoch(value)
+        elif record_type == records.REGEX:
+            self._replay_regex(key.regular_expression, value)
+        elif record_type == records.MEMBER:
+            self._replay_member(key.member_id, value)
+        elif record_type == records.MEMBER_TARGET:
+            self._replay_target(key.member_id, value)
+        else:
+            self._replay_current(key.member_id, value)
+
+    def _replay_target_epoch(self, value: Any | None) -> None:
+        """ConsumerGroupTargetAssignmentMetadataValue."""
+        self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
+        self.assignment_timestamp = 0 if value is None else value.assignment_timestamp
+        self._unreconciled = None
+
+    def _replay_target(self, member_id: str, value: Any | None) -> None:
+        """ConsumerGroupTargetAssignmentMemberValue."""
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = records.read_assignment(value.topic_partitions)
+
+    def _replay_member(self, member_id: str, value: Any | None) -> None:
+        """ConsumerGroupMemberMetadataValue."""
+        old = self.members.get(member_id)
+        if value is None:
+            self._replace(old, None)
+            return
+        self._replace(
+            old,
+            replace(
+                old or ConsumerMember(member_id),
+                instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topic_names=frozenset(value.subscribed_topic_names),
+                topic_regex=value.subscribed_topic_regex,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                server_assignor=value.server_assignor,
+                classic=records.read_classic(value.classic_member_metadata),
+            ),
+        )
+
+    def _replay_current(self, member_id: str, value: Any | None) -> None:
+        """ConsumerGroupCurrentMemberAssignmentValue."""
+        old = self.members.get(member_id)
+        if value is None:
+            if old is not None:
+                self._replace(
+                    old,
+                    replace(
+                        old,
+                        member_epoch=LEAVE_EPOCH,
+                        previous_member_epoch=LEAVE_EPOCH,
+                        assigned=NOTHING_OWNED,
+                        pending_revocation=NOTHING_OWNED,
+                    ),
+                )
+            return
+        self._replace(
+            old,
+            replace(
+                old or ConsumerMember(member_id),
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=MemberState.of(value.state),
+                assigned=records.read_owned(value.assigned_partitions, value.member_epoch),
+                pending_revocation=records.read_owned(value.partitions_pending_revocation, value.member_epoch),
+            ),
+        )
+
+    def _replay_regex(self, expression: str, value: Any | None) -> None:
+        """ConsumerGroupRegularExpressionValue."""
+        old = self.resolved.pop(expression, None)
+        if old is not None:
+            _count(self.regex_names, old.topics, -1)
+        if value is not None:
+            topics = frozenset(value.topics)
+            self.resolved[expression] = ResolvedRegex(topics, value.version, value.timestamp)
+            _count(self.regex_names, topics, 1)
+
+    # What is counted
+
+    def _replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        if old is not None:
+            self._uncount(old, new)
+        if new is None:
+            return
+        self.members[new.member_id] = new
+        if old is None or old.topic_names != new.topic_names:
+            _count(self.names, new.topic_names, 1)
+        if new.topic_regex:
+            _count(self.regexes, (new.topic_regex,), 1)
+        if new.server_assignor is not None:
+            _count(self.server_assignors, (new.server_assignor,), 1)
+        if new.classic is not None:
+            self.classic_count += 1
+            _count(self.classic_protocols, {name for name, _ in new.classic.protocols}, 1)
+        if new.instance_id is not None:
+            self.static_members[new.instance_id] = new.member_id
+        self._own(new.assigned, new.member_id)
+        self._own(new.pending_revocation, new.member_id)
+        if self._unreconciled is not None:
+            if new.is_reconciled_to(self.assignment_epoch):
+                self._unreconciled.discard(new.member_id)
+            else:
+                self._unreconciled.add(new.member_id)
+
+    def _uncount(self, old: ConsumerMember, new: ConsumerMember | None) -> None:
+        if new is None:
+            del self.members[old.member_id]
+        if new is None or old.topic_names != new.topic_names:
+            _count(self.names, old.topic_names, -1)
+        if old.topic_regex:
+            _count(self.regexes, (old.topic_regex,), -1)
+        if old.server_assignor is not None:
+            _count(self.server_assignors, (old.server_assignor,), -1)
+        if old.classic is not None:
+            self.classic_count -= 1
+            _count(self.classic_protocols, {name for name, _ in old.classic.protocols}, -1)
+        if old.instance_id is not None and self.static_members.get(old.instance_id) == old.member_id:
+            del self.static_members[old.instance_id]
+        self._disown(old.assigned, old.member_id)
+        self._disown(old.pending_revocation, old.member_id)
+        if self._unreconciled is not None:
+            self._unreconciled.discard(old.member_id)
+
+    def _own(self, owned: Owned, member_id: str) -> None:
+        for topic_id, epochs in owned.items():
+            for partition in epochs:
+                other = self._owners.setdefault((topic_id, partition), member_id)
+                if other != member_id:
+                    logger.error(
+                        "group %s: a record gives a partition of %s to %s and to %s",
+                        self.group_id,
+                        topic_id.hex(),
+                        other,
+                        member_id,
+                    )
+                    self._owners[topic_id, partition] = member_id
+
+    def _disown(self, owned: Owned, member_id: str) -> None:
+        for topic_id, epochs in owned.items():
+            for partition in epochs:
+                if self._owners.get((topic_id, partition)) == member_id:
+                    del self._owners[topic_id, partition]
+
+
+def _count(counter: Counter[str], names: Iterable[str], step: int) -> None:
+    for name in names:
+        counter[name] += step
+        if counter[name] <= 0:
+            del counter[name]

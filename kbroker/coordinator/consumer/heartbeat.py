@@ -1,0 +1,276 @@
+"""ConsumerGroupHeartbeat: a member joins, tells that it is alive and what it owns, or leaves.
+
+A heartbeat goes through these steps; each adds to the draft only where something is new:
+
+    1  who: a new member, a known one in the epoch that it should have, a static one that takes its place again
+    2  what it says of itself; a change of subscription raises the group's epoch
+    3  the target assignment, if the epoch is ahead of it
+    4  one step of the member towards its target
+
+Checks come in Kafka's order.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from kbroker.coordinator.consumer import records
+from kbroker.coordinator.consumer.departure import remove
+from kbroker.coordinator.consumer.draft import (
+    Draft,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    OwnedByTopic,
+    Surroundings,
+    TimerKind,
+)
+from kbroker.coordinator.consumer.group import ConsumerGroup
+from kbroker.coordinator.consumer.member import (
+    JOIN_EPOCH,
+    NOTHING_OWNED,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Owned,
+)
+from kbroker.coordinator.consumer.reconciliation import Target, reconcile
+from kbroker.coordinator.consumer.subscriptions import (
+    RegexChange,
+    bump_epoch,
+    change_regex,
+    group_is_homogeneous,
+    write_member,
+)
+from kbroker.coordinator.consumer.targets import next_target
+from kbroker.errors import ErrorCode, FencedInstanceIdError, GroupMaxSizeReachedError, KafkaError, UnknownMemberIdError
+
+logger = logging.getLogger("kbroker.groups")
+
+
+def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft) -> HeartbeatAnswer:
+    """A member joins, or says that it is alive.  Raises KafkaError."""
+    check_room(group, request.member_id, around)
+    before = _member_of(group, request, draft)
+    answer = _sign_of_life(group, before, request, around)
+    if answer is not None:
+        draft.set_timer(TimerKind.SESSION, before.member_id, around.settings.session_timeout_ms)
+        return answer
+    after = _updated(before, request)
+    after = follow(group, before, after, request.owned, around, draft)
+    draft.set_timer(TimerKind.SESSION, after.member_id, around.settings.session_timeout_ms)
+    told = request.member_epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
+    return HeartbeatAnswer(
+        after.member_id,
+        after.member_epoch,
+        around.settings.heartbeat_interval_ms,
+        after.assigned if told else None,
+    )
+
+
+def follow(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    reported: OwnedByTopic | None,
+    around: Surroundings,
+    draft: Draft,
+) -> ConsumerMember:
+    """Steps 2 to 4: the member as it is then."""
+    names_changed = write_member(group, before, after, draft)
+    regex_change = change_regex(group, before, after, around, draft)
+    # An unknown regular expression raises the epoch when its topics are known; with another of them, now.
+    rises = names_changed or regex_change is RegexChange.CHANGED_AND_KNOWN
+    epoch = group.epoch
+    if rises or group.metadata_expired(around.now_ms):
+        epoch, homogeneous = bump_epoch(group, before, after, around, draft, changed=rises)
+    else:
+        homogeneous = group_is_homogeneous(group) if group.assignment_epoch < epoch else True
+    target_epoch, assignment = next_target(group, epoch, before, after, around, draft, is_homogeneous=homogeneous)
+    changed = names_changed or regex_change is not RegexChange.NONE
+    if not changed and after.is_reconciled_to(target_epoch):
+        return after
+    target = Target(target_epoch, assignment, _topic_ids(group, after, around), group.is_owned)
+    stepped = reconcile(after, target, reported, subscription_changed=changed)
+    if stepped != after:
+        write_current(group, stepped, draft)
+    return stepped
+
+
+def write_current(group: ConsumerGroup, member: ConsumerMember, draft: Draft) -> None:
+    """Store where a member stands; one that has to give partitions up is given time for it."""
+    draft.records.append(records.current_assignment(group.group_id, member))
+    if member.classic is not None:
+        return
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        draft.set_timer(
+            TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms, member_epoch=member.member_epoch
+        )
+    else:
+        draft.cancel_timer(TimerKind.REBALANCE, member.member_id)
+
+
+def _topic_ids(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -> frozenset[bytes]:
+    topics = map(around.cache.topic, group.topics_of(member))
+    return frozenset(topic.topic_id for topic in topics if topic is not None)
+
+
+def _sign_of_life(
+    group: ConsumerGroup, member: ConsumerMember, request: HeartbeatRequest, around: Surroundings
+) -> HeartbeatAnswer | None:
+    """The answer where there is nothing to decide, which is nearly always."""
+    if (
+        request.member_epoch == JOIN_EPOCH
+        or not request.says_nothing
+        or group.regexes
+        or group.epoch != group.assignment_epoch
+        or member.member_epoch != group.epoch
+        or member.state is not MemberState.STABLE
+        or member.client_id != request.client_id
+        or member.client_host != request.client_host
+        or member.classic is not None
+        or group.metadata_expired(around.now_ms)
+    ):
+        return None
+    return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms)
+
+
+def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if request.topic_names is None else request.topic_names,
+        topic_regex=member.topic_regex if request.topic_regex is None else request.topic_regex,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=None,
+    )
+
+
+# Who
+
+
+def check_room(group: ConsumerGroup, member_id: str, around: Surroundings) -> None:
+    """GroupMaxSizeReachedError for one member too many."""
+    limit = around.settings.max_size
+    if len(group.members) >= limit and member_id not in group.members:
+        raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {limit} members.")
+
+
+def _member_of(group: ConsumerGroup, request: HeartbeatRequest, draft: Draft) -> ConsumerMember:
+    joins = request.member_epoch == JOIN_EPOCH
+    if request.instance_id is not None:
+        return static_member(group, request.member_id, request.instance_id, draft, joins=joins, request=request)
+    member = group.members.get(request.member_id)
+    if member is None:
+        if not joins:
+            group.member(request.member_id)
+        member = ConsumerMember(request.member_id)
+    _check_epoch(member, request)
+    if joins:
+        logger.info("group %s: member %s joins with the consumer protocol", group.group_id, request.member_id)
+    return member
+
+
+def static_member(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str,
+    draft: Draft,
+    *,
+    joins: bool,
+    request: HeartbeatRequest | None,
+) -> ConsumerMember:
+    """The member behind a group instance id; one that joins takes the place of the one before.  `request` is None for
+    the classic protocol, whose members may take over from each other at any time."""
+    current = group.static_member(instance_id)
+    if not joins:
+        known = known_static(group, member_id, instance_id, current)
+        if request is not None:
+            _check_epoch(known, request)
+        return known
+    if current is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if request is not None and current.classic is None and current.member_epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError.of(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {current.member_id} member.",
+        )
+    member = replace(current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    draft.records += records.removal(group.group_id, current.member_id)
+    draft.records.append(records.member_metadata(group.group_id, member))
+    target = group.targets.get(current.member_id, {})
+    draft.records.append(records.target_assignment(group.group_id, member_id, target))
+    draft.records.append(records.current_assignment(group.group_id, member))
+    if current.member_id != member_id:
+        draft.cancel_timers(current.member_id)
+    logger.info("group %s: %s takes the place of %s (%s)", group.group_id, member_id, current.member_id, instance_id)
+    return member
+
+
+def known_static(
+    group: ConsumerGroup, member_id: str, instance_id: str, current: ConsumerMember | None
+) -> ConsumerMember:
+    """The holder of an instance id, which must be `member_id`."""
+    if current is None:
+        raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+    if current.member_id != member_id:
+        logger.info("group %s: member %s is fenced by %s", group.group_id, member_id, current.member_id)
+        raise FencedInstanceIdError(
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {current.member_id}."
+        )
+    return current
+
+
+def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
+    """A member may be one epoch behind, if it owns no more than it was given: its last answer was lost."""
+    epoch = request.member_epoch
+    if epoch in (JOIN_EPOCH, member.member_epoch):
+        return
+    if epoch < member.member_epoch:
+        owned = request.owned
+        if epoch == member.previous_member_epoch and owned is not None and member.owns_all(owned.items()):
+            return
+        word = "smaller"
+    else:
+        word = "greater"
+    raise KafkaError.of(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+# Leaving
+
+
+def leave(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft) -> HeartbeatAnswer:
+    """A member goes for good (epoch -1), or a static one for a while (-2), until its session ends."""
+    if request.instance_id is None:
+        member = group.member(request.member_id)
+    else:
+        current = group.static_member(request.instance_id)
+        member = known_static(group, request.member_id, request.instance_id, current)
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            gone = replace(
+                member,
+                member_epoch=STATIC_LEAVE_EPOCH,
+                assigned=_since_zero(member.assigned),
+                pending_revocation=NOTHING_OWNED,
+            )
+            draft.records.append(records.current_assignment(group.group_id, gone))
+            return HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
+    logger.info("group %s: member %s left", group.group_id, member.member_id)
+    remove(group, [member], around, draft)
+    return HeartbeatAnswer(request.member_id, request.member_epoch)
+
+
+def _since_zero(owned: Owned) -> Owned:
+    """The next holder of the instance id will own them from its own beginning."""
+    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in owned.items()}

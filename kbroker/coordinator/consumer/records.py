@@ -1,0 +1,258 @@
+"""Records of consumer groups in `__consumer_offsets`, byte for byte as Kafka 4.3's coordinator writes them.
+
+    ConsumerGroupMetadata (3)               group epoch, hash of the subscribed topics
+    ConsumerGroupPartitionMetadata (4)      of Kafka 4.0 and before; only tombstones are written
+    ConsumerGroupMemberMetadata (5)         what a member says of itself
+    ConsumerGroupTargetAssignmentMetadata (6)
+    ConsumerGroupTargetAssignmentMember (7)
+    ConsumerGroupCurrentMemberAssignment (8) where a member stands
+    ConsumerGroupRegularExpression (16)     the topics that a regular expression matches
+
+A key is the record's type and version 0 of its fields; a value is version 0; null is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker.coordinator.consumer.assignors.group_spec import Assignment
+from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, Owned
+from kbroker.coordinator.messages import MemberProtocol
+from kbroker.schemas import message, wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Program, Struct
+
+KeyValue = tuple[bytes, bytes | None]
+
+GROUP, PARTITIONS, MEMBER, TARGET, MEMBER_TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
+RECORD_TYPES = {
+    GROUP: "ConsumerGroupMetadata",
+    PARTITIONS: "ConsumerGroupPartitionMetadata",
+    MEMBER: "ConsumerGroupMemberMetadata",
+    TARGET: "ConsumerGroupTargetAssignmentMetadata",
+    MEMBER_TARGET: "ConsumerGroupTargetAssignmentMember",
+    CURRENT: "ConsumerGroupCurrentMemberAssignment",
+    REGEX: "ConsumerGroupRegularExpression",
+}
+VALUE_VERSION = 0
+
+_SHORT = struct.Struct(">h")
+_PREFIXES = {record_type: _SHORT.pack(record_type) for record_type in RECORD_TYPES}
+_VALUE_PREFIX = _SHORT.pack(VALUE_VERSION)
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched in the metadata of `version`, looked up at `timestamp`, in ms."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp: int
+
+
+@cache
+def _program(name: str) -> Program:
+    program: Program = message(name).program(0)
+    return program
+
+
+def _record(record_type: int, key: Struct, value: Struct | None) -> KeyValue:
+    name = RECORD_TYPES[record_type]
+    encoded = None if value is None else _program(f"{name}Value").encode(value, _VALUE_PREFIX)
+    return _program(f"{name}Key").encode(key, _PREFIXES[record_type]), encoded
+
+
+# Records of the group
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
+    """The group's epoch, and the hash of the topics that it subscribes to."""
+    value = wire.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return _record(GROUP, wire.ConsumerGroupMetadataKey(group_id=group_id), value)
+
+
+def group_tombstone(group_id: str) -> KeyValue:
+    """No such group."""
+    return _record(GROUP, wire.ConsumerGroupMetadataKey(group_id=group_id), None)
+
+
+def partitions_tombstone(group_id: str) -> KeyValue:
+    """Forget what an older broker kept of the topics' partitions."""
+    return _record(PARTITIONS, wire.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> KeyValue:
+    """The epoch that the target assignment was made for, and when."""
+    value = wire.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+    return _record(TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def target_epoch_tombstone(group_id: str) -> KeyValue:
+    """No target assignment."""
+    return _record(TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+
+
+def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> KeyValue:
+    """What a regular expression matches."""
+    key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression)
+    value = wire.ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp
+    )
+    return _record(REGEX, key, value)
+
+
+def regex_tombstone(group_id: str, expression: str) -> KeyValue:
+    """No member subscribes to a regular expression any more."""
+    key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression)
+    return _record(REGEX, key, None)
+
+
+# Records of a member
+
+
+def member_metadata(group_id: str, member: ConsumerMember) -> KeyValue:
+    """What a member says of itself."""
+    value_class = wire.ConsumerGroupMemberMetadataValue
+    classic = None
+    if member.classic is not None:
+        metadata_class = value_class.ClassicMemberMetadata
+        classic = metadata_class(
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                value_class.ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols
+            ],
+        )
+    value = value_class(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=classic,
+    )
+    return _record(MEMBER, wire.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> KeyValue:
+    """A member's target assignment."""
+    value_class = wire.ConsumerGroupTargetAssignmentMemberValue
+    value = value_class(
+        topic_partitions=[
+            value_class.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assignment.items()
+        ]
+    )
+    key = wire.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return _record(MEMBER_TARGET, key, value)
+
+
+def current_assignment(group_id: str, member: ConsumerMember) -> KeyValue:
+    """Where a member stands."""
+    value = wire.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state.value,
+        assigned_partitions=_topic_partitions(member.assigned),
+        partitions_pending_revocation=_topic_partitions(member.pending_revocation),
+    )
+    key = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return _record(CURRENT, key, value)
+
+
+def _topic_partitions(owned: Owned) -> list[wire.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+    row = wire.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+    rows = []
+    for topic_id, epochs in owned.items():
+        partitions = sorted(epochs)
+        epochs_in_order = [epochs[partition] for partition in partitions]
+        rows.append(row(topic_id=topic_id, partitions=partitions, assignment_epochs=epochs_in_order))
+    return rows
+
+
+def current_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """A member owns nothing any more."""
+    key = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return _record(CURRENT, key, None)
+
+
+def target_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """A member has no target assignment."""
+    key = wire.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return _record(MEMBER_TARGET, key, None)
+
+
+def member_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """No such member."""
+    return _record(MEMBER, wire.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def removal(group_id: str, member_id: str) -> list[KeyValue]:
+    """A member is gone."""
+    return [
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        member_tombstone(group_id, member_id),
+    ]
+
+
+# Reading
+
+
+def read_assignment(rows: Iterable[wire.ConsumerGroupTargetAssignmentMemberValue.TopicPartition]) -> Assignment:
+    """A target assignment from its record."""
+    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
+
+
+def read_owned(
+    rows: Iterable[wire.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int
+) -> Owned:
+    """Owned partitions from their record.  Brokers before 4.2 wrote no epochs: the member's stands for them."""
+    owned: dict[bytes, dict[int, int]] = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        if epochs is None or len(epochs) != len(row.partitions):
+            # A static member that has left has epoch -2.
+            epochs = [max(member_epoch, 0)] * len(row.partitions)
+        owned[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
+    return owned
+
+
+def read_classic(value: wire.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None) -> ClassicMember | None:
+    """What a classic member said, from its record."""
+    if value is None:
+        return None
+    protocols = tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)
+    return ClassicMember(value.session_timeout_ms, protocols)
+
+
+class GroupRecord(NamedTuple):
+    """A record of a consumer group; `value` None is a tombstone."""
+
+    record_type: int
+    key: Any
+    value: Any | None
+
+    @property
+    def group_id(self) -> str:
+        """The group that it is about."""
+        group_id: str = self.key.group_id
+        return group_id
+
+
+def parse(key: bytes, value: bytes | None) -> GroupRecord:
+    """The record behind a key and a value.  DecodeError, or ValueError for a version that is not known."""
+    (record_type,) = _SHORT.unpack_from(key)
+    name = RECORD_TYPES[record_type]
+    parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
+    if value is None:
+        return GroupRecord(record_type, parsed_key, None)
+    version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
+    if version != VALUE_VERSION:
+        raise ValueError(f"{name}Value version {version}")
+    return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))

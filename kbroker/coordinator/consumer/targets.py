@@ -1,0 +1,120 @@
+"""The target assignment of a group: when it is due, what the assignor is given, and the records of what it says.
+
+A target is made for the group's epoch at most once per `consumer.assignment.interval.ms`, so that a thousand members
+that join at the same time do not have it made a thousand times; until then members go by the last one.  The assignor
+runs at once in a small group, where the member that asks gets its partitions with this answer, and on a thread in a
+large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kbroker.coordinator.consumer import records
+from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment, GroupSpec, MemberSpec
+from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
+from kbroker.coordinator.consumer.draft import Draft, Surroundings, TargetWork
+from kbroker.coordinator.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
+from kbroker.coordinator.consumer.member import ConsumerMember
+from kbroker.coordinator.consumer.records import KeyValue
+
+# Members and partitions that an assignor handles within a few milliseconds.
+AT_ONCE = 300
+
+
+def next_target(
+    group: ConsumerGroup,
+    epoch: int,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    around: Surroundings,
+    draft: Draft,
+    *,
+    is_homogeneous: bool,
+) -> tuple[int, Assignment]:
+    """The epoch of the target assignment that the member `after` goes by, and its part of it."""
+    last = group.assignment_epoch, group.target_of(after)
+    if group.assignment_epoch >= epoch or group.computing:
+        return last
+    interval = around.settings.assignment_interval_ms
+    if group.assignment_timestamp and interval and around.now_ms < group.assignment_timestamp + interval:
+        return last
+    assignor = preferred_assignor(group, around, before, after)
+    spec = group_spec(group, after, around, is_homogeneous=is_homogeneous)
+    is_large = len(spec.members) + sum(spec.partition_counts.values()) > AT_ONCE
+    # The first target has one member to think of, whose epoch is the target's.
+    if is_large and group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+        draft.work = TargetWork(epoch, assignor, spec)
+        return last
+    result = ASSIGNORS[assignor](spec)
+    draft.records += target_records(group, epoch, result, around.now_ms)
+    return epoch, result.get(after.member_id, NOTHING)
+
+
+def preferred_assignor(
+    group: ConsumerGroup,
+    around: Surroundings,
+    before: ConsumerMember | None = None,
+    after: ConsumerMember | None = None,
+) -> str:
+    """The assignor that most members ask for; the default where none does."""
+    votes = group.server_assignors
+    if before is not None and after is not None and before.server_assignor != after.server_assignor:
+        votes = votes.copy()
+        if before.server_assignor is not None:
+            votes[before.server_assignor] -= 1
+        if after.server_assignor is not None:
+            votes[after.server_assignor] += 1
+    wanted = [(votes[name], name) for name in around.settings.assignors if votes[name] > 0]
+    return max(wanted, key=lambda each: each[0])[1] if wanted else around.settings.assignors[0]
+
+
+def group_spec(
+    group: ConsumerGroup, member: ConsumerMember, around: Surroundings, *, is_homogeneous: bool
+) -> GroupSpec:
+    """The group as an assignor sees it, with `member` as it is about to be."""
+    replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
+    members = {member_id: each for member_id, each in group.members.items() if member_id != replaced}
+    members[member.member_id] = member
+    counts: dict[bytes, int] = {}
+    # Most members have equal subscriptions.
+    known: dict[frozenset[str], frozenset[bytes]] = {}
+    specs: dict[str, MemberSpec] = {}
+    for member_id, each in members.items():
+        names = group.topics_of(each)
+        topic_ids = known.get(names)
+        if topic_ids is None:
+            topics = [topic for topic in map(around.cache.topic, names) if topic is not None]
+            counts.update((topic.topic_id, len(topic.partitions)) for topic in topics)
+            topic_ids = known[names] = frozenset(topic.topic_id for topic in topics)
+        specs[member_id] = MemberSpec(topic_ids, group.target_of(each), each.instance_id)
+    return GroupSpec(specs, counts, is_homogeneous)
+
+
+def target_records(group: ConsumerGroup, epoch: int, result: Mapping[str, Assignment], now_ms: int) -> list[KeyValue]:
+    """The records that make `result` the group's target assignment."""
+    changed = [
+        records.target_assignment(group.group_id, member_id, assignment)
+        for member_id, assignment in result.items()
+        if group.targets.get(member_id) != assignment
+    ]
+    return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
+
+
+def computed_records(
+    group: ConsumerGroup, work: TargetWork, result: Mapping[str, Assignment], now_ms: int
+) -> list[KeyValue]:
+    """The records of a target that was computed while the group went on.
+
+    Members that have left since are left out, and what they would have had waits for the next target; the place of a
+    static member goes to the one that has replaced it.
+    """
+    if group.assignment_epoch >= work.epoch:
+        return []
+    still_here: dict[str, Assignment] = {}
+    for member_id, assignment in result.items():
+        instance_id = work.spec.members[member_id].instance_id
+        holder = member_id if instance_id is None else group.static_members.get(instance_id, member_id)
+        if holder in group.members:
+            still_here[holder] = assignment
+    return target_records(group, work.epoch, still_here, now_ms)
