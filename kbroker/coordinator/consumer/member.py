@@ -20,7 +20,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kbroker.coordinator.messages import MemberProtocol
+from kbroker.coordinator.classic.messages import MemberProtocol
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbroker.coordinator.classic.messages import MemberProtocol
 from kbroker.coordinator.consumer.assignors.group_spec import Assignment
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, Owned
-from kbroker.coordinator.messages import MemberProtocol
 from kbroker.schemas import message, wire
 
 if TYPE_CHECKING:
