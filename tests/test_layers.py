@@ -95,7 +95,9 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
     "coordinator": {
         "runtime": set(),
-        "classic": {"runtime"},
+        "modern": {"runtime"},
+        "classic": {"runtime", "modern"},
+        "consumer": {"runtime", "modern", "classic"},
     },
 }
 

@@ -11,7 +11,7 @@ from kbroker.coordinator.consumer.draft import Draft, Surroundings
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.consumer.records import ResolvedRegex
-from kbroker.coordinator.topic_hash import metadata_hash
+from kbroker.coordinator.modern.topic_hash import metadata_hash
 
 # Regular expressions of a group are resolved together, at most this often.
 REGEX_INTERVAL_MS = 10_000
