@@ -241,7 +241,7 @@ class World:
         return self.coordinator.describe(group_id).state
 
     def group(self, group_id: str = "g") -> Group:
-        return self.coordinator._registry.groups[group_id]
+        return self.coordinator.registry.groups[group_id]
 
     def stable_member(self, group_id: str = "g", **fields: Any) -> JoinResult:
         """A member that is alone in a stable group."""

@@ -119,7 +119,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         self.world.coordinator.expire_offsets()
-        if "g" not in self.world.coordinator._registry.groups:
+        if "g" not in self.world.coordinator.registry.groups:
             # Deleted for having neither members nor offsets: its successor counts anew.
             self.generations.clear()
 
@@ -160,7 +160,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_group_is_consistent(self) -> None:
-        group = self.world.coordinator._registry.groups.get("g")
+        group = self.world.coordinator.registry.groups.get("g")
         if group is None:
             assert not self.waiting
             return
@@ -169,15 +169,15 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        group = self.world.coordinator._registry.groups.get("g")
+        group = self.world.coordinator.registry.groups.get("g")
         if group is None or group.state is not GroupState.STABLE:
             return
         owned = [member.assignment for member in group.members.values() if member.assignment]
         assert len(owned) == len(set(owned))
 
     def teardown(self) -> None:
-        before = self.world.coordinator._registry.groups.get("g")
-        after = self.world.restarted().coordinator._registry.groups.get("g")
+        before = self.world.coordinator.registry.groups.get("g")
+        after = self.world.restarted().coordinator.registry.groups.get("g")
         if before is not None and before.state is GroupState.STABLE:
             assert after is not None
             assert after.generation_id == before.generation_id

@@ -41,7 +41,7 @@ def snapshot(world: World) -> dict[str, Any]:
                 for member in group.members.values()
             ],
         )
-        for group_id, group in sorted(world.coordinator._registry.groups.items())
+        for group_id, group in sorted(world.coordinator.registry.groups.items())
     }
 
 

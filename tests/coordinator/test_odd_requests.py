@@ -85,7 +85,7 @@ class OddClients:
 
     @property
     def groups(self) -> dict[str, Group]:
-        return self.world.coordinator._registry.groups
+        return self.world.coordinator.registry.groups
 
     def state(self) -> dict[str, Any]:
         return {group_id: snapshot(group) for group_id, group in self.groups.items()}
@@ -173,7 +173,7 @@ class OddClients:
     def check_restart(self) -> None:
         """Groups that have not been stored since they changed are left out."""
         before = {group_id: group for group_id, group in self.groups.items() if group.offsets or group.generation_id}
-        after = self.world.restarted().coordinator._registry.groups
+        after = self.world.restarted().coordinator.registry.groups
         for group_id, group in before.items():
             if group.offsets:
                 assert stored_offsets(after[group_id]) == stored_offsets(group)

@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_named_and_skipped(
         parse_record(key, value)
     world = World()
     world.commit("g", 1)
-    world.coordinator._registry.append_to(world.group().partition_index, [(key or b"", value)])
+    world.coordinator.registry.append_to(world.group().partition_index, [(key or b"", value)])
     again = world.restarted()
     assert again.committed("g") == 1
     assert "record skipped" in caplog.text

@@ -48,7 +48,7 @@ def expired(group: Group, now_ms: int, retention_ms: int) -> Expiration:
         if is_due:
             due.append((topic, partition))
     nothing_left = len(due) == count and not group.offsets.pending
-    return Expiration(tuple(due), nothing_left and group.state is GroupState.EMPTY and not group.pending_joins)
+    return Expiration(tuple(due), nothing_left and group.is_empty and not group.pending_joins)
 
 
 def _base_time(group: Group) -> Callable[[CommittedOffset], int] | None:

@@ -1,5 +1,7 @@
 """A classic group: who is in it, what they support, which generation they are in, and the offsets they committed.
 
+A group of a newer protocol is one without classic members, whose `kind` knows the rest.
+
 Pure state: no timer, no I/O, no answers but those of the members it replaces.  The rules of when it changes are in
 `rebalance` and `membership`.
 
@@ -21,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kbroker.coordinator.classic.consumer_protocol import PROTOCOL_TYPE, SubscriptionError, subscribed_topics
+from kbroker.coordinator.classic.group_kind import GroupKind
 from kbroker.coordinator.classic.group_state import PREDECESSORS, GroupState, IllegalTransitionError
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.classic.messages import (
@@ -47,6 +50,7 @@ class Group:
         "generation_id",
         "group_id",
         "join_deadline",
+        "kind",
         "leader_id",
         "members",
         "new_member_added",
@@ -84,6 +88,7 @@ class Group:
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetTable()
+        self.kind: GroupKind | None = None
         self.join_deadline: Deadline | None = None
         self.sync_deadline: Deadline | None = None
         self._supported: Counter[str] = Counter()
@@ -111,6 +116,11 @@ class Group:
             self.protocol_name = None
             self.subscribed_topics = self.compute_subscribed_topics()
             self.transition_to(GroupState.EMPTY, now_ms)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, of whatever kind it is."""
+        return self.state is GroupState.EMPTY and (self.kind is None or self.kind.is_empty)
 
     # Protocols
 
@@ -161,6 +171,8 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether the members read `topic`; taken for true where the subscriptions of a consumer group are unknown."""
+        if self.kind is not None:
+            return self.kind.is_subscribed_to(topic)
         if not self.is_consumer_group:
             return False
         return self.subscribed_topics is None or topic in self.subscribed_topics
@@ -407,6 +419,12 @@ class Group:
             self.leader_id = leader_id
         self.state_timestamp = state_timestamp
         self.subscribed_topics = self.compute_subscribed_topics()
+
+    def become(self, kind: GroupKind | None) -> None:
+        """A group of a newer kind, or none, takes the place of the classic one; offsets stay."""
+        self.stop_timers()
+        self.forget_everyone()
+        self.kind = kind
 
     def forget_everyone(self) -> None:
         """Back to a simple group: what is left when its metadata was deleted and offsets remain."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbroker.clock import Clock
 from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_kind import KindServer
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.membership import Membership
@@ -94,7 +95,8 @@ class GroupCoordinator:
         self._clock = clock
         self._call_later = loop.call_later
         self._running = False
-        self._registry = GroupRegistry(
+        self._kinds: dict[str, KindServer] = {}
+        self.registry = GroupRegistry(
             config.node_id,
             state_log,
             clock,
@@ -103,15 +105,19 @@ class GroupCoordinator:
             config.get("offsets.topic.compression.codec"),
             self._on_group_loaded,
         )
-        self._rebalances = Rebalances(self._limits, clock, loop.call_later, self._registry)
-        self._membership = Membership(self._limits, self._rebalances, self._registry)
+        self.rebalances = Rebalances(self._limits, clock, loop.call_later, self.registry)
+        self._membership = Membership(self._limits, self.rebalances, self.registry)
         self._commits = OffsetCommits(
-            self._registry,
-            self._rebalances,
+            self.registry,
+            self.rebalances,
             clock,
             config.get("offset.metadata.max.bytes"),
             config.get("offsets.retention.minutes") * _MINUTE_MS,
         )
+
+    def serve_kind(self, group_type: str, server: KindServer) -> None:
+        """Groups of a newer kind are served by `server`; before `start`."""
+        self._kinds[group_type] = server
 
     # The broker
 
@@ -119,13 +125,13 @@ class GroupCoordinator:
         """Begin to load what is stored, and follow the metadata from now on.  Call once the logs are open, after
         whoever creates logs has subscribed to the metadata."""
         self._running = True
-        self._registry.open(self._metadata_cache)
+        self.registry.open(self._metadata_cache)
         self._metadata_cache.subscribe(self._on_metadata)
 
     def stop(self) -> None:
         """Serve nothing any more; parked requests are answered."""
         self._running = False
-        self._registry.close()
+        self.registry.close()
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """What the broker must run from time to time."""
@@ -135,11 +141,17 @@ class GroupCoordinator:
         if self._running and delta.deleted:
             self._commits.forget_topics(frozenset(topic.name for topic in delta.deleted))
 
+    def _server(self, group: Group) -> KindServer | None:
+        return None if group.kind is None else self._kinds.get(group.kind.group_type)
+
     def _on_group_loaded(self, group: Group) -> None:
+        server = self._server(group)
+        if server is not None:
+            server.on_loaded(group.group_id)
         for member in group.members.values():
-            self._rebalances.watch(group, member)
+            self.rebalances.watch(group, member)
         if len(group.members) > self._limits.max_size:
-            self._rebalances.prepare(
+            self.rebalances.prepare(
                 group,
                 f"Freshly-loaded group {group} (size {len(group.members)}) is over capacity {self._limits.max_size}.",
             )
@@ -148,7 +160,7 @@ class GroupCoordinator:
 
     def can_store(self, sizes: Iterable[int]) -> bool:
         """Whether metadata of these sizes may become part of a group (`GroupRegistry.can_store`)."""
-        return self._registry.can_store(sizes)
+        return self.registry.can_store(sizes)
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called once, now or when the generation forms."""
@@ -160,26 +172,37 @@ class GroupCoordinator:
             reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id))
             return
         try:
-            group = self._registry.find(request.group_id)
+            group = self.registry.find(request.group_id)
             if group is None and member_id:
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
                 return
+            if group is not None and group.kind is not None:
+                server = self._server(group)
+                if not group.kind.is_empty and server is not None:
+                    server.join(request, reply)
+                    return
+                if not group.kind.is_empty:
+                    reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+                    return
+                # Nobody is left of the newer protocol.
+                self.registry.append(group, group.kind.tombstones())
+                group.become(None)
             is_new = group is None
             if group is None:
-                group = self._registry.create(request.group_id)
+                group = self.registry.create(request.group_id)
         except KafkaError as error:
             reply(JoinResult(error.code, member_id))
             return
         self._membership.join(group, request, reply)
         if is_new:
-            self._registry.discard_unused(group)
+            self.registry.discard_unused(group)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup; `reply` is called once, now or when the leader's assignment is stored."""
         try:
             if not request.group_id:
                 raise InvalidGroupIdError()
-            group = self._registry.find(request.group_id)
+            group = self.registry.find(request.group_id)
             if group is None:
                 raise UnknownMemberIdError()
         except KafkaError as error:
@@ -187,31 +210,48 @@ class GroupCoordinator:
             loading = isinstance(error, CoordinatorLoadInProgressError)
             reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code))
             return
+        if group.kind is not None:
+            server = self._server(group)
+            if server is None or group.is_empty:
+                reply(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+            else:
+                server.sync(request, reply)
+            return
         self._membership.sync(group, request, reply)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises for who is no member of this generation."""
-        group = self._registry.groups.get(group_id)
+        group = self.registry.groups.get(group_id)
         if group is None:
             if not group_id:
                 raise InvalidGroupIdError()
             try:
-                self._registry.find(group_id)
+                self.registry.find(group_id)
             except CoordinatorLoadInProgressError:
                 # Whether it is a member is not known yet, and a session that was alive starts anew after loading.
                 return ErrorCode.NONE
             raise UnknownMemberIdError()
+        if group.kind is not None:
+            server = self._server(group)
+            if server is None:
+                raise UnknownMemberIdError()
+            return server.heartbeat_classic(group_id, member_id, group_instance_id, generation_id)
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
         """LeaveGroup."""
         if not group_id:
             raise InvalidGroupIdError()
-        group = self._registry.find(group_id)
+        group = self.registry.find(group_id)
         if group is None:
             return [
                 LeaveResult(each.member_id, each.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for each in leaving
             ]
+        if group.kind is not None:
+            server = self._server(group)
+            if server is None:
+                raise UnknownMemberIdError()
+            return server.leave_classic(group_id, leaving)
         return self._membership.leave(group, leaving)
 
     # Offsets
@@ -220,9 +260,12 @@ class GroupCoordinator:
         """Store offsets; one code per commit, in order."""
         return self._commits.commit(who, commits, api_version)
 
-    def offsets_of(self, group_id: str) -> OffsetTable | None:
-        """The committed offsets of a group, to read; None when there is no such group."""
-        group = self._registry.find(group_id)
+    def offsets_of(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> OffsetTable | None:
+        """The committed offsets of a group, to read; None when there is no such group.  A member that says who it is
+        must be one."""
+        group = self.registry.find(group_id)
+        if group is not None and group.kind is not None:
+            group.kind.check_fetch(member_id, member_epoch)
         return None if group is None else group.offsets
 
     def delete_offsets(self, group_id: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
@@ -231,16 +274,16 @@ class GroupCoordinator:
 
     def check_partition(self, index: int) -> None:
         """KafkaError while the groups of a partition of `__consumer_offsets` are not served."""
-        self._registry.check_partition(index)
+        self.registry.check_partition(index)
 
     def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
         """A marker was written to a partition of `__consumer_offsets`: the offsets of its transaction count, or not."""
-        self._registry.end_transaction(index, producer_id, committed)
+        self.registry.end_transaction(index, producer_id, committed)
 
     def expire_offsets(self) -> None:
         """Forget offsets and groups that have outlived `offsets.retention.minutes`, with the loop's other work in
         between when there are many."""
-        self._expire_slice(iter(list(self._registry.groups.values())))
+        self._expire_slice(iter(list(self.registry.groups.values())))
 
     def _expire_slice(self, groups: Iterator[Group]) -> None:
         end = self._clock.monotonic() + SLICE_SECONDS
@@ -257,10 +300,10 @@ class GroupCoordinator:
 
     def is_offline(self, group_id: str) -> bool:
         """Whether the group's state lies on a disk that has failed."""
-        return self._registry.is_offline(group_id)
+        return self.registry.is_offline(group_id)
 
     def _existing(self, group_id: str) -> Group:
-        group = self._registry.find(group_id)
+        group = self.registry.find(group_id)
         if group is None:
             raise GroupIdNotFoundError(f"Group {group_id} not found.")
         return group
@@ -272,6 +315,8 @@ class GroupCoordinator:
     def describe(self, group_id: str) -> DescribedGroup:
         """One group for DescribeGroups; raises GroupIdNotFoundError."""
         group = self._existing(group_id)
+        if group.kind is not None:
+            raise GroupIdNotFoundError(f"Group {group_id} is not a classic group.")
         stable = group.state is GroupState.STABLE
         return DescribedGroup(
             group_id,
@@ -283,16 +328,15 @@ class GroupCoordinator:
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Iterable[ListedGroup]:
         """Groups in one of the states and of one of the types, in any letter case; all where a filter is empty."""
-        self._registry.check_complete()
+        self.registry.check_complete()
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
-        if wanted_types and CLASSIC not in wanted_types:
-            return []
         # One by one as they are asked for: there may be 100,000.
         return (
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-            for group in list(self._registry.groups.values())
-            if not wanted_states or group.state.value.lower() in wanted_states
+            line
+            for line in map(_line, list(self.registry.groups.values()))
+            if (not wanted_states or line.state.lower() in wanted_states)
+            and (not wanted_types or line.group_type in wanted_types)
         )
 
     def delete_group(self, group_id: str) -> None:
@@ -303,16 +347,24 @@ class GroupCoordinator:
 
     def summaries(self) -> Iterator[GroupSummary]:
         """All groups with their committed offsets."""
-        for group in list(self._registry.groups.values()):
+        for group in list(self.registry.groups.values()):
             committed = [(topic, partition, offset.offset) for topic, partition, offset in group.offsets]
-            yield GroupSummary(group.group_id, group.state.value, len(group.members), committed)
+            count = len(group.members) if group.kind is None else group.kind.member_count
+            yield GroupSummary(group.group_id, _line(group).state, count, committed)
 
     @property
     def rebalance_count(self) -> int:
         """Rebalances since the start."""
-        return self._rebalances.rebalance_count
+        return self.rebalances.rebalance_count
 
     @property
     def expired_offset_count(self) -> int:
         """Committed offsets that were forgotten for their age, since the start."""
         return self._commits.expired_count
+
+
+def _line(group: Group) -> ListedGroup:
+    kind = group.kind
+    if kind is None:
+        return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+    return ListedGroup(group.group_id, kind.protocol_type, kind.state_name, kind.group_type)

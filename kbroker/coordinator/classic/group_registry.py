@@ -67,7 +67,7 @@ class GroupPartition:
         if group is None:
             if isinstance(record, OffsetRecord) and record.committed is None:
                 return
-            group = groups[record.group_id] = Group(record.group_id, self.index, None)
+            group = self.group(record.group_id)
         if isinstance(record, OffsetRecord):
             if record.committed is None:
                 group.offsets.remove(record.topic, record.partition)
@@ -81,6 +81,21 @@ class GroupPartition:
             group.forget_everyone()
         else:
             del groups[record.group_id]
+
+    def group(self, group_id: str) -> Group:
+        """The group with that id, made if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self.index, None)
+        return group
+
+    def end_kind(self, group_id: str) -> None:
+        """The group of a newer kind is gone; what is left is its offsets, if there are any."""
+        group = self.groups.get(group_id)
+        if group is not None and group.kind is not None:
+            group.become(None)
+            if not group.offsets:
+                del self.groups[group_id]
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction that wrote offsets ended."""
@@ -196,7 +211,7 @@ class GroupRegistry:
 
     def discard_unused(self, group: Group) -> None:
         """Drop a group that a refused request has brought about, so that nobody can fill the memory with names."""
-        unused = group.state is GroupState.EMPTY and group.generation_id == 0
+        unused = group.state is GroupState.EMPTY and group.generation_id == 0 and group.kind is None
         if unused and not group.offsets and not group.pending_joins:
             self.discard(group)
 
@@ -236,6 +251,8 @@ class GroupRegistry:
         records: list[KeyValue] = [
             (state_records.offset_key(group.group_id, topic, partition), None) for topic, partition, _ in group.offsets
         ]
+        if group.kind is not None:
+            return records + group.kind.tombstones()
         records.append((state_records.group_key(group.group_id), None))
         return records
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kbroker.clock import Clock
 from kbroker.coordinator.classic import expiration, state_records
 from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit
@@ -70,7 +71,7 @@ class OffsetCommits:
 
     def commit(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order.  Raises what concerns all of them."""
-        group = self._admit(who, api_version)
+        group, check = self._admit(who, api_version)
         now_ms = self._clock.now_ms()
         codes: list[ErrorCode] = []
         accepted: list[tuple[str, int, CommittedOffset]] = []
@@ -79,6 +80,12 @@ class OffsetCommits:
             if len(metadata) > self._max_metadata_bytes:
                 codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
+            if check is not None:
+                try:
+                    check(topic_id, partition)
+                except KafkaError as error:
+                    codes.append(error.code)
+                    continue
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
             committed = CommittedOffset(offset, epoch, metadata, timestamp, expire_timestamp, topic_id)
             accepted.append((topic, partition, committed))
@@ -97,17 +104,21 @@ class OffsetCommits:
             self._registry.discard_unused(group)
         return codes
 
-    def _admit(self, who: Committer, api_version: int) -> Group:
-        """The group, if `who` may commit to it now; a commit is a sign of life as well."""
+    def _admit(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
+        """The group, if `who` may commit to it now, and what to ask for each partition; a commit is a sign of life as
+        well."""
         group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
         if group is None:
             if who.generation_id < 0:
-                return self._registry.create(who.group_id)
+                return self._registry.create(who.group_id), None
             if api_version >= _KNOWS_GROUP_ID_NOT_FOUND:
                 raise GroupIdNotFoundError(f"Group {who.group_id} not found.")
             raise IllegalGenerationError()
+        if group.kind is not None:
+            check = group.kind.check_commit(who.member_id, who.group_instance_id, who.generation_id, api_version)
+            return group, check
         if who.generation_id < 0 and group.state is GroupState.EMPTY:
-            return group
+            return group, None
         if who.generation_id >= 0 or who.member_id or who.group_instance_id is not None:
             member = group.check_member(who.member_id, who.group_instance_id)
             if who.generation_id != group.generation_id:
@@ -118,7 +129,7 @@ class OffsetCommits:
             self._rebalances.watch(group, member)
         elif group.state is not GroupState.EMPTY:
             raise UnknownMemberIdError()
-        return group
+        return group, None
 
     # Deleting
 
@@ -146,7 +157,7 @@ class OffsetCommits:
 
     def delete_group(self, group: Group) -> None:
         """Forget an empty group with all its offsets.  Raises NonEmptyGroupError or what the write fails with."""
-        if group.state is not GroupState.EMPTY:
+        if not group.is_empty:
             raise NonEmptyGroupError()
         self._registry.append(group, self._registry.tombstones(group))
         self._registry.discard(group)
