@@ -32,6 +32,7 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry, FileS
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, open_log
+from tests.unbroken import UNBROKEN, finished
 
 RECORDS = 150
 ROUNDS, TIMES = 200, 50
@@ -111,7 +112,7 @@ def _services(log: UnifiedLog) -> Any:
         return result
 
     manager.append = append_and_commit
-    return SimpleNamespace(replica_manager=manager, clock=SystemClock())
+    return SimpleNamespace(replica_manager=manager, clock=SystemClock(), loop=None, slices=UNBROKEN)
 
 
 @pytest.mark.benchmark(group="produce: one record")
@@ -206,7 +207,7 @@ def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: b
 
     def run() -> None:
         frame[:] = start
-        encode(handle_produce(ctx, decode(frame, 0, len(frame))), 1, True)
+        encode(finished(handle_produce(ctx, decode(frame, 0, len(frame)))), 1, True)
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
 

@@ -18,12 +18,19 @@ v1 of the one and v2 of the other are flexible versions without new fields.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
-from kbroker.config import ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
+from kbroker.config import (
+    ConfigRow,
+    ConfigType,
+    broker_config_rows,
+    render_value,
+    topic_config_rows,
+    topic_value_from_broker,
+)
 from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError
 from kbroker.handlers import loggers
 from kbroker.handlers.configs import ResourceType
@@ -41,6 +48,8 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer", wire.AlterConfigsResponse, wire.IncrementalAlterConfigsResponse)
 
 MAX_VALUE_BYTES = 32_767
+# More settings, or loggers, than there are.
+MANY_SETTINGS = 1_000
 
 Settings = dict[str, str]
 Change = Callable[[Mapping[str, str]], Settings]
@@ -57,6 +66,7 @@ class Operation(IntEnum):
 
 
 _TOPIC_ROWS: Mapping[str, ConfigRow] = {row.name: row for row in topic_config_rows()}
+_BROKER_NAMES = frozenset(row.name for row in broker_config_rows())
 
 
 class Edit(NamedTuple):
@@ -70,9 +80,10 @@ class Edit(NamedTuple):
 async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.IncrementalAlterConfigsRequest) -> Struct:
     """IncrementalAlterConfigs v0-v1; see the module's docstring."""
 
-    def plan(resource: Any) -> Change | None:
-        _check_values(resource, [config for config in resource.configs if config.config_operation != Operation.DELETE])
-        edits = [Edit(config.name, _operation(config), config.value or "") for config in resource.configs]
+    async def plan(resource: Any, pace: Pace) -> Change | None:
+        configs = await _telling(resource, pace)
+        _check_values(configs, [config for config in configs if config.config_operation != Operation.DELETE])
+        edits = [Edit(config.name, _operation(config), config.value or "") for config in configs]
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             _alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
             return None
@@ -85,11 +96,12 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
 async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRequest) -> Struct:
     """AlterConfigs v0-v2; see the module's docstring."""
 
-    def plan(resource: Any) -> Change | None:
+    async def plan(resource: Any, pace: Pace) -> Change | None:
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
-        _check_values(resource, resource.configs)
-        return lambda _: {config.name: config.value for config in resource.configs}
+        configs = await _telling(resource, pace)
+        _check_values(configs, configs)
+        return lambda _: {config.name: config.value for config in configs}
 
     return await _answer(ctx.services, wire.AlterConfigsResponse, request, plan)
 
@@ -98,7 +110,7 @@ async def _answer(
     services: Services,
     response: type[Answer],
     request: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-    plan: Callable[[Any], Change | None],
+    plan: Callable[[Any, Pace], Awaitable[Change | None]],
 ) -> Answer:
     pace = services.slices.pace()
     counts: Counter[tuple[int, str]] = Counter()
@@ -116,7 +128,7 @@ async def _answer(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            change = plan(resource)
+            change = await plan(resource, pace)
             _check_kind(resource.resource_type)
             if change is None:
                 continue
@@ -146,8 +158,36 @@ def _check_kind(resource_type: int) -> None:
     raise InvalidRequestError(f"kbroker keeps no settings for resources of type {name}")
 
 
-def _check_values(resource: Any, with_value: Sequence[Any]) -> None:
-    if len({config.name for config in resource.configs}) < len(resource.configs):
+async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
+    """The settings of a resource that the answer depends on: all, unless it names more than there are.
+
+    Then those that are there, and the first of the others, which are refused.  To delete one that is not there is
+    nothing to do, but for a logger.
+    """
+    configs: Sequence[Any] = resource.configs
+    if len(configs) <= MANY_SETTINGS:
+        return configs
+    seen: set[str] = set()
+    telling: list[Any] = []
+    others = 0
+    for config in configs:
+        await pace
+        if config.name in seen:
+            return [config, config]
+        seen.add(config.name)
+        if config.name in _TOPIC_ROWS or config.name in _BROKER_NAMES:
+            telling.append(config)
+        elif others < MANY_SETTINGS and (
+            resource.resource_type == ResourceType.BROKER_LOGGER
+            or getattr(config, "config_operation", Operation.SET) != Operation.DELETE
+        ):
+            telling.append(config)
+            others += 1
+    return telling
+
+
+def _check_values(configs: Sequence[Any], with_value: Sequence[Any]) -> None:
+    if len({config.name for config in configs}) < len(configs):
         raise InvalidRequestError("Error due to duplicate config keys")
     missing = [config.name for config in with_value if config.value is None]
     if missing:

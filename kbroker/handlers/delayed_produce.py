@@ -32,33 +32,42 @@ class Unacknowledged(NamedTuple):
 
 
 class DelayedProduce(Pending):
-    """One answer for several partitions; given when each is settled, or the time is up.  `by_all`: acks=all."""
+    """One answer for several partitions; given when each is settled, or the time is up.  `by_all`: acks=all.
+
+    Several batches of one partition are settled by the last of them, as in Kafka.
+    """
 
     def __init__(self, response: Struct, waits: Sequence[Unacknowledged], by_all: bool, timeout_ms: int) -> None:
         self._response = response
-        self._waits = waits
         self._by_all = by_all
         self._timeout_ms = max(0, timeout_ms)
-        self._left = {id(answer): answer for _, _, answer in waits}
+        self._last: dict[Partition, int] = {}
+        self._left: dict[Partition, list[Any]] = {}
+        for partition, last_offset, answer in waits:
+            self._last[partition] = max(last_offset, self._last.get(partition, last_offset))
+            self._left.setdefault(partition, []).append(answer)
 
     def started(self) -> None:
-        for partition, last_offset, answer in self._waits:
-            partition.wait(last_offset, self._by_all, partial(self._settled, answer))
+        for partition, last_offset in self._last.items():
+            partition.wait(last_offset, self._by_all, partial(self._settled, partition))
         if not self.done:
             self.expire_after(self.ctx.services.loop, self._timeout_ms)
 
     def expired(self) -> None:
-        for answer in self._left.values():
-            _fail(answer, RequestTimedOutError())
+        for answers in self._left.values():
+            for answer in answers:
+                _fail(answer, RequestTimedOutError())
         self._left.clear()
         self.answer(self._response)
 
-    def _settled(self, answer: Any, error: KafkaError | None) -> None:
+    def _settled(self, partition: Partition, error: KafkaError | None) -> None:
         """A partition is through; what comes after the deadline finds nothing that waits."""
-        if self._left.pop(id(answer), None) is None:
+        answers = self._left.pop(partition, None)
+        if answers is None:
             return
         if error is not None:
-            _fail(answer, error)
+            for answer in answers:
+                _fail(answer, error)
         if not self._left:
             self.answer(self._response)
 

@@ -2,8 +2,8 @@
 
 Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
 request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
-A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  The answer
-waits until what it acknowledges may be acknowledged (`Partition`).
+A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  Several are
+appended in slices of the loop's time.  The answer waits until what it acknowledges may be acknowledged (`Partition`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
 from kbroker.log_output import RateLimitedLog
+from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import wire
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.produce")
 complaints = RateLimitedLog(logger)
 
-# The answers, and those of them that wait for a commit.
-Answers = tuple[list[Any], list[Unacknowledged]]
 # Of a row: the first and last offset at which it was appended; what a thread has found out; why it is refused.
 Known = tuple[int, int] | AnalyzedBatch | KafkaError
 
@@ -79,35 +78,38 @@ WITHOUT_LOG_START = frozenset(
 )
 
 
-def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None) -> Any:
+async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None) -> Any:
     """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
     v8 on names the refused records; v13 on names topics by id.  `appended`: of each partition in their order the first
     and last offset, where the fast path has appended its batch.
     """
-    if request.acks not in (0, 1, ALL_REPLICAS):
-        return _finish(ctx, request, _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS))
-    rows = [data for topic in request.topic_data for data in topic.partition_data]
-    known: dict[int, Known] = {
-        id(row): offsets for row, offsets in zip(rows, appended or (), strict=bool(appended)) if offsets is not None
-    }
-    long_batches = [
-        (topic, data)
-        for topic in request.topic_data
-        for data in topic.partition_data
-        if data.records is not None
-        and len(data.records) >= LONG_BATCH_BYTES
-        and id(data) not in known
-        and _takes_long(ctx, topic, data)
-    ]
-    if long_batches:
+    pace = ctx.services.slices.pace()
+    before = iter(appended or ())
+    known: dict[int, Known] = {}
+    long_batches = []
+    for topic in request.topic_data:
+        for row in topic.partition_data:
+            await pace
+            offsets = next(before, None)
+            if offsets is not None:
+                known[id(row)] = offsets
+            elif _takes_long(ctx, topic, row):
+                long_batches.append((topic, row))
+    if long_batches and _are_valid(request.acks):
         return LongProduce(request, long_batches, known)
-    return _finish(ctx, request, *_append_all(ctx, request, known))
+    return await _append_all(ctx, request, known)
+
+
+def _are_valid(acks: int) -> bool:
+    return acks in (0, 1, ALL_REPLICAS)
 
 
 def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
     """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
+    if data.records is None or len(data.records) < LONG_BATCH_BYTES:
+        return False
     try:
         return takes_long(data.records, _partition(ctx, topic, data.index).log.config)
     except KafkaError:
@@ -160,23 +162,7 @@ class LongProduce(Pending):
 
     def _append(self) -> None:
         """Also where the client has gone meanwhile: what it sent before is stored, as with any produce."""
-        try:
-            result = _finish(self.ctx, self._request, *_append_all(self.ctx, self._request, self._known))
-        except Exception as error:
-            self.fail(error)
-            return
-        finally:
-            self._discard_what_is_left()
-        if isinstance(result, Pending):
-            self.give_way(result)
-        elif result is not None:
-            self.answer(result)
-
-    def _discard_what_is_left(self) -> None:
-        """Removes what was written for batches that the log has not taken: duplicates, and those that were refused."""
-        for known in self._known.values():
-            if isinstance(known, AnalyzedBatch) and known.aside is not None and known.aside.path:
-                self.ctx.services.loop.run_in_executor(None, known.aside.discard)
+        self.give_way(CoroutineAnswer(_append_all(self.ctx, self._request, self._known), self.ctx.services.loop))
 
 
 def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
@@ -196,20 +182,43 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> An
     )
 
 
-def _append_all(ctx: RequestContext, request: Any, known: dict[int, Known]) -> Answers:
-    """The answer of each partition, and those that wait; `known` has what came of a row so far, by its id()."""
-    acks_all = request.acks == ALL_REPLICAS
-    responses = []
+async def _append_all(ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known]) -> Any:
+    """Appends each batch and gives the answer; `known` has what came of a row so far, by its id()."""
+    pace = ctx.services.slices.pace()
+    responses: list[Any] = []
     waits: list[Unacknowledged] = []
-    for topic in request.topic_data:
-        answers = []
-        for data in topic.partition_data:
-            try:
-                answers.append(_append(ctx, topic, data, known.get(id(data)), acks_all, waits))
-            except KafkaError as error:
-                answers.append(_refuse(ctx, topic, data.index, error))
-        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    return responses, waits
+    try:
+        for topic in request.topic_data:
+            answers: list[Any] = []
+            for data in topic.partition_data:
+                await pace
+                answers.append(_answer(ctx, request.acks, topic, data, known.get(id(data)), waits))
+            responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+    finally:
+        _discard_what_is_left(ctx, known)
+    return _finish(ctx, request, responses, waits)
+
+
+def _discard_what_is_left(ctx: RequestContext, known: dict[int, Known]) -> None:
+    """Removes what was written for batches that the log has not taken: duplicates, and those that were refused."""
+    loop = ctx.services.loop
+    for each in known.values():
+        if loop is not None and isinstance(each, AnalyzedBatch) and each.aside is not None and each.aside.path:
+            loop.run_in_executor(None, each.aside.discard)
+
+
+def _answer(
+    ctx: RequestContext, acks: int, topic: Any, data: Any, known: Known | None, waits: list[Unacknowledged]
+) -> Any:
+    """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait."""
+    if not _are_valid(acks):
+        return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1)
+    try:
+        return _append(ctx, topic, data, known, acks == ALL_REPLICAS, waits)
+    except KafkaError as error:
+        return _refuse(ctx, topic, data.index, error)
 
 
 def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
@@ -273,21 +282,9 @@ def _refuse(ctx: RequestContext, topic: Any, index: int, error: KafkaError) -> A
     return answer
 
 
-def _refuse_all(request: Any, code: ErrorCode) -> list[Any]:
-    return [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[
-                PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
-                for data in topic.partition_data
-            ],
-        )
-        for topic in request.topic_data
-    ]
-
-
-def _finish(ctx: RequestContext, request: Any, responses: list[Any], waits: Sequence[Unacknowledged] = ()) -> Any:
+def _finish(
+    ctx: RequestContext, request: wire.ProduceRequest, responses: list[Any], waits: Sequence[Unacknowledged]
+) -> Any:
     """The answer, or what gives it after a commit.  With acks=0 there is none: a failure closes the connection."""
     if request.acks != NO_ACKNOWLEDGEMENT:
         response = ProduceResponse(responses=responses)

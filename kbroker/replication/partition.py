@@ -15,8 +15,10 @@ All of it belongs to the event loop.  Invariant: the high watermark never falls,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.log_fields import PartitionFields
@@ -61,10 +63,14 @@ class _Wait(NamedTuple):
     settled: Settled
 
 
+_last_offset = attrgetter("last_offset")
+
+
 class Partition(PartitionFields):
     """A replica of a partition on this broker.
 
-    `waiting` holds the delayed fetches that name it, in the order they came.
+    `waiting` holds the delayed fetches that name it, in the order they came; `_waits` the appends that are not
+    acknowledged yet, by whether all replicas have to have them, in the order of their offsets.
     """
 
     __slots__ = (
@@ -102,7 +108,7 @@ class Partition(PartitionFields):
         self.purgatory = purgatory
         self.waiting: dict[DelayedFetch, None] = {}
         self.followers: dict[int, FollowerProgress] = {}
-        self._waits: list[_Wait] = []
+        self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
         self._deletions: list[tuple[int, Callable[[], object]]] = []
         self.leader_epoch = -1
         self.follow(image)
@@ -144,7 +150,7 @@ class Partition(PartitionFields):
         enough = len(self.isr) >= self.min_in_sync
         if enough and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
             self.purgatory.mark(self)
-        if self._waits:
+        if self._waits[False] or self._waits[True]:
             self._settle()
 
     def _in_sync_end(self) -> int:
@@ -165,17 +171,24 @@ class Partition(PartitionFields):
     def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
         """Call `settled` once when the batch that ends with `last_offset` may be acknowledged (None), or with why it
         may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
-        self._waits.append(_Wait(last_offset, by_all, settled))
-        self._settle()
+        wait = _Wait(last_offset, by_all, settled)
+        if self.is_acknowledged(last_offset, by_all=by_all):
+            self._settle_all([wait])
+        else:
+            insort(self._waits[by_all], wait, key=_last_offset)
 
     def _settle(self) -> None:
         ready: list[_Wait] = []
-        left: list[_Wait] = []
-        for each in self._waits:
-            (ready if self.is_acknowledged(each.last_offset, by_all=each.by_all) else left).append(each)
-        if not ready:
-            return
-        self._waits = left
+        for by_all, waits in self._waits.items():
+            count = 0
+            while count < len(waits) and self.is_acknowledged(waits[count].last_offset, by_all=by_all):
+                count += 1
+            ready += waits[:count]
+            del waits[:count]
+        if ready:
+            self._settle_all(ready)
+
+    def _settle_all(self, ready: Sequence[_Wait]) -> None:
         too_few = NotEnoughReplicasAfterAppendError() if len(self.isr) < self.min_in_sync else None
         if self.log.committer is not None:
             self.log.committer.settled(len(ready))
@@ -185,7 +198,8 @@ class Partition(PartitionFields):
 
     def take_waits(self) -> list[Settled]:
         """What waits to be acknowledged and will not be here: the caller settles it with the reason."""
-        waits, self._waits = self._waits, []
+        waits = self._waits[False] + self._waits[True]
+        self._waits = {False: [], True: []}
         return [each.settled for each in waits]
 
     def check_follower(self, replica_id: int) -> None:

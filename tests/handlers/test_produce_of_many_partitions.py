@@ -3,6 +3,7 @@ in one answer, which is the one that the handler alone would have given."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +12,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.direct import Partly
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
-from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from kbroker.errors import ErrorCode, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kbroker.handlers.produce import ORDINARY, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
@@ -22,6 +24,7 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_validator import AppendOrigin
 from tests.handlers.test_direct_answers import ProduceRequest, encoded
 from tests.storage.batches import START_MS, append, batch, environment, open_log
+from tests.unbroken import UNBROKEN, finished
 
 TOPICS = {"a": bytes(range(16)), "b": bytes(range(16, 32))}
 PARTITIONS = 3
@@ -47,7 +50,11 @@ class Broker:
                 rows[index] = Partition(name, index, topic_id, log, 1, image, purgatory)
         self.names = {topic_id: name for name, topic_id in TOPICS.items()}
         self.services = SimpleNamespace(
-            replica_manager=self, clock=SimpleNamespace(now_ms=lambda: START_MS), loop=None, config=None
+            replica_manager=self,
+            clock=SimpleNamespace(now_ms=lambda: START_MS),
+            loop=None,
+            config=None,
+            slices=UNBROKEN,
         )
         self.closed: list[str] = []
 
@@ -76,7 +83,7 @@ class Broker:
         answer = ORDINARY.ask(self.services, version, 77, data) if fast else None
         if answer is None or isinstance(answer, Partly):
             request = ProduceRequest.program(version).decode(data, 0, len(data))
-            answer = handle_produce(ctx, request, None if answer is None else answer.appended)
+            answer = finished(handle_produce(ctx, request, None if answer is None else answer.appended))
         if isinstance(answer, Pending):
             return "waits"
         if answer is None or answer is NO_RESPONSE or isinstance(answer, bytes):
@@ -179,6 +186,56 @@ def test_one_batch_that_is_left_costs_the_others_nothing() -> None:
         # The request names topic by topic: a's three rows, then b's.
         assert answer.appended == [(2, 2), None, None, (2, 3)], "what follows a batch that was left waits for it"
         broker.close()
+
+
+def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> None:
+    """A small request of batches that unpack to a thousand times their size would hold all other clients up."""
+    unpacks_to_much = bytes(batch([bytes(7 << 20)], compression=Codec.ZSTD))
+    rows = [
+        ProduceRequest.PartitionProduceData(index=index, records=records)
+        for index in range(PARTITIONS)
+        for records in [unpacks_to_much] * 8 + [RECORDS[0]]
+    ]
+    topics = [ProduceRequest.TopicProduceData(name="a", partition_data=rows)]
+    data = encoded(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 9)
+
+    async def main(folder: Path) -> None:
+        broker = Broker(folder)
+        slices = broker.services.slices = Slices(asyncio.get_running_loop())
+        answer = ORDINARY.ask(broker.services, 9, 77, data)
+        assert isinstance(answer, Partly)
+        assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
+        request = ProduceRequest.program(9).decode(data, 0, len(data))
+        ctx: Any = SimpleNamespace(services=broker.services, api_version=9, client_id="c")
+        (topic,) = (await handle_produce(ctx, request, answer.appended)).responses
+        assert [row.base_offset for row in topic.partition_responses] == list(range(2, 11)) * PARTITIONS
+        assert slices.count
+        broker.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(Path(folder)))
+
+
+def test_a_request_of_very_many_partitions_rests_at_each() -> None:
+    """100,000 batches in one request took a second of the loop's time, in which nobody else was served."""
+    rows = [ProduceRequest.PartitionProduceData(index=0, records=RECORDS[0]) for _ in range(600)]
+    topics = [ProduceRequest.TopicProduceData(name=name, partition_data=rows) for name in ("a", "unknown")]
+    data = encoded(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 9)
+
+    async def main(folder: Path) -> None:
+        broker = Broker(folder)
+        slices = broker.services.slices = Slices(asyncio.get_running_loop(), 0)
+        assert ORDINARY.ask(broker.services, 9, 77, data) is None
+        request = ProduceRequest.program(9).decode(data, 0, len(data))
+        ctx: Any = SimpleNamespace(services=broker.services, api_version=9, client_id="c")
+        stored, unknown = (await handle_produce(ctx, request)).responses
+        assert [row.base_offset for row in stored.partition_responses] == list(range(2, 602))
+        assert {row.error_code for row in unknown.partition_responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert slices.count >= 2 * 1200
+        broker.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(Path(folder)))
 
 
 def test_a_name_that_is_no_text_stores_nothing_of_its_request() -> None:

@@ -3,13 +3,13 @@
 A request of any number of partitions is read row by row.  A batch that the log takes as it is (`ordinary_append`) is
 appended in C; one that it does not take is left, alone, to the handler, which gets the request decoded and what was
 appended here, and gives the answer for all (`Partly`).  Batches of one partition keep their order: behind one that was
-left, all of that partition are.  A request that is not plain by its form (a transaction's id, tagged fields, null or no
+left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A request that is not plain by its form (a transaction's id, tagged fields, null or no
 records, bytes too many or too few) is left to the handler as a whole, and nothing of it is stored here.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
 from kbroker._fast.records.batch_info cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
@@ -17,7 +17,7 @@ from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.direct cimport MOST_REQUESTS, NAME_BYTES, DirectRequest, DirectAnswers, Partly, put_size, put_topic
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
-from kbroker._fast.base.monotonic cimport wall_ms
+from kbroker._fast.base.monotonic cimport now_ns, wall_ms
 from kbroker._fast.log.ordinary_append cimport append_at
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, next_row
@@ -34,6 +34,8 @@ cdef enum:
     ROW_BYTES = 40
     # A request of more partitions is served in slices, by the handler.
     MOST_ROWS = 512
+    # What is left of the rows after so long is left to the handler.
+    SLICE_NS = 2000000
 
 cdef object _NO_RESPONSE = NO_RESPONSE
 
@@ -119,12 +121,15 @@ cdef class OrdinaryProduce(DirectAnswers):
         cdef list left = []             # partitions of such rows
         cdef bint acknowledged = True
         cdef int64_t first, last
+        cdef uint64_t slice_end = now_ns() + SLICE_NS
+        cdef bint late = False
         if not self._are_names(version, data, size, rows):
             return None
         while next_row(rows) > 0:
             partition = self._place(manager, version, rows)
             first = -1
-            if partition is not None and partition not in left:
+            late = late or now_ns() >= slice_end
+            if partition is not None and not late and partition not in left:
                 first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, now_ms)
             if first < 0:
                 appended.append(None)
