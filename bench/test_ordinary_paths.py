@@ -17,18 +17,17 @@ from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.directory import list_directory, read_small_file
 from kbroker._fast.log.append_group import append_together
-from kbroker._fast.log.fetch_target import FetchTarget, worth_reading
+from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.log.ordinary_append import append_ordinary
-from kbroker._fast.requests.ordinary_fetch import OrdinaryFetch
 from kbroker._fast.requests.ordinary_produce import OrdinaryProduce
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import ORDINARY, FetchResponse, PartitionData, handle_fetch
+from kbroker.handlers.fetch import FAST_FETCH, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
-from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry, FileSystem
+from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, open_log
@@ -224,16 +223,14 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     partition, manager.purgatory = manager.partition("topic", 0), FetchPurgatory(only_timers)
     services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
     decode = FetchRequest.program(12).decode
-    encode = FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
-    ctx.respond = lambda answer: answers.append(encode(answer, 1, True))
+    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
     ctx.respond_frame = answers.append
     frame = bytearray(fetch_request(12, end))
 
     def run() -> None:
         log.high_watermark = log.local.log_end_offset = end
         if direct:
-            ORDINARY.ask(services, 12, 1, frame).begin(ctx)
+            FAST_FETCH.ask(services, 12, 1, frame).begin(ctx)
         else:
             handle_fetch(ctx, decode(frame, 0, len(frame))).begin(ctx)
         log.high_watermark = log.local.log_end_offset = end + 1
@@ -262,13 +259,13 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
     ]
     asked = FetchRequest(max_bytes=50 << 20, topics=[FetchRequest.FetchTopic(topic="topic", partitions=rows)])
     frame = bytearray(FetchRequest.program(12).encode(asked))
-    decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
+    decode = FetchRequest.program(12).decode
+    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
 
     def run() -> Any:
         if direct:
-            return ORDINARY.ask(services, 12, 1, frame)
-        return encode(handle_fetch(ctx, decode(frame, 0, len(frame))), 1, True)
+            return FAST_FETCH.ask(services, 12, 1, frame)
+        return handle_fetch(ctx, decode(frame, 0, len(frame)))
 
     assert benchmark(run) is not None
 
@@ -296,58 +293,33 @@ def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, part
         topics=[FetchRequest.FetchTopic(topic="topic", partitions=[row])],
     )
     frame = bytearray(FetchRequest.program(12).encode(asked))
-    decode, encode = FetchRequest.program(12).decode, FetchResponse.program(12).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=12, open=True, waiting=None)
+    decode = FetchRequest.program(12).decode
+    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
 
     def run() -> Any:
         session.epoch = 1
         if direct:
-            return ORDINARY.ask(services, 12, 1, frame)
-        return encode(handle_fetch(ctx, decode(frame, 0, len(frame))), 1, True)
+            return FAST_FETCH.ask(services, 12, 1, frame)
+        return handle_fetch(ctx, decode(frame, 0, len(frame)))
 
     assert benchmark(run) is not None
 
 
-@pytest.mark.parametrize("left_out", [True, False], ids=["those with news", "all"])
-@pytest.mark.benchmark(group="fetch: what 1,000 partitions of a session have to tell")
-def test_wide_fetch(benchmark: Any, services: Any, log: UnifiedLog, left_out: bool) -> None:
-    """The consumer has read all; `log` stands for each partition's."""
-    end = log.log_end_offset
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
-    topics, names = (
-        {"topic": {index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(1000)}},
-        {},
-    )
-    targets = [FetchTarget("topic", bytes(16), index, end, 1 << 20, -1, -1) for index in range(1000)]
-    for target in targets:
-        target.has_news(0, 0, log.high_watermark, log.log_start_offset)
-
-    def run() -> int:
-        if left_out:
-            return len(worth_reading(targets, topics, names, False, True)[0])
-        return sum(
-            target.has_news(0, data.size, data.high_watermark, data.log_start_offset)
-            for target in targets
-            for data in [log.read(target.fetch_offset, 1 << 20, FetchIsolation.HIGH_WATERMARK, True)]
-        )
-
-    assert benchmark(run) == 0
-
-
 @pytest.mark.benchmark(group="read: on from batch to batch")
-def test_read_ordinary(benchmark: Any, log: UnifiedLog) -> None:
-    fetch = OrdinaryFetch(PartitionData, FileSystem)
+def test_read_direct(benchmark: Any, services: Any, log: UnifiedLog) -> None:
+    """From the request's bytes to the answer's, the records of a batch among them."""
+    services.fetch_max_bytes = 50 << 20
+    row = FetchRequest.FetchPartition(partition_max_bytes=1)
+    topics = [FetchRequest.FetchTopic(topic="topic", partitions=[row])]
+    frames = []
+    for row.fetch_offset in range(0, BATCHES * RECORDS, RECORDS):
+        frames.append(bytearray(FetchRequest.program(12).encode(FetchRequest(max_bytes=50 << 20, topics=topics))))
 
-    def run() -> int:
-        ways = 0
-        for offset in range(0, BATCHES * RECORDS, RECORDS):
-            if fetch.read(log, 0, offset, 1, True, False) is None:
-                log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
-            else:
-                ways += 1
-        return ways
+    def run() -> None:
+        for frame in frames:
+            FAST_FETCH.ask(services, 12, 1, frame)
 
-    assert benchmark(run) > BATCHES * 0.9
+    benchmark(run)
 
 
 @pytest.mark.benchmark(group="read: on from batch to batch")

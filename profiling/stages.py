@@ -27,19 +27,19 @@ _BY_CALL = {call: stage for stage, calls in _SYSTEM_CALLS.items() for call in ca
 _EXTENSIONS = {
     "receive": ("receiver", "receive_buffer", "connection"),
     # Of an ordinary request decoding, gates and the answer are one.
-    "decode": ("decoder", "structs", "codec", "direct", "ordinary_produce"),
+    "decode": ("decoder", "structs", "codec", "direct", "ordinary_produce", "fast_fetch", "targets_read"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
     "append": (
         "ordinary_append",
         "append_group",
-        "ordinary_fetch",
+        "partition_read",
         "producer_entry",
         "producer_table",
         "file_space",
         "batch_seek",
     ),
     "index": ("index",),
-    "respond": ("encoder",),
+    "respond": ("encoder", "fetch_answer"),
     "send": ("sender", "responder", "file_region", "page_cache", "send_threads"),
     "loop": ("counters", "route", "turn", "busy_poll"),
 }

@@ -81,7 +81,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "log": {"base", "records"},
         "clean": {"base", "files", "records"},
         "net": {"base", "files", "wire", "log"},
-        "requests": {"base", "files", "records", "log", "net"},
+        "requests": {"base", "files", "wire", "records", "log", "net"},
         "replay": {"base", "records"},
     },
     "storage": {

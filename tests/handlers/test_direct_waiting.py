@@ -15,44 +15,27 @@ from hypothesis import strategies as st
 
 from kbroker._fast.net.pending import Pending
 from kbroker.clock import SystemClock
-from kbroker.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
-from kbroker.handlers.fetch import ORDINARY, FetchResponse, handle_fetch
+from kbroker.handlers.fetch import FAST_FETCH, FetchResponse, handle_fetch
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
-from tests.handlers.test_direct_answers import FETCH_VERSIONS, ID, NAME, FetchRequest, Side, fetch, plain
+from tests.handlers.fetch_reference import reference_fetch
+from tests.handlers.frames import plain
+from tests.handlers.test_direct_answers import FETCH_VERSIONS, ID, NAME, FetchRequest, Side, fetch
 from tests.storage.batches import append, batch
 
 LONG_MS = 300_000
 WIDE = 1 << 20
 
 
-class Manager:
-    """What a fetch asks of `ReplicaManager`, with one partition and a purgatory of its own."""
-
-    def __init__(self, partition: Partition, loop: asyncio.AbstractEventLoop) -> None:
-        self.topics = {NAME: {partition.index: partition}}
-        self.names = {ID: NAME}
-        self.purgatory = partition.purgatory = FetchPurgatory(loop)
-
-    def partition(self, topic: str, index: int) -> Partition:
-        try:
-            return self.topics[topic][index]
-        except KeyError:
-            raise UnknownTopicOrPartitionError() from None
-
-    def topic_name(self, topic_id: bytes) -> str:
-        try:
-            return self.names[topic_id]
-        except KeyError:
-            raise UnknownTopicIdError() from None
-
-
 class Context:
     """A request under way: takes its answer as `_fast.net.request_context` does."""
 
-    def __init__(self, services: Any, version: int) -> None:
+    correlation_id = 77
+
+    def __init__(self, services: Any, version: int, handler: Any = handle_fetch) -> None:
         self.services = services
         self.api_version = version
+        self.handler = handler
         self.open = True
         self.waiting: Any = None
         self.answers: list[Any] = []
@@ -72,7 +55,7 @@ class Context:
         return FetchRequest.program(self.api_version).decode(data, 0, len(data))
 
     def handle(self, request: Any) -> None:
-        self.take(handle_fetch(self, request))  # type: ignore[arg-type]
+        self.take(self.handler(self, request))
 
     def take(self, answer: Any) -> None:
         """What a connection does with what a handler, or the direct way, gives."""
@@ -93,7 +76,7 @@ class Context:
 def serve(ctx: Context, data: bytearray, direct: bool) -> bool:
     """What a connection does with a request that came; whether its bytes were enough, which only `direct` looks at."""
     kept = bytes(data)
-    frame = ORDINARY.ask(ctx.services, ctx.api_version, 77, data) if direct else None
+    frame = FAST_FETCH.ask(ctx.services, ctx.api_version, 77, data) if direct else None
     if frame is None:
         ctx.handle(ctx.decode(kept))
         return False
@@ -109,14 +92,15 @@ class Readers(Side):
         super().__init__(folder)
         self.direct = direct
         self.loop = asyncio.new_event_loop()
-        self.manager = self.services.replica_manager = Manager(self.partition, self.loop)
+        self.manager = self.services.replica_manager
+        self.manager.purgatory = self.partition.purgatory = FetchPurgatory(self.loop)
         self.services.clock = SystemClock()
         self.asked: list[Context] = []
         self.waited_directly = 0
 
     def ask(self, version: int, behind: int, **wanted: Any) -> Context:
         """Fetch from `behind` the log's end on."""
-        ctx = Context(self.services, version)
+        ctx = Context(self.services, version, handle_fetch if self.direct else reference_fetch)
         self.asked.append(ctx)
         served = serve(ctx, fetch(version, self.log.log_end_offset + behind, **wanted), self.direct)
         self.waited_directly += served and ctx.open
@@ -229,8 +213,19 @@ def test_both_ways_answer_the_same_at_the_same_step(steps: list[tuple[Any, ...]]
 
 def test_a_wait_that_the_handler_takes_over_ends_at_its_time(readers: Readers) -> None:
     """A consumer would wait for twice its time, or be told at once that there is nothing, again and again."""
-    ctx = readers.ask(12, 0, max_wait_ms=LONG_MS)
-    assert readers.waited_directly == 1
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    partition, manager = readers.partition, readers.manager
+    manager.topics[NAME] = {3: partition} | {
+        index: Partition(NAME, index, ID, readers.log, 1, image, manager.purgatory) for index in range(4, 304)
+    }
+    rows = [
+        FetchRequest.FetchPartition(partition=index, fetch_offset=readers.log.log_end_offset, partition_max_bytes=WIDE)
+        for index in manager.topics[NAME]
+    ]
+    topics = [FetchRequest.FetchTopic(topic=NAME, partitions=rows)]
+    asked = FetchRequest(max_bytes=WIDE, max_wait_ms=LONG_MS, min_bytes=1, topics=topics)
+    ctx = Context(readers.services, 12)
+    assert serve(ctx, bytearray(FetchRequest.program(12).encode(asked)), True) and ctx.open
     decode, taken = ctx.decode, []
 
     def decode_and_see(data: bytes) -> Any:
@@ -238,13 +233,14 @@ def test_a_wait_that_the_handler_takes_over_ends_at_its_time(readers: Readers) -
         return taken[-1]
 
     ctx.decode = decode_and_see  # type: ignore[method-assign]
-    readers.transaction()
+    manager.topics[NAME] = {3: partition}  # the others go, which is more than is told of within the fast path
+    readers.mark()
     readers.look()
     assert len(taken) == 1 and LONG_MS - 60_000 < taken[0].max_wait_ms <= LONG_MS
-    assert len(readers.manager.purgatory) == 1 and not ctx.answers
+    assert len(manager.purgatory) == 1 and not ctx.answers
     readers.append()
     readers.look()
-    assert len(ctx.answers) == 1 and len(readers.manager.purgatory) == 0
+    assert len(ctx.answers) == 1 and len(manager.purgatory) == 0
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -256,7 +252,7 @@ def test_a_fault_at_one_fetch_that_waits_is_told_and_spares_the_others(tmp_path:
     for ctx in (broken, sound):
         data = fetch(12, readers.log.log_end_offset, max_wait_ms=LONG_MS)
         if direct:
-            ctx.take(ORDINARY.ask(ctx.services, 12, 77, data))
+            ctx.take(FAST_FETCH.ask(ctx.services, 12, 77, data))
         else:
             ctx.handle(ctx.decode(bytes(data)))
     topics = readers.manager.topics
@@ -297,7 +293,7 @@ def test_what_has_to_be_answered_now_does_not_wait(readers: Readers, behind: int
     """A consumer with a wrong offset, an old view or no time would hang instead of hearing so."""
     data = fetch(11, readers.log.log_end_offset + behind, **{"max_wait_ms": LONG_MS, **wanted})
     ctx = Context(readers.services, 11)
-    assert not isinstance(ORDINARY.ask(ctx.services, 11, 77, data), Pending)
+    assert not isinstance(FAST_FETCH.ask(ctx.services, 11, 77, data), Pending)
     assert len(readers.manager.purgatory) == 0 and ctx.waiting is None
 
 
@@ -318,7 +314,7 @@ def test_damaged_requests_wait_only_as_the_decoder_reads_them(
             data[at % len(data)] = value
         del data[len(data) - cut :]
         ctx = Context(readers.services, version)
-        answer = ORDINARY.ask(ctx.services, version, 77, data)
+        answer = FAST_FETCH.ask(ctx.services, version, 77, data)
         if isinstance(answer, Pending):
             answer.begin(ctx)
             asked = ctx.decode(bytes(data))

@@ -19,7 +19,6 @@ from kbroker._fast.log.log_fields import FileFields
 from kbroker._fast.log.ordinary_append import append_ordinary
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
-from kbroker.handlers.fetch import ORDINARY
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec
@@ -28,6 +27,8 @@ from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
+from tests.handlers.fast_reads import FastReader
+from tests.handlers.frames import plain
 from tests.storage.batches import START_MS, append, batch, environment, marker, open_log
 
 native_codecs_loaded()
@@ -234,7 +235,7 @@ def test_logs_on_other_files_never_take_it(tmp_path: Path) -> None:
     for _ in range(3):
         general(log, batch())
     assert append_ordinary(log, memoryview(batch()), 0, START_MS) == -1
-    assert ORDINARY.read(log, 0, 0, 1 << 20, True, False) is None
+    assert FastReader(log).read(0, 1 << 20) is None
     log.close()
 
 
@@ -303,33 +304,28 @@ def with_transactions(folder: Path, *, aborts: bool) -> UnifiedLog:
 @given(
     aborts=st.booleans(),
     reads=st.lists(
-        st.tuples(st.integers(-2, 140), st.sampled_from([-1, 0, 1, 90, 200, 1 << 20]), st.booleans(), st.booleans()),
+        st.tuples(st.integers(-2, 140), st.sampled_from([-1, 0, 1, 90, 200, 1 << 20]), st.booleans()),
         min_size=20,
         max_size=60,
     ),
 )
-def test_an_ordinary_read_gives_what_the_general_one_gives(
-    aborts: bool, reads: list[tuple[int, int, bool, bool]]
-) -> None:
+def test_an_ordinary_read_gives_what_the_general_one_gives(aborts: bool, reads: list[tuple[int, int, bool]]) -> None:
     """A consumer would get other records than are at its offset, or aborted ones."""
     with tempfile.TemporaryDirectory() as folder:
         log = with_transactions(Path(folder), aborts=aborts)
-        for offset, limit, at_least_one, committed in reads:
+        reader = FastReader(log)
+        for offset, limit, committed in reads:
             isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
-            found = ORDINARY.read(log, 3, offset, limit, at_least_one, committed)
+            found = reader.read(offset, limit, committed)
             if found is None:
-                if 0 <= offset < log.log_end_offset:
-                    log.read(offset, max(limit, 0), isolation, at_least_one)  # who reads on finds its place
                 continue
-            data = log.read(offset, limit, isolation, at_least_one)
-            assert data.records is not None and not data.first_entry_incomplete and not data.aborted_transactions
-            assert (found.records.position, found.records.size) == (data.records.position, data.records.size)
-            assert found.records.fd == data.records.fd
-            assert (found.high_watermark, found.last_stable_offset, found.log_start_offset, found.partition_index) == (
+            data = log.read(offset, limit, isolation, True)
+            assert not data.first_entry_incomplete and not data.aborted_transactions
+            assert bytes(found.records) == (b"" if data.records is None else plain([data.records]))
+            assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (
                 data.high_watermark,
                 data.last_stable_offset,
                 data.log_start_offset,
-                3,
             )
             assert found.aborted_transactions == ([] if committed else None)
         log.close()
@@ -340,15 +336,10 @@ def test_reading_on_takes_the_ordinary_way(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=4000), env=environment(SYSTEM_FILES))
     for _ in range(200):
         append(log, batch([b"x" * 30] * 3))
-    offset = ways = 0
-    while offset < log.log_end_offset:
-        found = ORDINARY.read(log, 0, offset, 1, True, False)
-        if found is None:
-            log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
-        else:
-            ways += 1
-        offset += 3
-    assert ways > 150
+    reader = FastReader(log)
+    for offset in range(0, log.log_end_offset, 3):
+        reader.read(offset, 1)
+    assert reader.alone < 50
     log.close()
 
 
@@ -362,9 +353,10 @@ def test_nobody_is_led_by_a_place_that_was_cut(tmp_path: Path) -> None:
     log.truncate_to(20)
     for at in range(40):
         append(log, batch([b"y" * (at + 1)]))
+    reader = FastReader(log)
     for offset in range(15, 60):
-        found = ORDINARY.read(log, 0, offset, 1, True, False)
+        found = reader.read(offset, 1)
         if found is not None:
             data = log.read(offset, 1, FetchIsolation.HIGH_WATERMARK, True)
-            assert data.records is not None and found.records.position == data.records.position
+            assert data.records is not None and bytes(found.records) == plain([data.records])
     log.close()

@@ -15,10 +15,8 @@ cdef class FetchTarget:
     cdef readonly int64_t told_high_watermark
     cdef readonly int64_t told_log_start_offset
 
-    cdef void exchange(self, FetchTarget other) noexcept
     cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept
     cdef void tell(self, int64_t high_watermark, int64_t log_start_offset) noexcept
 
 
 cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id)
-cpdef tuple worth_reading(targets, dict topics, dict names, bint by_id, bint only_news)

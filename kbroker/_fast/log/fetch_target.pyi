@@ -1,6 +1,3 @@
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 from kbroker._fast.log.log_fields import PartitionFields
 
 class FetchTarget:
@@ -28,12 +25,5 @@ class FetchTarget:
     def update(self, newer: FetchTarget) -> None: ...
     def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool: ...
 
-def worth_reading(
-    targets: Iterable[FetchTarget],
-    topics: Mapping[str, Mapping[int, Any]],
-    names: Mapping[bytes, str],
-    by_id: bool,
-    only_news: bool,
-) -> tuple[list[FetchTarget], list[Any]]: ...
 def enter(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...
 def leave(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...

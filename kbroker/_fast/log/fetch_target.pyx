@@ -1,13 +1,9 @@
-"""What fetches ask of each partition, which of those are worth a look, and who waits at the others.
-
-A consumer of many partitions has records in few of them at a time: whoever stands at the end of a log is found out with
-a handful of fields, without an answer for that partition.
-"""
+"""What a fetch asks of each partition, and the fetches that wait at one."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
+from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
 
 
 cdef class FetchTarget:
@@ -38,13 +34,6 @@ cdef class FetchTarget:
         self.last_fetched_epoch = newer.last_fetched_epoch
         self.log_start_offset = newer.log_start_offset
 
-    cdef void exchange(self, FetchTarget other) noexcept:
-        """Ask for what `other` asked for, and the other way round; twice, and nothing has changed."""
-        self.fetch_offset, other.fetch_offset = other.fetch_offset, self.fetch_offset
-        self.max_bytes, other.max_bytes = other.max_bytes, self.max_bytes
-        self.current_leader_epoch, other.current_leader_epoch = other.current_leader_epoch, self.current_leader_epoch
-        self.last_fetched_epoch, other.last_fetched_epoch = other.last_fetched_epoch, self.last_fetched_epoch
-
     cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept:
         return (size > 0 or high_watermark != self.told_high_watermark
                 or log_start_offset != self.told_log_start_offset)
@@ -66,7 +55,8 @@ cdef class FetchTarget:
 
 @cython.nonecheck(True)
 cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id):
-    """Its partition, whose name it has then; None where an error is to be told, or where the epochs are compared."""
+    """Its partition, whose name it has then; None where that is not led here as the client says, or where epochs are
+    compared."""
     cdef object name
     if target.last_fetched_epoch >= 0 or target.max_bytes < 0:
         return None
@@ -76,39 +66,6 @@ cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_
             return None
         target.topic = name
     return led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
-
-
-@cython.nonecheck(True)
-cdef PartitionFields resting_place(FetchTarget target, dict topics, dict names, bint by_id):
-    """The partition, if the reader stands at its end and nothing else is to be said but that; else None."""
-    cdef PartitionFields partition = place(target, topics, names, by_id)
-    cdef LogFields log
-    if partition is None:
-        return None
-    log = partition.log_
-    return partition if target.fetch_offset == log.high_watermark else None
-
-
-cpdef tuple worth_reading(targets, dict topics, dict names, bint by_id, bint only_news):
-    """(the targets that have to be read, the partitions of the others, at whose ends their readers stand).
-
-    With `only_news`, as an incremental fetch has it, a target also has to be read when what was last told of its
-    partition does not hold any more; without, `targets` at the end of their logs are among the others in any case.
-    """
-    cdef FetchTarget target
-    cdef PartitionFields partition
-    cdef list read = []
-    cdef list others = []
-    for target in targets:
-        partition = resting_place(target, topics, names, by_id)
-        if partition is None:
-            read.append(target)
-            continue
-        if only_news and target.is_news(0, partition.log_.high_watermark, partition.log_.log_start_offset):
-            read.append(target)
-        else:
-            others.append(partition)
-    return read, others
 
 
 def enter(fetch, tuple partitions not None) -> None:

@@ -3,10 +3,6 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.net.send_threads cimport SendThreads
 
-cdef enum:
-    # Answers up to this size are copied together rather than sent in parts.
-    JOIN_BYTES = 49152
-
 
 cdef class Sender:
     cdef int fd
@@ -27,7 +23,6 @@ cdef class Sender:
     cdef void queue(self, object part)
     cdef int flush(self, Py_ssize_t budget_bytes, object user) except -2
     cdef int queue_frame(self, list frame) except -1
-    cdef object _join(self, list frame)
     cdef void clear(self)
     cdef list cold_stretches(self)
     cdef void helped(self, Py_ssize_t sent)

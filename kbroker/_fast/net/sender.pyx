@@ -8,12 +8,12 @@ when it is writable again.  `sendfile` would wait for the disk, so the pages of 
 it read by a thread.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EIO, errno
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 from posix.types cimport off_t
 
-from kbroker._fast.files.file_read cimport iovec, read_cached
+from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.files.page_cache cimport is_resident, was_read
 from kbroker._fast.net.send_threads cimport LEND_BYTES, SendThreads
@@ -66,41 +66,11 @@ cdef class Sender:
             self.queued_bytes += (<FileRegion> part).size
 
     cdef int queue_frame(self, list frame) except -1:
-        """Queue the parts of one answer: as one byte string where it is small and its pages are in memory.
-
-        A region of its own costs a probe, a `sendfile` and two more sends; below JOIN_BYTES copying costs less.
-        """
+        """Queue the parts of one answer."""
         cdef object part
-        cdef object joined = self._join(frame)
-        if joined is not None:
-            self.queue(joined)
-            return 0
         for part in frame:
             self.queue(part)
         return 0
-
-    cdef object _join(self, list frame):
-        cdef object part
-        cdef bytes joined
-        cdef char* target
-        cdef Py_ssize_t size
-        cdef Py_ssize_t total = 0
-        for part in frame:
-            total += PyBytes_GET_SIZE(part) if type(part) is bytes else (<FileRegion> part).size
-            if total > JOIN_BYTES:
-                return None
-        joined = PyBytes_FromStringAndSize(NULL, total)
-        target = PyBytes_AS_STRING(joined)
-        for part in frame:
-            if type(part) is bytes:
-                size = PyBytes_GET_SIZE(part)
-                memcpy(target, PyBytes_AS_STRING(part), size)
-            else:
-                size = (<FileRegion> part).size
-                if not read_cached((<FileRegion> part).fd, target, size, (<FileRegion> part).position):
-                    return None
-            target += size
-        return joined
 
     cdef void clear(self):
         self.parts.clear()

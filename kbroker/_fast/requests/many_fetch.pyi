@@ -1,3 +1,0 @@
-from kbroker._fast.requests.ordinary_fetch import OrdinaryFetch
-
-class ManyFetch(OrdinaryFetch): ...

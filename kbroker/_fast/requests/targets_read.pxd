@@ -1,0 +1,44 @@
+from libc.stdint cimport int32_t, int64_t
+
+from kbroker._fast.log.fetch_target cimport FetchTarget
+from kbroker._fast.log.log_fields cimport FileFields, SegmentFields
+from kbroker._fast.net.pending cimport DelayedFetch
+from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
+from kbroker._fast.requests.fetch_rows cimport FetchHead, Found
+
+
+cdef class LookedAt:
+    cdef FetchTarget target
+    cdef Found found
+    cdef SegmentFields segment
+    cdef FileFields file
+    cdef object data
+
+
+cdef class TargetsRead:
+    cdef FetchRules rules
+    cdef object services
+    cdef int version
+    cdef int correlation_id
+    cdef int32_t replica_id
+    cdef FetchHead head
+    cdef list targets
+    cdef object session
+    cdef bint incremental
+    cdef bint by_id
+    # Of one attempt:
+    cdef FetchAnswer answer
+    cdef dict topics            # LookedAt of each topic, by its key
+    cdef list with_records      # the targets that have any
+    cdef Py_ssize_t looked      # how many targets were looked at
+    cdef list order             # of the topics that are still to be written
+
+    cdef object attempt(self, bint force)
+    cdef int _look_at(self, FetchTarget target) except -1
+    cdef int _add(self, FetchTarget target, const Found* found, object data) except -1
+    cdef int _begin_writing(self) except -1
+    cdef int _write(self, LookedAt row) except -1
+
+
+cdef class DelayedTargets(DelayedFetch):
+    cdef TargetsRead read

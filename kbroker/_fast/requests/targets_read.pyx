@@ -1,0 +1,222 @@
+"""A fetch of targets: of a session's (KIP-227), or of what a decoded request names.
+
+An incremental answer names those partitions only that have news for the client.  A target at the end of its log without
+any costs a few fields of C.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, uint8_t
+
+from kbroker._fast.log.fetch_target cimport FetchTarget, place
+from kbroker._fast.log.log_fields cimport PartitionFields
+from kbroker._fast.net.direct cimport Topic
+from kbroker._fast.net.pending cimport DelayedFetch, Pending
+from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
+from kbroker._fast.requests.fetch_rows cimport NO_SESSION, FetchHead, Found
+
+cdef extern from *:
+    const char* text_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* size) except NULL
+
+
+cdef class LookedAt:
+    """A partition that the answer names.  `data`: what Python gave of it, else None."""
+
+
+cdef class TargetsRead:
+    """`targets` are read in their order.  `session` remembers what its client was told, None: there is none.
+
+    `start` gives the answer; or `begin`, `look` until it says True, `is_enough`, and then `write` until it gives the
+    frame, for what takes long.
+    """
+
+    def __init__(self, FetchRules rules not None, services, int version, int correlation_id, int32_t replica_id,
+                 bint committed, int32_t max_wait_ms, int32_t min_bytes, int32_t max_bytes, list targets not None,
+                 session, bint incremental):
+        self.rules = rules
+        self.services = services
+        self.version = version
+        self.correlation_id = correlation_id
+        self.replica_id = replica_id
+        self.head = FetchHead(max_wait_ms, min_bytes, max_bytes, committed, 0, 0)
+        self.targets = targets
+        self.session = session
+        self.incremental = incremental
+        self.by_id = version >= rules.layout.topic_ids
+
+    def start(self):
+        """What answers the request: at once, or when there is enough."""
+        cdef object frame = self.attempt(False)
+        cdef Pending answer
+        if frame is None:
+            return self.delayed()
+        answer = Pending.__new__(Pending)
+        answer.answer_frame(frame)
+        return answer
+
+    def delayed(self):
+        """What answers the fetch, for which there is too little, later."""
+        cdef DelayedTargets fetch = DelayedTargets.__new__(DelayedTargets)
+        fetch.purgatory = self.services.replica_manager.purgatory
+        fetch.partitions = self.answer.all_places()
+        fetch.wait_ms = self.head.max_wait_ms
+        fetch.read = self
+        self.answer = self.topics = None
+        return fetch
+
+    cdef object attempt(self, bint force):
+        """The frame; None where there is not enough yet, unless `force`."""
+        self.begin()
+        self.look(len(self.targets))
+        if not self.is_enough(force):
+            return None
+        return self.write(len(self.targets) + 1)
+
+    def begin(self) -> None:
+        """Forget what was found before."""
+        self.answer = FetchAnswer.__new__(FetchAnswer)
+        self.answer.rules = self.rules
+        self.answer.services = self.services
+        self.answer.version = self.version
+        self.answer.replica_id = self.replica_id
+        self.answer.set_limits(&self.head)
+        self.topics = {}
+        self.with_records = []
+        self.looked = 0
+        self.order = None
+
+    def look(self, Py_ssize_t count) -> bool:
+        """Looks at so many targets more; whether that was the last one."""
+        cdef Py_ssize_t end = min(self.looked + count, len(self.targets))
+        while self.looked < end:
+            self._look_at(<FetchTarget> self.targets[self.looked])
+            self.looked += 1
+        return self.looked == len(self.targets)
+
+    def is_enough(self, force) -> bool:
+        """Whether the fetch is answered with what was found."""
+        return (force or self.answer.urgent or self.answer.total >= self.answer.min_bytes
+                or self.head.max_wait_ms <= 0 or self.answer.place is None)
+
+    cdef int _look_at(self, FetchTarget target) except -1:
+        cdef FetchAnswer answer = self.answer
+        cdef object manager = self.services.replica_manager
+        cdef PartitionFields partition = None
+        cdef Found found
+        cdef object data
+        cdef bint urgent
+        if self.replica_id < 0:
+            partition = place(target, manager.topics, manager.names, self.by_id)
+        if partition is not None:
+            if (self.incremental and target.fetch_offset == partition.log_.high_watermark and self.head.max_bytes >= 0
+                    and not target.is_news(0, partition.log_.high_watermark, partition.log_.log_start_offset)):
+                return answer.may_wait_at(partition)
+            if answer.look(partition.log_, target.fetch_offset, target.max_bytes, &found):
+                answer.may_wait_at(partition)
+                if not self.incremental or target.is_news(found.size, found.high_watermark, found.log_start_offset):
+                    self._add(target, &found, None)
+                return 0
+        urgent, answer.urgent = answer.urgent, False
+        data = answer.read_alone(target)
+        if (not self.incremental or answer.urgent or data.error_code != 0
+                or target.is_news(len(data.records), data.high_watermark, data.log_start_offset)):
+            found.size = len(data.records)
+            self._add(target, &found, data)
+        answer.urgent = answer.urgent or urgent
+        return 0
+
+    cdef int _add(self, FetchTarget target, const Found* found, object data) except -1:
+        cdef LookedAt row = LookedAt.__new__(LookedAt)
+        cdef object key = target.topic_id if self.by_id else target.topic
+        row.target = target
+        row.found = found[0]
+        row.data = data
+        if data is None and found.size > 0:
+            row.segment = self.answer.segment
+            row.file = self.answer.file
+        if found.size > 0 and self.incremental:
+            self.with_records.append(target)
+        if key in self.topics:
+            self.topics[key].append(row)
+        else:
+            self.topics[key] = [row]
+        return 0
+
+    def write(self, Py_ssize_t count):
+        """Writes so many partitions more: the frame, when that was the last one, else None.
+
+        What the answer tells is remembered, and its partitions are read last of all by the session's next fetch.
+        """
+        cdef FetchAnswer answer = self.answer
+        cdef list rows
+        cdef Py_ssize_t last, written
+        cdef Topic topic
+        if self.order is None:
+            self._begin_writing()
+        while self.order:
+            last = len(self.order) - 1
+            key, rows, written = self.order[last]
+            while written < len(rows):
+                if count == 0:
+                    self.order[last] = (key, rows, written)
+                    answer.flush()
+                    return None
+                if written == 0:
+                    name_topic(key, &topic)
+                    answer.begin_topic(&topic, len(rows))
+                self._write(<LookedAt> rows[written])
+                # A wide fetch's rows are freed in pieces, too.
+                rows[written] = None
+                written += 1
+                count -= 1
+            answer.end_topic()
+            self.order.pop()
+        if self.incremental and self.with_records:
+            self.services.fetch_sessions.rotate(self.session, self.with_records)
+        self.answer = self.topics = None
+        return answer.end()
+
+    cdef int _begin_writing(self) except -1:
+        cdef int32_t session_id = NO_SESSION
+        if self.session is not None:
+            session_id = self.session.session_id
+        self.answer.begin(self.correlation_id, session_id, len(self.topics))
+        self.order = [(key, rows, 0) for key, rows in self.topics.items()]
+        self.order.reverse()
+        return 0
+
+    cdef int _write(self, LookedAt row) except -1:
+        cdef FetchAnswer answer = self.answer
+        cdef FetchTarget target = row.target
+        if row.data is None:
+            answer.segment = row.segment
+            answer.file = row.file
+            if answer.put_found(target.index, target.fetch_offset, &row.found):
+                if self.session is not None:
+                    target.tell(row.found.high_watermark, row.found.log_start_offset)
+                return 0
+            row.data = answer.read_alone(target)
+        if self.session is not None:
+            target.has_news(row.data.error_code, len(row.data.records), row.data.high_watermark,
+                            row.data.log_start_offset)
+        return answer.put_data(row.data)
+
+
+cdef int name_topic(object key, Topic* topic) except -1:
+    topic.is_id = isinstance(key, bytes)
+    if topic.is_id:
+        topic.data = <const uint8_t*> PyBytes_AS_STRING(key)
+        topic.size = PyBytes_GET_SIZE(key)
+    else:
+        topic.data = <const uint8_t*> text_of(key, &topic.size)
+    return 0
+
+
+cdef class DelayedTargets(DelayedFetch):
+    """Such a fetch while it waits."""
+
+    def attempt(self, force) -> bool:
+        cdef object frame = self.read.attempt(force)
+        if frame is None:
+            return False
+        self._end(frame, True)
+        return True

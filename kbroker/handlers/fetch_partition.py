@@ -1,0 +1,145 @@
+"""One partition of a fetch, read in Python: what `_fast.requests.fetch_answer` hands over alone.
+
+That is a partition with an error, a damaged segment or aborted transactions, one whose position in the log is not known
+to fields of C, one whose epochs the client has compared (KIP-595), and every partition of a follower's fetch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import (
+    ErrorCode,
+    InconsistentTopicIdError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+)
+from kbroker.schemas import wire
+from kbroker.storage.log.log_values import FetchIsolation
+
+if TYPE_CHECKING:
+    from kbroker._fast.log.fetch_target import FetchTarget
+    from kbroker.replication.partition import Partition
+    from kbroker.replication.replica_manager import ReplicaManager
+
+PartitionData: Any = wire.FetchResponse.PartitionData
+AbortedTransaction: Any = wire.FetchResponse.AbortedTransaction
+EpochEndOffset: Any = wire.FetchResponse.EpochEndOffset
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+EMPTY = b""
+UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+def read_partition(
+    services: Any, version: int, replica_id: int, committed: bool, target: FetchTarget, left: int, first: bool
+) -> tuple[Any, bool]:
+    """(the partition's part of the answer, whether that must be told at once).
+
+    `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
+    An unknown topic is not urgent: as in Kafka it is told when the others are, or its consumer would ask in a loop.
+    """
+    manager = services.replica_manager
+    try:
+        return _read(manager, version, replica_id, committed, target, left, first)
+    except KafkaError as error:
+        # Kafka's way: null where a log was asked, an empty list where it did not come to that.
+        unknown = error.code in UNKNOWN_TOPIC
+        return failed(target.index, error.code, [] if unknown else None), not unknown
+    except OSError as error:
+        log = _partition(manager, version, replica_id, target).log
+        return failed(target.index, log.storage_error("reading records", error).code, None), True
+
+
+def failed(index: int, code: int, aborted: list[Any] | None) -> Any:
+    """What is told of a partition instead of its records."""
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        preferred_read_replica=-1,
+        aborted_transactions=aborted,
+        records=EMPTY,
+    )
+
+
+def _read(
+    manager: ReplicaManager,
+    version: int,
+    replica_id: int,
+    committed: bool,
+    target: FetchTarget,
+    left: int,
+    first: bool,
+) -> tuple[Any, bool]:
+    partition = _partition(manager, version, replica_id, target)
+    partition.check_leader_epoch(target.current_leader_epoch)
+    log = partition.log
+    if target.last_fetched_epoch >= 0:
+        diverging = _divergence(partition, target)
+        if diverging is not None:
+            return diverging, True
+    limit = min(target.max_bytes, left)
+    if limit < 0:
+        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if replica_id >= 0:
+        isolation = FetchIsolation.LOG_END
+    else:
+        isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
+    data = log.read(target.fetch_offset, limit, isolation, first)
+    if replica_id >= 0:
+        partition.follower_fetched(replica_id, target.fetch_offset, target.log_start_offset)
+    aborted = None
+    if isolation is FetchIsolation.TXN_COMMITTED:
+        aborted = [
+            AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+            for txn in data.aborted_transactions or ()
+        ]
+    # Part of a batch helps no client when it is all that there is room for.
+    records = None if data.first_entry_incomplete else data.records
+    answer = PartitionData(
+        partition_index=target.index,
+        # What the follower has told moves it: the answer says what is committed now.
+        high_watermark=log.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        aborted_transactions=aborted,
+        records=EMPTY if records is None else records,
+    )
+    return answer, False
+
+
+def _partition(manager: ReplicaManager, version: int, replica_id: int, target: FetchTarget) -> Partition:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        try:
+            target.topic = manager.topic_name(target.topic_id)
+        except UnknownTopicIdError:
+            if target.topic is None:
+                raise
+            # A topic that was there before: gone, or another one has its name now.
+            manager.partition(target.topic, target.index)
+            raise InconsistentTopicIdError() from None
+    partition = manager.partition(target.topic or "", target.index)
+    if replica_id >= 0:
+        partition.check_follower(replica_id)
+    return partition
+
+
+def _divergence(partition: Partition, target: FetchTarget) -> Any | None:
+    """What tells a reader where its log and ours part (KIP-595), or None when they do not."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise OffsetOutOfRangeError()
+    if epoch >= target.last_fetched_epoch and end_offset >= target.fetch_offset:
+        return None
+    log = partition.log
+    return PartitionData(
+        partition_index=target.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=EMPTY,
+    )
