@@ -6,6 +6,7 @@
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
+    message format     a Kafka release: 0.9.0, 0.10.2-IV0, 3.0-IV1
 
 Reasons are Kafka's words where Kafka has the check.
 """
@@ -19,6 +20,7 @@ from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 _REPLICAS = r"([0-9]+:[0-9]+)?"
 _ADDRESS_COUNT = r"[^\s,]+:[0-9]{1,9}"
+_MESSAGE_FORMAT = r"0\.(8|9)\.[0-2](\.[0-9])?|0\.10(\.[0-2](-IV[0-9])?)?|0\.11\.0(-IV[0-9])?|[1-4]\.[0-9](-IV[0-9])?"
 _METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 
 
@@ -66,6 +68,9 @@ def _check_shape(key: str, check: str, value: Any) -> None:
     elif check == "address counts":
         if not all(re.fullmatch(_ADDRESS_COUNT, item.strip()) for item in value.split(",") if item.strip()):
             raise InvalidValueError(key, value, "Value must be a list of address:number")
+    elif check == "message format":
+        if re.fullmatch(_MESSAGE_FORMAT, value) is None:
+            raise InvalidValueError(key, value, f"Version `{value}` is not a valid version")
     elif check == "metrics listener":
         if re.fullmatch(_METRICS_LISTENER, value) is None:
             raise InvalidValueError(key, value, "Value must be none or http://host:port")
@@ -111,6 +116,7 @@ def describe_check(check: str) -> str:
         "distinct nonempty": "not empty, no repeats",
         "replicas": "* or partition:broker pairs",
         "address counts": "address:number,…",
+        "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
         "metrics listener": "none or http://host:port",
     }
     return described.get(

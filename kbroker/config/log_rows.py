@@ -34,6 +34,8 @@ log.flush.start.offset.checkpoint.interval.ms|INT|60000||>=0|+|how often log-sta
 log.preallocate|BOOLEAN|false|cluster||+|broker default of preallocate
 num.recovery.threads.per.data.dir|INT|2|cluster|>=1|+|threads per dir for start-up recovery and shutdown flush
 auto.create.topics.enable|BOOLEAN|true|||+|create topics on metadata lookup
+log.message.format.version|STRING|3.0-IV1||message format|+i|broker default of message.format.version
+log.message.downconversion.enable|BOOLEAN|true|cluster||+i|broker default of message.downconversion.enable
 log.message.timestamp.type|STRING|CreateTime|cluster|one of CreateTime, LogAppendTime|+|broker default
 log.message.timestamp.before.max.ms|LONG|9223372036854775807|cluster|>=0|+|broker default
 log.message.timestamp.after.max.ms|LONG|3600000|cluster|>=0|+|broker default

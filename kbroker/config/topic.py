@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kbroker.config.table import TOPIC_TABLE
@@ -60,6 +61,8 @@ class LogConfig:
     local_retention_bytes: int = -2
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
+    message_format_version: str = "3.0-IV1"
+    message_downconversion_enable: bool = True
     internal_segment_bytes: int | None = None
 
     @property
@@ -78,9 +81,21 @@ class LogConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
+    def message_magic(self) -> int:
+        """The format that records are stored in: 2 for batches, 0 and 1 for the messages of older releases."""
+        return _magic_of(self.message_format_version)
+
+    @property
     def roll_bytes(self) -> int:
         """The size at which a segment rolls."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes
+
+
+@lru_cache(maxsize=64)
+def _magic_of(version: str) -> int:
+    if version.startswith(("0.8", "0.9")):
+        return 0
+    return 1 if version.startswith("0.10") else 2
 
 
 def topic_value_from_broker(key: str, broker: BrokerConfig) -> Any:

@@ -54,5 +54,9 @@ local.retention.bytes|LONG|-2|log.local.retention.bytes|>=-2|-|
     bytes kept locally when tiered; -2 means retention.bytes
 remote.log.copy.disable|BOOLEAN|false|||-|stop uploading; tiered data read-only
 remote.log.delete.on.disable|BOOLEAN|false|||-|erase tiered data when tiering is switched off
+message.format.version|STRING|3.0-IV1|log.message.format.version|message format|+i|
+    Kafka release whose message format records are stored in: before 0.10 magic 0, before 0.11 magic 1, else batches
+message.downconversion.enable|BOOLEAN|true|log.message.downconversion.enable||+i|
+    whether consumers that know older formats only are given records in these; else they get UNSUPPORTED_VERSION
 internal.segment.bytes|INT|null|||+i|test-only tiny segments
 """

@@ -2,6 +2,7 @@
 
 Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
 request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
+Requests before version 3 carry message sets, which `storage/log/message_set_validator` makes one batch of.
 A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  Several are
 appended in slices of the loop's time.  The answer waits until what it acknowledges may be acknowledged (`Partition`).
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
+from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker._fast.requests.ordinary_produce import OrdinaryProduce, ProduceVersions
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
@@ -32,8 +34,11 @@ from kbroker.storage.log.log_validator import (
     AppendOrigin,
     RecordValidationError,
     UnfitRequestError,
-    takes_long,
-    validate_and_analyze,
+)
+from kbroker.storage.log.message_set_validator import (
+    FIRST_PRODUCE_VERSION_OF_BATCHES,
+    records_take_long,
+    validate_records,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
-FIRST_VERSION, LAST_VERSION = 3, 13
+FIRST_VERSION, LAST_VERSION = 0, 13
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 EMPTY = memoryview(b"")
 # Kafka tells where the log starts with every refusal but these.
@@ -79,7 +84,7 @@ WITHOUT_LOG_START = frozenset(
 
 
 async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None) -> Any:
-    """Versions 3 to 13 (advertised from 0, see `docs/compatibility.md`).
+    """Versions 0 to 13; up to v2 with message sets, and the time of an append from v2 on.
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
     v8 on names the refused records; v13 on names topics by id.  `appended`: of each partition in their order the first
@@ -108,10 +113,13 @@ def _are_valid(acks: int) -> bool:
 
 def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
     """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
-    if data.records is None or len(data.records) < LONG_BATCH_BYTES:
+    if data.records is None:
+        return False
+    if len(data.records) < LONG_BATCH_BYTES and ctx.api_version >= FIRST_PRODUCE_VERSION_OF_BATCHES:
         return False
     try:
-        return takes_long(data.records, _partition(ctx, topic, data.index).log.config)
+        config = _partition(ctx, topic, data.index).log.config
+        return records_take_long(data.records, config, ctx.api_version)
     except KafkaError:
         return False
 
@@ -143,13 +151,15 @@ class LongProduce(Pending):
             return
         self._append()
 
-    def _note(self, data: Any, partition: Partition, judging: asyncio.Future[AnalyzedBatch]) -> None:
+    def _note(self, data: Any, partition: Partition, judging: asyncio.Future[AnalyzedBatch | None]) -> None:
         self.ctx.services.replica_manager.judging.discard(judging)
         if judging.cancelled():
             return
         error = judging.exception()
         if error is None:
-            self._known[id(data)] = judging.result()
+            analyzed = judging.result()
+            if analyzed is not None:
+                self._known[id(data)] = analyzed
         elif isinstance(error, KafkaError):
             # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
             self._known[id(data)] = error.with_traceback(None)
@@ -165,20 +175,27 @@ class LongProduce(Pending):
         self.give_way(CoroutineAnswer(_append_all(self.ctx, self._request, self._known), self.ctx.services.loop))
 
 
-def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
+def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch | None:
     """What a thread does for a long batch: judges it, and writes a large one to a file of its own."""
     analyzed = _judge(ctx, partition, records)
-    analyzed.aside = partition.log.set_aside(analyzed.view)
+    if analyzed is not None and analyzed.info.magic == MAGIC_V2:
+        analyzed.aside = partition.log.set_aside(analyzed.view)
     return analyzed
 
 
-def _judge(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch:
-    return validate_and_analyze(
+def _judge(ctx: RequestContext, partition: Partition, records: memoryview | None) -> AnalyzedBatch | None:
+    """The records in the form to be stored; None of a message set without a whole message."""
+    if records is None:
+        if ctx.api_version < FIRST_PRODUCE_VERSION_OF_BATCHES:
+            raise UnfitRequestError("a message set that is null")
+        records = EMPTY
+    return validate_records(
         records,
         partition.log.config,
         ctx.services.clock.now_ms(),
         topic_partition=partition,
         produce_version=ctx.api_version,
+        log_end_offset=partition.log.log_end_offset,
     )
 
 
@@ -248,7 +265,9 @@ def _append(
         if isinstance(known, KafkaError):
             # Raised again it would hold the batch: the frames that it passes do.
             return _refuse(ctx, topic, data.index, known)
-        analyzed = _judge(ctx, partition, EMPTY if data.records is None else data.records) if known is None else known
+        analyzed = _judge(ctx, partition, data.records) if known is None else known
+        if analyzed is None:
+            return PartitionProduceResponse(index=data.index, base_offset=-1)
         if analyzed.info.is_transactional:
             # The one code that every client takes as final; FindCoordinator gives it, too.
             raise KafkaError.of(
@@ -314,7 +333,7 @@ def versions() -> ProduceVersions:
     (rows,) = (field for field in responses.fields if field.name == "partition_responses")
     since = {field.name: parse_versions(field.versions).start for field in (*responses.fields, *rows.fields)}
     return ProduceVersions(
-        FIRST_VERSION,
+        FIRST_PRODUCE_VERSION_OF_BATCHES,
         LAST_VERSION,
         parse_versions(request.flexible).start,
         since["topic_id"],
@@ -326,6 +345,4 @@ def versions() -> ProduceVersions:
 
 
 ORDINARY = OrdinaryProduce(INTERNAL_TOPICS, SystemClock, versions(), handle_produce)
-HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.PRODUCE, FIRST_VERSION, LAST_VERSION, handle_produce, advertised_min_version=0, direct=ORDINARY),
-)
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.PRODUCE, FIRST_VERSION, LAST_VERSION, handle_produce, direct=ORDINARY),)

@@ -1,27 +1,34 @@
 """Messages of the formats before record batches (magic 0 and 1), as old brokers left them in segments.
 
-Layouts are in `_fast/records/stored_header`.  They are read only: what compaction keeps of them becomes record batches.
+Layouts are in `_fast/records/stored_header`.  Here they become records one by one, for compaction and tools; whole sets
+that clients send or fetch are judged and converted in `_fast/records/message_set` and `message_conversion`.
 
 A wrapper's messages carry absolute offsets with magic 0, with magic 1 offsets relative to the first, which lies as far
 below the wrapper's offset as the last one says.  Where the wrapper has the append time, so have its messages.  LZ4 with
 magic 0 has a wrong checksum in its frame header: old clients took it over the frame's magic, too.
-
-No client sends these any more (Produce from version 3 on refuses them); nothing here is on the way of a request.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 
-from kbroker._fast.records.record_batch import MAGIC_V2, BatchInfo, CorruptBatchError, InvalidRecordsError
+from kbroker._fast.records.record_batch import (
+    MAGIC_V2,
+    BatchInfo,
+    CorruptBatchError,
+    InvalidRecordsError,
+    TruncatedBatchError,
+)
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.records.batch import STORED_LIMIT_BYTES, Record, iterate_records
-from kbroker.records.compression import Codec, decompress
+from kbroker.records.compression import Codec, DecompressionLimitError, compress, decompress
 
 Buffer = bytes | bytearray | memoryview
 
 HEADER = struct.Struct(">qiIbb")
+OFFSET_SIZE_AND_CRC = struct.Struct(">qiI")
 LENGTH = struct.Struct(">i")
 TIMESTAMP = struct.Struct(">q")
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
@@ -55,10 +62,14 @@ def iterate_stored_records(batch: Buffer, info: BatchInfo | None = None) -> Iter
 
 
 def _headers(data: Buffer) -> Iterator[BatchInfo]:
-    for info in iterate_stored_batches(data):
-        if info.magic >= MAGIC_V2:
-            raise InvalidRecordsError(f"a record batch of magic {info.magic} inside of a compressed message")
-        yield info
+    """Of what a compressed message holds; a part of a message at its end is left out, as Kafka does."""
+    try:
+        for info in iterate_stored_batches(data):
+            if info.magic >= MAGIC_V2:
+                raise InvalidRecordsError(f"a record batch of magic {info.magic} inside of a compressed message")
+            yield info
+    except TruncatedBatchError:
+        return
 
 
 def _messages(batch: Buffer, info: BatchInfo) -> Iterator[Record]:
@@ -66,7 +77,7 @@ def _messages(batch: Buffer, info: BatchInfo) -> Iterator[Record]:
         key, value = _key_and_value(batch, info)
         yield Record(info.last_offset, info.max_timestamp, key, value)
         return
-    inner = _unwrap(batch, info)
+    inner = unwrap(batch, info, STORED_LIMIT_BYTES)
     messages = list(_headers(inner))
     if not messages:
         raise InvalidRecordsError("Found invalid compressed record set with no inner records")
@@ -88,7 +99,8 @@ def _messages(batch: Buffer, info: BatchInfo) -> Iterator[Record]:
         yield Record(message.last_offset + shift, timestamp, key, value)
 
 
-def _unwrap(batch: Buffer, info: BatchInfo) -> bytes:
+def unwrap(batch: Buffer, info: BatchInfo, limit_bytes: int) -> bytes:
+    """The messages that a compressed one holds.  BatchError, or DecompressionLimitError past `limit_bytes`."""
     codec = info.compression
     if codec not in CODECS:
         raise InvalidRecordsError(
@@ -100,9 +112,28 @@ def _unwrap(batch: Buffer, info: BatchInfo) -> bytes:
     if codec == Codec.LZ4 and info.magic == 0:
         value = with_lz4_checksum(value, _LZ4_DESCRIPTOR_START)
     try:
-        return decompress(codec, value, STORED_LIMIT_BYTES)
+        return decompress(codec, value, limit_bytes)
+    except DecompressionLimitError:
+        raise
     except ValueError as error:
         raise InvalidRecordsError(str(error)) from error
+
+
+def wrap(
+    messages: Buffer, magic: int, codec: int, offset: int, timestamp: int, flags: int = 0, level: int | None = None
+) -> bytearray:
+    """Messages compressed into one, whose offset is that of the last of them; `flags` tells the kind of its time."""
+    packed = compress(codec, messages, level)
+    if magic == 0 and codec == Codec.LZ4:
+        packed = with_lz4_checksum(packed, 0)
+    body = bytearray((magic, flags | codec if magic else codec))
+    if magic:
+        body += TIMESTAMP.pack(timestamp)
+    body += LENGTH.pack(-1) + LENGTH.pack(len(packed))
+    body += packed
+    out = bytearray(OFFSET_SIZE_AND_CRC.pack(offset, len(body) + LENGTH.size, zlib.crc32(body)))
+    out += body
+    return out
 
 
 def _key_and_value(data: Buffer, info: BatchInfo) -> tuple[bytes | None, bytes | None]:

@@ -22,7 +22,11 @@ from kbroker.config.value import InvalidValueError, parse_value
 from kbroker.errors import ErrorCode, InvalidConfigError
 
 VECTORS = Path(__file__).parent / "vectors"
-TOPIC_CASES = json.loads((VECTORS / "topic_configs.json").read_text())
+# Settings of Kafka 3.9 that Kafka 4 dropped and kbroker has.
+OLD_SETTINGS = {"message.format.version", "message.downconversion.enable"}
+TOPIC_CASES = [
+    case for case in json.loads((VECTORS / "topic_configs.json").read_text()) if not OLD_SETTINGS & set(case["configs"])
+]
 BROKER_DEFAULTS: dict[str, tuple[str | None, bool]] = json.loads((VECTORS / "broker_defaults.json").read_text())
 
 
@@ -36,6 +40,16 @@ def test_topic_settings_are_judged_in_kafkas_words(case: dict[str, Any]) -> None
         validate_topic_config(case["configs"])
     assert caught.value.message == case["error"]
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_message_formats_of_topics_are_releases_of_kafka() -> None:
+    """A misspelt release would silently store another format than old consumers can read."""
+    for release, magic in (("0.8.2", 0), ("0.9.0", 0), ("0.10.0", 1), ("0.10.2-IV0", 1), ("0.11.0", 2), ("3.0-IV1", 2)):
+        validate_topic_config({"message.format.version": release})
+        assert LogConfig(message_format_version=release).message_magic == magic
+    for release in ("", "9", "latest", "0.11"):
+        with pytest.raises(InvalidConfigError, match="is not a valid version"):
+            validate_topic_config({"message.format.version": release})
 
 
 def test_null_topic_settings_are_refused() -> None:

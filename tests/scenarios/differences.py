@@ -27,8 +27,9 @@ class Difference:
 
 
 OLD_VERSIONS = (
-    "Versions that Kafka 4 has dropped are still answered as Kafka 3.9.1 answers them: ListOffsets, "
-    "OffsetForLeaderEpoch, CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from version 0."
+    "Versions that Kafka 4 has dropped are still answered as Kafka 3.9.1 answers them: Produce, "
+    "ListOffsets, OffsetForLeaderEpoch, CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from "
+    "version 0."
 )
 NO_ANSWER = (
     "A Produce request whose records are null gets INVALID_RECORD (87); Kafka never answers it, and its client waits "
@@ -78,6 +79,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("versions.*", "*", OLD_RANGES, OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "create topics v1", (), OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "list offsets v0", (), OLD_VERSIONS),
+    Difference("versions.produce_versions_of_the_old_formats", "*", (), OLD_VERSIONS),
     Difference("produce.broken_batches", "magic [3-]*", ("responses[]/partition_responses[]/error_message",), MAGIC),
     Difference("list_offsets.at_times", "max of records without time", (), NO_TIMES),
     Difference("produce.broken_batches", "null", (), NO_ANSWER),

@@ -24,6 +24,7 @@ from kbroker._fast.log.log_fields import AppendRules
 from kbroker._fast.records.compressed_walk import walk_compressed
 from kbroker._fast.records.record_batch import (
     BATCH_OVERHEAD,
+    MAGIC_V2,
     BatchError,
     BatchInfo,
     CorruptBatchError,
@@ -116,6 +117,11 @@ class AnalyzedBatch:
         self.needs_rebuild = needs_rebuild
         self.size_in_bytes = size_in_bytes
 
+    def place(self, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
+        """Gives the batch its place in the log; the bytes are then ready to be written."""
+        stamp(self.view, 0, base_offset, leader_epoch, self.info)
+        return self.view
+
 
 class RecordError(NamedTuple):
     """What is wrong with one record of a refused batch."""
@@ -175,16 +181,15 @@ def validate_and_analyze(
     if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control or unsequenced):
         raise _client_refusal(info, topic_partition)
     if size > config.max_message_bytes:
-        raise _too_large(size, config, topic_partition)
+        raise too_large(size, config, topic_partition)
     if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
         raise _no_zstd(produce_version)
     return _analyze_fully(view, info, config, now_ms, topic_partition)
 
 
 def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
-    """Gives the batch its place in the log; the bytes are then ready to be written."""
-    stamp(analyzed.view, 0, base_offset, leader_epoch, analyzed.info)
-    return analyzed.view
+    """See `AnalyzedBatch.place`."""
+    return analyzed.place(base_offset, leader_epoch)
 
 
 def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
@@ -194,7 +199,7 @@ def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
     their calls must see all of them.
     """
     keeps = config.compression_type in KEEPS_UNCOMPRESSED and config.message_timestamp_type == CREATE_TIME
-    if not keeps or type(files) is not FileSystem:
+    if not keeps or type(files) is not FileSystem or config.message_magic < MAGIC_V2:
         return None
     return AppendRules(
         min(config.max_message_bytes, SET_ASIDE_BYTES - 1),
@@ -276,26 +281,27 @@ def _recompress(
 ) -> bytearray:
     """The same records under another codec; `info` becomes the new batch's.  The records are walked in passing."""
     out = bytearray(memoryview(view)[:BATCH_OVERHEAD])
-    level = _level(target, config)
+    level = level_of(target, config)
     if info.compression:
         walker = RecordWalker(info)
         encoder = compressor(target, level)
         for chunk in _payload(view, info):
             walker.feed(chunk)
             out += encoder.compress(chunk)
-            _check_rebuilt_size(len(out), config, topic_partition)
+            check_rebuilt_size(len(out), config, topic_partition)
         out += encoder.flush()
     else:
         # Such a batch was walked before, as a whole.
         out += compress(target, memoryview(view)[BATCH_OVERHEAD:], level)
-    _check_rebuilt_size(len(out), config, topic_partition)
+    check_rebuilt_size(len(out), config, topic_partition)
     if info.compression:
         walker.finish()
     seal(out, target, info)
     return out
 
 
-def _check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
+def check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
+    """Raises MessageTooLargeError where a batch that was made anew is larger than the topic allows."""
     if size > config.max_message_bytes:
         raise MessageTooLargeError(
             f"Message batch size is {size} bytes in append to partition {topic_partition}, which exceeds the maximum "
@@ -303,7 +309,8 @@ def _check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -
         )
 
 
-def _level(codec: int, config: LogConfig) -> int | None:
+def level_of(codec: int, config: LogConfig) -> int | None:
+    """The level at which a topic's batches are compressed; None for codecs without levels."""
     if codec == Codec.GZIP:
         return config.compression_gzip_level
     if codec == Codec.LZ4:
@@ -412,7 +419,7 @@ def _refusal(
     if origin is AppendOrigin.CLIENT and info.base_offset:
         return _client_refusal(info, topic_partition)
     if info.size_in_bytes > config.max_message_bytes:
-        return _too_large(info.size_in_bytes, config, topic_partition)
+        return too_large(info.size_in_bytes, config, topic_partition)
     if isinstance(error, CorruptBatchError):
         return CorruptMessageError(f"{error} in topic partition {topic_partition}.")
     if isinstance(error, InvalidRecordsError) and error.batch_level:
@@ -443,7 +450,8 @@ def _client_refusal(info: BatchInfo, topic_partition: object) -> KafkaError:
     )
 
 
-def _too_large(size: int, config: LogConfig, topic_partition: object) -> KafkaError:
+def too_large(size: int, config: LogConfig, topic_partition: object) -> KafkaError:
+    """The refusal of a batch as it came."""
     return MessageTooLargeError(
         f"The record batch size in the append to {topic_partition} is {size} bytes which exceeds the maximum "
         f"configured value of {config.max_message_bytes})."

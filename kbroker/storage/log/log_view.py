@@ -37,6 +37,9 @@ class Log(Protocol):
     def recovery_point(self) -> int:
         """Everything below it is durable, with indexes and snapshots."""
 
+    def forget_epochs(self, magic: int) -> None:
+        """Clears the epoch cache for an append in a message format without epochs."""
+
     def segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
         """The segment that takes a batch of `size` bytes and these offsets, after rolling where that is due.
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.log_fields import LogFields
+from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage.files.log_dir_failure import NO_SPACE
@@ -210,7 +211,9 @@ class UnifiedLog(LogFields):
         first = local.log_end_offset
         last = first + info.last_offset_delta
         data = assign_offsets(analyzed, first, leader_epoch)
-        if leader_epoch != self.leader_epoch_cache.latest_epoch:
+        if info.magic < MAGIC_V2:
+            self.forget_epochs(info.magic)
+        elif leader_epoch != self.leader_epoch_cache.latest_epoch:
             self.leader_epoch_cache.assign(leader_epoch, first)
         size = analyzed.size_in_bytes
         max_timestamp = info.max_timestamp
@@ -243,6 +246,15 @@ class UnifiedLog(LogFields):
         return AppendResult(
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
         )
+
+    def forget_epochs(self, magic: int) -> None:
+        """Clears the epoch cache, as messages of the older formats have no epochs: a replica that truncates must not
+        go by epochs that leave some records out, but by the high watermark."""
+        if self.leader_epoch_cache.latest_epoch >= 0:
+            logger.warning(
+                "%s: leader epochs are forgotten after an append in message format %d", self.topic_partition, magic
+            )
+            self.leader_epoch_cache.clear()
 
     def set_aside(self, batch: memoryview | bytearray) -> SetAside | None:
         """Writes a judged batch that is large to a file of its own, on a thread (`storage.log.set_aside`)."""
