@@ -30,6 +30,8 @@ from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.stored_image import stored_image
 from kbroker.config import log_config
 from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.errors import KafkaError
@@ -45,7 +47,6 @@ from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
-from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
@@ -68,7 +69,7 @@ from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
-from kbroker.replication.leader_changes import leaders_at_start
+from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
@@ -138,31 +139,28 @@ class Broker:
         store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
         node_id = config.node_id
         calls = StoreCalls(self.store_calls)
-        settings = self.settings = BrokerSettings(config, store, node_id, calls)
+        cache = MetadataCache(stored_image(store, config, node_id))
+        settings = self.settings = BrokerSettings(config, cache, node_id)
         self.log_manager.follow(settings.config)
-        image = ClusterImage.of(
-            store.cluster_id, controller_id=node_id, brokers=[local_broker(config, node_id)], topics=store.topics()
-        )
+        controller = LocalController(cache, store, settings, node_id, self.slices, calls)
         await self._start_metrics(node_id, store.cluster_id)
-        self.log_manager.begin_epoch(*store.begin_broker_epoch())
-        await self._load_logs(image)
+        registered, last = await controller.register_broker(local_broker(config, node_id))
+        self.log_manager.begin_epoch(registered.epoch, last.epoch)
+        await self._load_logs(cache.image)
         if (reason := reason_to_halt(self.log_manager)) is not None:
             raise LogDirError(reason)
-        image = leaders_at_start(image, node_id, self.log_manager, store)
-        cache = MetadataCache(image)
+        await controller.report_replicas(registered, report_at_start(cache.image, node_id, self.log_manager))
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
-        replicas.apply_image(image)
+        replicas.apply_image(cache.image)
         self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)
         cache.subscribe(replicas.apply)
-        topics = TopicManager(config, cache, store, self.slices, calls)
         self.services = services = Services(
             config=settings.config,
             clock=self.clock,
             node_id=node_id,
             metadata_cache=cache,
-            metadata_store=store,
-            topics=topics,
-            producer_ids=ProducerIdManager(store, calls),
+            controller=controller,
+            producer_ids=ProducerIdManager(partial(controller.allocate_producer_ids, registered)),
             log_manager=self.log_manager,
             replica_manager=replicas,
             loop=self.loop,
@@ -171,18 +169,20 @@ class Broker:
             broker_settings=settings,
             slices=self.slices,
         )
-        topics.all_cordoned = partial(all_cordoned, self.log_manager)
+        controller.all_cordoned = partial(all_cordoned, self.log_manager)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self._start_coordinator(services)
-        self.disk_failures = LogDirFailureHandler(self.log_manager, cache, store, node_id, self.loop, self._halt)
+        self.disk_failures = LogDirFailureHandler(
+            self.log_manager, cache, controller, registered, self.loop, self._halt
+        )
         self.disk_failures.start()
         store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
         await self._listen(services)
         self.moves.resume_found()
-        self._schedule()
+        self._schedule(store)
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         self.readiness.move(ReadyState.READY)
 
@@ -288,12 +288,12 @@ class Broker:
         await loading
         self._logs_loaded = True
 
-    def _schedule(self) -> None:
+    def _schedule(self, store: LocalStore) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self._log_complaints)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
-        self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, self.services.metadata_store.keep_spare)
+        self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, store.keep_spare)
         for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
         self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)

@@ -30,15 +30,16 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"types", "errors", "clock", "nearest", "__init__"}
+BASE = {"types", "errors", "error_codes", "clock", "nearest", "__init__"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
 STORAGE = RECORDS | {"scheduling", "storage"}
 METADATA = SCHEMAS | {"metadata"}
+CLUSTER = METADATA | {"cluster"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
-REPLICATION = STORAGE | METADATA | NETWORK | {"replication"}
+REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | {"handlers"}
 BROKER = HANDLERS | {"broker", "garbage", "stop_signals"}
@@ -47,7 +48,8 @@ REPLAY = STORAGE | SCHEMAS | {"replay"}
 PACKAGES: dict[str, set[str]] = {
     "__init__": set(),
     "types": {"__init__"},
-    "errors": {"__init__"},
+    "errors": {"__init__", "error_codes"},
+    "error_codes": {"__init__"},
     "clock": {"__init__"},
     "nearest": {"__init__"},
     "scheduling": {"__init__"},
@@ -63,6 +65,7 @@ PACKAGES: dict[str, set[str]] = {
     "schemas": SCHEMAS,
     "storage": STORAGE,
     "metadata": METADATA,
+    "cluster": CLUSTER,
     "network": NETWORK,
     "replication": REPLICATION,
     "coordinator": COORDINATOR,

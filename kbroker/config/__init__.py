@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kbroker.config.broker import BrokerConfig, ConfigError, Source
+from kbroker.config.client_metrics import validate_client_metrics
+from kbroker.config.group import GroupConfig, group_config, group_value_from_broker, validate_group_config
 from kbroker.config.listener import Listener
 from kbroker.config.row import ConfigRow
-from kbroker.config.table import broker_config_rows, topic_config_rows
+from kbroker.config.table import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
 from kbroker.config.topic import LogConfig, log_config, topic_value_from_broker, validate_topic_config
 from kbroker.config.value import ConfigType, render_value
 
@@ -14,13 +16,20 @@ __all__ = [
     "ConfigError",
     "ConfigRow",
     "ConfigType",
+    "GroupConfig",
     "Listener",
     "LogConfig",
     "Source",
     "broker_config_rows",
+    "client_metrics_rows",
+    "group_config",
+    "group_config_rows",
+    "group_value_from_broker",
     "log_config",
     "render_value",
     "topic_config_rows",
     "topic_value_from_broker",
+    "validate_client_metrics",
+    "validate_group_config",
     "validate_topic_config",
 ]

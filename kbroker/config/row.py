@@ -3,7 +3,7 @@
 The tables are texts in the `*_rows` modules, one row per line, columns between `|`:
 
     name, type, default (`null` is no value), dynamic scope (empty: read at start only; `broker`; `cluster`) or, for a
-    topic, the broker settings behind it, check (`kbroker.config.check`), status, meaning
+    topic or a group, the broker settings behind it, check (`kbroker.config.check`), status, meaning
 
 Status: `+` acted on; `-` known to Kafka but not acted on here, which warns; `!` protects something and is not acted on,
 so that kbroker refuses to start when it is set to anything but its default.  A following `i`: internal to Kafka.
@@ -27,14 +27,14 @@ class ConfigRow(NamedTuple):
     type: ConfigType
     default: Any
     scope: str
-    """`topic` or `broker`."""
+    """`topic`, `broker`, `group` or `client metrics`."""
     dynamic: str
     check: str
     status: str
     internal: bool
     doc: str
     synonyms: tuple[str, ...]
-    """Broker settings that give a topic's setting its default, best first."""
+    """Broker settings that give a topic's or a group's setting its default, best first."""
 
     @property
     def implemented(self) -> bool:
@@ -71,18 +71,18 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
     for line in whole.split("\n"):
         name, kind, default, middle, check, status, doc = line.split("|")
         config_type = ConfigType[kind]
-        topic = scope == "topic"
+        has_synonyms = scope != "broker"
         rows[name] = ConfigRow(
             name=name,
             type=config_type,
             default=_parse_default(name, config_type, default),
             scope=scope,
-            dynamic="" if topic else middle,
+            dynamic="" if has_synonyms else middle,
             check=check,
             status=status[0],
             internal=status.endswith("i"),
             doc=doc,
-            synonyms=tuple(middle.split(">")) if topic and middle else (),
+            synonyms=tuple(middle.split(">")) if has_synonyms and middle else (),
         )
     return rows
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kbroker.config.client_metrics_rows import CLIENT_METRICS_ROWS
 from kbroker.config.coordinator_rows import COORDINATOR_ROWS
+from kbroker.config.group_rows import GROUP_ROWS
 from kbroker.config.log_rows import LOG_ROWS
 from kbroker.config.remote_rows import REMOTE_ROWS
 from kbroker.config.row import ConfigRow, parse_rows
@@ -11,6 +13,8 @@ from kbroker.config.server_rows import SERVER_ROWS
 from kbroker.config.topic_rows import TOPIC_ROWS
 
 TOPIC_TABLE: dict[str, ConfigRow] = parse_rows(TOPIC_ROWS, "topic")
+GROUP_TABLE: dict[str, ConfigRow] = parse_rows(GROUP_ROWS, "group")
+CLIENT_METRICS_TABLE: dict[str, ConfigRow] = parse_rows(CLIENT_METRICS_ROWS, "client metrics")
 BROKER_TABLE: dict[str, ConfigRow] = {
     name: row
     for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, SECURITY_ROWS, REMOTE_ROWS)
@@ -56,3 +60,13 @@ def broker_config_rows() -> list[ConfigRow]:
 def topic_config_rows() -> list[ConfigRow]:
     """Every topic setting, in the order in which Kafka checks them."""
     return list(TOPIC_TABLE.values())
+
+
+def group_config_rows() -> list[ConfigRow]:
+    """Every setting of a group."""
+    return list(GROUP_TABLE.values())
+
+
+def client_metrics_rows() -> list[ConfigRow]:
+    """Every setting of a subscription to client metrics."""
+    return list(CLIENT_METRICS_TABLE.values())

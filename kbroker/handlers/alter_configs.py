@@ -1,16 +1,14 @@
 """IncrementalAlterConfigs (API 44): v0-v1.  AlterConfigs (API 33): v0-v2.
 
-Change settings of topics and of brokers.  One result per resource; each resource changes whole or not at all, and the
-others go on.  With `validate_only` nothing changes.
+Change settings of topics, brokers, groups and client metrics.  One result per resource; each resource changes whole or
+not at all, and the others go on.  With `validate_only` nothing changes.
 
-- Incremental: SET, DELETE (back to the default), and for lists APPEND and SUBTRACT, which start from the topic's own
-  value or, where it has none, from its default.  Deleting what is not set, or not known, succeeds, as in Kafka.
+- Incremental: SET, DELETE (back to the default), and for lists of topics and brokers APPEND and SUBTRACT.
 - AlterConfigs replaces all settings of the resource: those not named go back to their defaults.
-- Topics: the result is validated as at creation, stored, and rules the topic's logs before the answer leaves.
+- The controller checks and stores them; a topic's rule its logs before the answer leaves.
 - Brokers: the empty name stands for all of them.  `kbroker.metadata.broker_settings` says what can be changed while
   kbroker runs.
 - Loggers: only by the incremental API, with SET and DELETE; `kbroker.handlers.loggers`.
-- Client metrics and groups have no settings here: INVALID_REQUEST.
 
 v1 of the one and v2 of the other are flexible versions without new fields.
 """
@@ -18,24 +16,17 @@ v1 of the one and v2 of the other are flexible versions without new fields.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
-from kbroker.config import (
-    ConfigRow,
-    ConfigType,
-    broker_config_rows,
-    render_value,
-    topic_config_rows,
-    topic_value_from_broker,
-)
-from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaError
+from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, Operation
+from kbroker.config import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
+from kbroker.errors import InvalidRequestError, KafkaError
 from kbroker.handlers import loggers
-from kbroker.handlers.configs import ResourceType
 from kbroker.handlers.table import Handler
-from kbroker.metadata.topic_names import validate
+from kbroker.metadata.image import ConfigResource
 from kbroker.network.pieces import in_pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -47,48 +38,26 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer", wire.AlterConfigsResponse, wire.IncrementalAlterConfigsResponse)
 
-MAX_VALUE_BYTES = 32_767
 # More settings, or loggers, than there are.
 MANY_SETTINGS = 1_000
-
-Settings = dict[str, str]
-Change = Callable[[Mapping[str, str]], Settings]
-"""What a request makes of a resource's own settings."""
-
-
-class Operation(IntEnum):
-    """What to do with one setting, as Kafka numbers it."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-_TOPIC_ROWS: Mapping[str, ConfigRow] = {row.name: row for row in topic_config_rows()}
-_BROKER_NAMES = frozenset(row.name for row in broker_config_rows())
-
-
-class Edit(NamedTuple):
-    """One operation of a request."""
-
-    name: str
-    operation: Operation
-    value: str
+_NAMES = frozenset(
+    row.name
+    for rows in (topic_config_rows(), broker_config_rows(), group_config_rows(), client_metrics_rows())
+    for row in rows
+)
 
 
 async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.IncrementalAlterConfigsRequest) -> Struct:
     """IncrementalAlterConfigs v0-v1; see the module's docstring."""
 
-    async def plan(resource: Any, pace: Pace) -> Change | None:
+    async def plan(resource: Any, pace: Pace) -> ConfigAlteration | None:
         configs = await _telling(resource, pace)
         _check_values(configs, [config for config in configs if config.config_operation != Operation.DELETE])
-        edits = [Edit(config.name, _operation(config), config.value or "") for config in configs]
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+        edits = [ConfigEdit(config.name, _operation(config), config.value or "") for config in configs]
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
             return None
-        for_topic = resource.resource_type == ResourceType.TOPIC
-        return _topic_edits(ctx.services, edits) if for_topic else _broker_edits(ctx.services, edits)
+        return ConfigAlteration(_resource(ctx.services, resource), edits)
 
     return await _answer(ctx.services, wire.IncrementalAlterConfigsResponse, request, plan)
 
@@ -96,12 +65,13 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
 async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRequest) -> Struct:
     """AlterConfigs v0-v2; see the module's docstring."""
 
-    async def plan(resource: Any, pace: Pace) -> Change | None:
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+    async def plan(resource: Any, pace: Pace) -> ConfigAlteration | None:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
         configs = await _telling(resource, pace)
         _check_values(configs, configs)
-        return lambda _: {config.name: config.value for config in configs}
+        edits = [ConfigEdit(config.name, Operation.SET, config.value) for config in configs]
+        return ConfigAlteration(_resource(ctx.services, resource), edits, replace=True)
 
     return await _answer(ctx.services, wire.AlterConfigsResponse, request, plan)
 
@@ -110,7 +80,7 @@ async def _answer(
     services: Services,
     response: type[Answer],
     request: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-    plan: Callable[[Any, Pace], Awaitable[Change | None]],
+    plan: Callable[[Any, Pace], Awaitable[ConfigAlteration | None]],
 ) -> Answer:
     pace = services.slices.pace()
     counts: Counter[tuple[int, str]] = Counter()
@@ -118,7 +88,8 @@ async def _answer(
         await pace
         counts[resource.resource_type, resource.resource_name] += 1
     rows = []
-    topics: list[tuple[Any, str, Change]] = []
+    asked: list[Any] = []
+    alterations: list[ConfigAlteration] = []
     for resource in request.resources:
         await pace
         row = response.AlterConfigsResourceResponse(
@@ -128,34 +99,26 @@ async def _answer(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            change = await plan(resource, pace)
-            _check_kind(resource.resource_type)
-            if change is None:
-                continue
-            if resource.resource_type == ResourceType.TOPIC:
-                _check_topic(resource.resource_name)
-                topics.append((row, resource.resource_name, change))
-            else:
-                await _alter_broker(services, resource.resource_name, change, request.validate_only)
+            alteration = await plan(resource, pace)
         except KafkaError as error:
             _refuse(row, error)
-    if topics:
-        await _alter_topics(services, topics, pace, request.validate_only)
+            continue
+        if alteration is not None:
+            asked.append(row)
+            alterations.append(alteration)
+    if alterations:
+        errors = await services.controller.alter_configs(alterations, request.validate_only)
+        for row, found in zip(asked, errors, strict=True):
+            await pace
+            if found is not None:
+                _refuse(row, found)
+        for done in (errors, alterations, asked):
+            await in_pieces(Disposal(done), pace)
     return response(responses=rows)
 
 
 def _refuse(row: Any, error: KafkaError) -> None:
     row.error_code, row.error_message = error.code, error.message
-
-
-def _check_kind(resource_type: int) -> None:
-    if resource_type in (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        return
-    try:
-        name = ResourceType(resource_type).name
-    except ValueError:
-        raise InvalidRequestError(f"Unknown resource type {resource_type}") from None
-    raise InvalidRequestError(f"kbroker keeps no settings for resources of type {name}")
 
 
 async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
@@ -175,10 +138,10 @@ async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
         if config.name in seen:
             return [config, config]
         seen.add(config.name)
-        if config.name in _TOPIC_ROWS or config.name in _BROKER_NAMES:
+        if config.name in _NAMES:
             telling.append(config)
         elif others < MANY_SETTINGS and (
-            resource.resource_type == ResourceType.BROKER_LOGGER
+            resource.resource_type == ConfigResourceType.BROKER_LOGGER
             or getattr(config, "config_operation", Operation.SET) != Operation.DELETE
         ):
             telling.append(config)
@@ -201,74 +164,15 @@ def _operation(config: Any) -> Operation:
         raise InvalidRequestError(f"Unknown operation type {config.config_operation}") from None
 
 
-# Topics
-
-
-def _topic_edits(services: Services, edits: Sequence[Edit]) -> Change:
-    for edit in edits:
-        row = _TOPIC_ROWS.get(edit.name)
-        if edit.operation >= Operation.APPEND and (row is None or row.type is not ConfigType.LIST):
-            raise InvalidConfigError(f"Can't {edit.operation.name} to key {edit.name} because its type is not LIST.")
-
-    def default(name: str) -> str:
-        return render_value(topic_value_from_broker(name, services.config)) or ""
-
-    return lambda own: apply_edits(own, edits, default)
-
-
-def _check_topic(name: str) -> None:
-    if not name:
-        raise InvalidRequestError("Default topic resources are not allowed.")
-    validate(name)
-
-
-async def _alter_topics(
-    services: Services, topics: list[tuple[Any, str, Change]], pace: Pace, validate_only: bool
-) -> None:
-    """All topics of a request in one transaction."""
-    changes = []
-    for _, name, change in topics:
-        await pace
-        changes.append((name, change))
-    try:
-        outcomes = await services.topics.change_configs_of(changes, validate_only)
-    except KafkaError as error:
-        for row, _, _ in topics:
-            _refuse(row, error)
-        return
-    for (row, _, _), outcome in zip(topics, outcomes, strict=True):
-        await pace
-        if outcome.error is not None:
-            _refuse(row, outcome.error)
-    for done in (outcomes, changes, topics):
-        await in_pieces(Disposal(done), pace)
-
-
-# Brokers
-
-
-def _broker_edits(services: Services, edits: Sequence[Edit]) -> Change:
-    settings = services.broker_settings
-
-    def change(own: Mapping[str, str]) -> Settings:
-        for edit in edits:
-            if edit.operation >= Operation.APPEND and not settings.is_list(edit.name):
-                raise InvalidConfigError(
-                    f"Config value {edit.operation.name.lower()} is not allowed for config key: {edit.name}"
-                )
-        return apply_edits(own, edits, lambda name: render_value(services.config.get(name)) or "")
-
-    return change
-
-
-async def _alter_broker(services: Services, name: str, change: Change, validate_only: bool) -> None:
-    settings = services.broker_settings
-    if name:
+def _resource(services: Services, resource: Any) -> ConfigResource:
+    """What is to be changed.  InvalidRequestError for another broker than this one."""
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.BROKER and name:
         node_id = _node_id(name)
         if node_id != services.node_id:
             raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
         name = str(node_id)
-    await settings.change(name, change, validate_only)
+    return ConfigResource(resource.resource_type, name)
 
 
 def _node_id(name: str) -> int:
@@ -278,7 +182,7 @@ def _node_id(name: str) -> int:
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
 
 
-def _alter_loggers(services: Services, name: str, edits: Sequence[Edit], validate_only: bool) -> None:
+def _alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], validate_only: bool) -> None:
     node_id = _node_id(name)
     if node_id != services.node_id:
         raise InvalidRequestError(f"Unexpected node id. Expected {services.node_id}, but received {node_id}")
@@ -288,39 +192,6 @@ def _alter_loggers(services: Services, name: str, edits: Sequence[Edit], validat
     loggers.change(
         [(edit.name, edit.value if edit.operation is Operation.SET else None) for edit in edits], validate_only
     )
-
-
-def apply_edits(own: Mapping[str, str], edits: Sequence[Edit], default: Callable[[str], str]) -> Settings:
-    """The settings that `edits` make of `own`.  `default(name)`: the value of a list that is not in `own`."""
-    settings = dict(own)
-    for name, operation, value in edits:
-        if operation is Operation.SET:
-            settings[name] = value
-        elif operation is Operation.DELETE:
-            settings.pop(name, None)
-        else:
-            items = _items(settings[name] if name in settings else default(name))
-            known, named = frozenset(items), dict.fromkeys(_items(value))
-            if operation is Operation.APPEND:
-                items += [item for item in named if item not in known]
-            else:
-                items = [item for item in items if item not in named]
-            settings[name] = _fitting(",".join(items))
-    return settings
-
-
-def _fitting(value: str) -> str:
-    """Longer than a string on the wire may be, the setting could not be described any more."""
-    if len(value.encode()) > MAX_VALUE_BYTES:
-        raise InvalidConfigError(
-            f"The configuration value cannot be added because it exceeds the maximum value size of {MAX_VALUE_BYTES} "
-            "bytes."
-        )
-    return value
-
-
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 HANDLERS: tuple[Handler, ...] = (

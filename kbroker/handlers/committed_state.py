@@ -42,7 +42,7 @@ async def ensure_group_topic(ctx: RequestContext) -> None:
     """Make the topic of the groups' state for the first group of all, if its client did not ask for a coordinator."""
     if ctx.services.metadata_cache.topic(GROUP_METADATA_TOPIC) is None:
         try:
-            await ctx.services.topics.ensure_internal(GROUP_METADATA_TOPIC)
+            await ctx.services.controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
         except KafkaError as error:
             logger.error("%s cannot be made: %s", GROUP_METADATA_TOPIC, error)
 

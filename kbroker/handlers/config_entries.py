@@ -18,6 +18,9 @@ from kbroker.config import (
     BrokerConfig,
     ConfigRow,
     broker_config_rows,
+    client_metrics_rows,
+    group_config_rows,
+    group_value_from_broker,
     render_value,
     topic_config_rows,
     topic_value_from_broker,
@@ -34,6 +37,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Synonym(NamedTuple):
@@ -87,11 +92,42 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 def as_read(overrides: Mapping[str, str]) -> dict[str, str]:
     """A topic's settings as DescribeConfigs shows them, read and printed again; CreateTopics repeats what it got."""
-    shown = dict(overrides)
-    for row in _rows_of(overrides):
-        with suppress(ValueError):
-            shown[row.name] = render_value(row.parse(shown[row.name])) or ""
-    return shown
+    return {**overrides, **{row.name: _as_parsed(row, overrides[row.name]) for row in _rows_of(overrides)}}
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group with these overrides."""
+    entries = []
+    for row in group_config_rows():
+        behind = row.synonyms[0] if row.synonyms else row.name
+        default = render_value(group_value_from_broker(row.name, config))
+        synonyms: tuple[Synonym, ...] = (Synonym(behind, default, ConfigSource.DEFAULT),)
+        if row.synonyms:
+            synonyms = _broker_synonyms(config, behind, _broker_rows())
+        if row.name in overrides:
+            synonyms = (Synonym(row.name, _as_parsed(row, overrides[row.name]), ConfigSource.GROUP), *synonyms)
+        entries.append(_entry(row, synonyms[0].value if synonyms else default, synonyms, read_only=False))
+    return entries
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a subscription to client metrics with these overrides."""
+    entries = []
+    for row in client_metrics_rows():
+        if row.name in overrides:
+            value = _as_parsed(row, overrides[row.name])
+            synonyms = (Synonym(row.name, value, ConfigSource.CLIENT_METRICS),)
+            entries.append(_entry(row, value, synonyms, read_only=False))
+        else:
+            entries.append(_entry(row, render_value(row.default), (), read_only=False))
+    return entries
+
+
+def _as_parsed(row: ConfigRow, text: str) -> str:
+    """What was set as it is read; as it is where it is not valid any more."""
+    with suppress(ValueError):
+        return render_value(row.parse(text)) or ""
+    return text
 
 
 def entries_for_all_brokers(config: BrokerConfig) -> list[ConfigEntry]:

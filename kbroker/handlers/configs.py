@@ -10,24 +10,27 @@ The settings of topics, of this broker and of its loggers; one result per resour
 - Loggers are this process's; `kbroker.handlers.loggers`.
 - An answer holds at most a million settings; resources beyond that are POLICY_VIOLATION, so that one small request for
   the same resource over and over cannot use up the memory.
-- Groups and client metrics have no settings of their own here, and say so with INVALID_REQUEST.
+- Groups have settings whether they exist or not, by default those of the broker; so do client metrics (KIP-714).
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.handlers import loggers
 from kbroker.handlers.config_entries import (
     ConfigEntry,
     as_read,
     broker_entries,
+    client_metrics_entries,
     entries_for_all_brokers,
+    group_entries,
     topic_entries,
 )
 from kbroker.handlers.table import Handler
+from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -41,16 +44,6 @@ MALFORMED = (
     "incompatible broker. See the broker logs for more details."
 )
 MAX_ENTRIES = 1_000_000
-
-
-class ResourceType(IntEnum):
-    """What settings belong to, as Kafka numbers it."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeConfigsRequest) -> Struct:
@@ -87,23 +80,27 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
 
 
 def _describe(services: Services, resource_type: int, name: str) -> list[ConfigEntry]:
-    if resource_type == ResourceType.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         return _describe_topic(services, name)
-    if resource_type == ResourceType.BROKER:
+    if resource_type == ConfigResourceType.BROKER:
         if not name:
             return entries_for_all_brokers(services.config)
         _check_broker(services.node_id, name, "{} or empty string,")
         return broker_entries(services.config, services.node_id)
-    if resource_type == ResourceType.BROKER_LOGGER:
+    if resource_type == ConfigResourceType.BROKER_LOGGER:
         if not name:
             raise InvalidRequestError("Broker id must not be empty")
         _check_broker(services.node_id, name, "{}")
         return loggers.entries()
-    if resource_type in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-        kind = ResourceType(resource_type).name
-        if not name and resource_type == ResourceType.GROUP:
+    configs = services.metadata_cache.image.configs
+    if resource_type == ConfigResourceType.GROUP:
+        if not name:
             raise InvalidRequestError("Group name must not be empty")
-        raise InvalidRequestError(f"kbroker keeps no settings for resources of type {kind}")
+        return group_entries(services.config, configs.get(ConfigResource(resource_type, name), {}))
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not name:
+            raise InvalidRequestError("Client metrics subscription name must not be empty")
+        return client_metrics_entries(configs.get(ConfigResource(resource_type, name), {}))
     raise InvalidRequestError(MALFORMED)
 
 

@@ -83,7 +83,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     try:
         _check_key_type(ctx, key_type)
         if key_type == _GROUP_KEY:
-            await ctx.services.topics.ensure_internal(GROUP_METADATA_TOPIC)
+            await ctx.services.controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
     except KafkaError as error:
         code = error.code if key_type != _GROUP_KEY else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)

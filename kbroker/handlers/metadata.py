@@ -185,7 +185,7 @@ async def _create(ctx: RequestContext, missing: Iterable[str]) -> dict[str, Topi
     if not names:
         return {}
     try:
-        outcomes = await ctx.services.topics.auto_create(names)
+        outcomes = await ctx.services.controller.auto_create_topics(names)
     except KafkaError as error:
         logger.error("cannot create %d topic(s) that %s asked for: %s", len(names), ctx.client_id, error)
         return dict.fromkeys(names, error.code)

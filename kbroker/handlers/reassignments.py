@@ -1,32 +1,33 @@
 """AlterPartitionReassignments (API 45): v0-v1, and ListPartitionReassignments (API 46): v0.
 
-A single node holds the one replica of every partition, so there is one assignment that a partition can be given: the
-one that it has, which changes nothing and is done at once.  kafka-reassign-partitions asks for it when it moves
+The controller moves replicas between brokers.  On a single node there is one assignment that a partition can be given:
+the one that it has, which changes nothing and is done at once.  kafka-reassign-partitions asks for it when it moves
 partitions between the log directories of a broker (AlterReplicaLogDirs), and lists reassignments before and after.
 
-- Replicas elsewhere, none, or one twice: INVALID_REPLICA_ASSIGNMENT, in Kafka's words.
-- Null replicas call a reassignment off: NO_REASSIGNMENT_IN_PROGRESS, as there is never one.
+- Replicas on brokers that do not exist, none, or one twice: INVALID_REPLICA_ASSIGNMENT, in Kafka's words.
+- Null replicas call a reassignment off: NO_REASSIGNMENT_IN_PROGRESS where there is none.
 - A topic or partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION; when listing it is left out without a word.
 
-v1 may refuse a change of the number of replicas (KIP-860), which cannot come about here.
+v1 may refuse a change of the number of replicas (KIP-860).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
+from kbroker.cluster.reassignments import is_reassigning, reassigning
+from kbroker.cluster.requests import Reassignment
 from kbroker.handlers.table import Handler
-from kbroker.metadata.placement import check_assignment
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
-    from kbroker.metadata.image import ClusterImage
+    from kbroker.metadata.image import PartitionImage
 
 
 async def handle_alter_partition_reassignments(
@@ -35,7 +36,13 @@ async def handle_alter_partition_reassignments(
     """AlterPartitionReassignments v0-v1; see the module's docstring."""
     response = wire.AlterPartitionReassignmentsResponse
     pace = ctx.services.slices.pace()
-    image = ctx.services.metadata_cache.image
+    wanted = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            await pace
+            name = TopicPartition(topic.name, partition.partition_index)
+            wanted.append(Reassignment(name, partition.replicas))
+    outcomes = iter(await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change))
     topics = []
     for topic in request.topics:
         rows = []
@@ -43,9 +50,8 @@ async def handle_alter_partition_reassignments(
             await pace
             row = response.ReassignablePartitionResponse(partition_index=partition.partition_index, error_message=None)
             rows.append(row)
-            try:
-                _check(image, topic.name, partition.partition_index, partition.replicas)
-            except KafkaError as error:
+            error = next(outcomes).error
+            if error is not None:
                 row.error_code, row.error_message = error.code, str(error) or None
         topics.append(response.ReassignableTopicResponse(name=topic.name, partitions=rows))
     return response(
@@ -53,20 +59,37 @@ async def handle_alter_partition_reassignments(
     )
 
 
-def _check(image: ClusterImage, name: str, index: int, replicas: Sequence[int] | None) -> None:
-    topic = image.topics.get(name)
-    if topic is None:
-        raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name}.")
-    if not 0 <= index < len(topic.partitions):
-        raise UnknownTopicOrPartitionError(f"Unable to find partition {name}:{index}.")
-    if replicas is None:
-        raise KafkaError.of(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
-    check_assignment(replicas, frozenset(broker.node_id for broker in image.brokers.values()), None)
-
-
-def handle_list_partition_reassignments(ctx: RequestContext, request: wire.ListPartitionReassignmentsRequest) -> Struct:
+async def handle_list_partition_reassignments(
+    ctx: RequestContext, request: wire.ListPartitionReassignmentsRequest
+) -> Struct:
     """ListPartitionReassignments v0; see the module's docstring."""
-    return wire.ListPartitionReassignmentsResponse(error_message=None)
+    image = ctx.services.metadata_cache.image
+    pace = ctx.services.slices.pace()
+    found: Iterable[tuple[TopicPartition, PartitionImage]]
+    if request.topics is None:
+        found = reassigning(image)
+    else:
+        found = []
+        for topic in request.topics:
+            known = image.topics.get(topic.name)
+            for index in topic.partition_indexes:
+                await pace
+                if known is not None and 0 <= index < len(known.partitions) and is_reassigning(known.partitions[index]):
+                    found.append((TopicPartition(topic.name, index), known.partitions[index]))
+    response = wire.ListPartitionReassignmentsResponse
+    topics: dict[str, wire.ListPartitionReassignmentsResponse.OngoingTopicReassignment] = {}
+    for name, partition in found:
+        await pace
+        row = topics.setdefault(name.topic, response.OngoingTopicReassignment(name=name.topic))
+        row.partitions.append(
+            response.OngoingPartitionReassignment(
+                partition_index=name.partition,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding_replicas),
+                removing_replicas=list(partition.removing_replicas),
+            )
+        )
+    return response(error_message=None, topics=list(topics.values()))
 
 
 HANDLERS: tuple[Handler, ...] = (

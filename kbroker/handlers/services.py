@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.producer_id_manager import ProducerIdManager
-    from kbroker.metadata.store import MetadataStore
-    from kbroker.metadata.topic_manager import TopicManager
     from kbroker.protocol.api import ApiRange
     from kbroker.replication.alter_log_dirs import DirectoryMoves
     from kbroker.replication.fetch_session import FetchSessionCache
@@ -42,8 +41,7 @@ class Services:
     clock: Clock
     node_id: int
     metadata_cache: MetadataCache
-    metadata_store: MetadataStore
-    topics: TopicManager
+    controller: Controller
     producer_ids: ProducerIdManager
     log_manager: LogManager = _ABSENT
     replica_manager: ReplicaManager = _ABSENT

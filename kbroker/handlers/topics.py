@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.requests import NewPartitions, NewTopic, TopicOutcome
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
-from kbroker.metadata.topic_request import NewPartitions, NewTopic, TopicOutcome
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID
@@ -60,7 +60,7 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
             )
         )
     outcomes = await _or_all_fail(
-        [topic.name for topic in new_topics], ctx.services.topics.create(new_topics, request.validate_only)
+        [topic.name for topic in new_topics], ctx.services.controller.create_topics(new_topics, request.validate_only)
     )
     response = wire.CreateTopicsResponse
     topics = []
@@ -108,7 +108,7 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
         growths.append(NewPartitions(topic.name, topic.count, brokers))
     outcomes = await _or_all_fail(
         [growth.name for growth in growths],
-        ctx.services.topics.create_partitions(growths, request.validate_only),
+        ctx.services.controller.create_partitions(growths, request.validate_only),
     )
     response = wire.CreatePartitionsResponse
     results = []
@@ -148,7 +148,7 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     pace = ctx.services.slices.pace()
     results, topic_ids = await _sort_out(ctx, wanted, pace)
     try:
-        outcomes = await ctx.services.topics.delete(topic_ids)
+        outcomes = await ctx.services.controller.delete_topics(topic_ids)
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
         outcomes = [TopicOutcome("", error=error)] * len(topic_ids)

@@ -1,8 +1,9 @@
-"""Settings of brokers that are changed while they run (KIP-226): checked, stored, and followed by the topics.
+"""Settings of brokers that are changed while they run (KIP-226): checked, and followed by the topics.
 
-Two sets lie over the static settings: those for all brokers (kept under the empty name) and those of this one (under
-its node id).  Best first: this broker's, all brokers', static, default.  A setting stored by an earlier version that is
-no longer valid is left out, with a warning.
+The controller stores a change once `check` has found nothing against it; it is in force here when the image with it is
+published.  Two sets lie over the static settings: those for all brokers (kept under the empty name) and those of this
+one (under its node id).  Best first: this broker's, all brokers', static, default.  A setting stored by an earlier
+version that is no longer valid is left out, with a warning.
 
 What can be changed are the settings that give topics their defaults, such as `log.retention.ms` or `message.max.bytes`,
 which logs without a setting of their own follow at once, and those in `FOLLOWED`.  Those in `STORED` tune parts that
@@ -10,7 +11,8 @@ this broker does not have: they are stored and shown, as Kafka would, and nothin
 read at start, or would protect something, and a request to change it is refused with words that say so.
 
 `min.insync.replicas` is always set for all brokers, first to the static value: as in a Kafka cluster with eligible
-leader replicas (KIP-966), the default of new ones, it can be changed there and neither removed nor set for one broker.
+leader replicas (KIP-966), the default of new ones, it can be changed there and neither removed nor set for one broker
+while `eligible.leader.replicas.version` is above 0.
 
 A change is judged as a whole, with all else that is in force: each value, the values together
 (`kbroker.config.together`), the size of a step (threads at most double and at least halve), and what a part that
@@ -19,44 +21,41 @@ follows has to say (`guard`).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, broker_config_rows, topic_config_rows
 from kbroker.config.together import contradiction
-from kbroker.errors import InvalidConfigError, InvalidRequestError, KafkaStorageError
-from kbroker.metadata.store import StoreCalls
+from kbroker.errors import InvalidConfigError, InvalidRequestError
+from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 
 if TYPE_CHECKING:
-    from kbroker.metadata.store import MetadataStore
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 logger = logging.getLogger("kbroker.metadata")
 
 ALL_BROKERS = ""
+BROKER_RESOURCE = 4
 PER_BROKER = "broker"
 MIN_INSYNC = "min.insync.replicas"
 
 
 class BrokerSettings:
-    """The only writer of broker settings on this node.  `config`: what is in force now, replaced by each change."""
+    """What is set at run time on this node.  `config`: what is in force now, replaced by each change."""
 
-    __slots__ = ("_call", "_changing", "_followers", "_guards", "_node", "_own", "_static", "_store", "config")
+    __slots__ = ("_followers", "_guards", "_has_elr", "_node", "_own", "_static", "config")
 
-    def __init__(
-        self, static: BrokerConfig, store: MetadataStore, node_id: int, call: StoreCalls | None = None
-    ) -> None:
+    def __init__(self, static: BrokerConfig, cache: MetadataCache, node_id: int) -> None:
         self._static = static
-        self._store = store
-        self._call = call or StoreCalls()
-        self._changing = asyncio.Lock()
         self._node = str(node_id)
-        self._own: dict[str, dict[str, str]] = store.broker_configs()
+        self._own: dict[str, Mapping[str, str]] = broker_configs(cache.image)
+        self._has_elr = _has_elr(cache.image)
         self._followers: list[Callable[[BrokerConfig], None]] = []
         self._guards: list[Callable[[BrokerConfig], None]] = []
-        self._keep_min_insync()
         self.config = self._at_start()
+        cache.subscribe(self._on_change)
 
     def subscribe(self, follower: Callable[[BrokerConfig], None]) -> None:
         """Call `follower(config)` after every change."""
@@ -76,32 +75,29 @@ class BrokerSettings:
         row = _row(name)
         return row is not None and row.type is ConfigType.LIST
 
-    async def change(
-        self, broker: str, change: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool = False
-    ) -> None:
-        """Make what `change` makes of all that is set for a broker, durable and in force when this returns.
-
-        InvalidRequestError, with the reason, when one of those that differ cannot be changed.
-        """
-        async with self._changing:
-            before = self.own(broker)
-            settings = dict(change(before))
-            changed = {name: text for name, text in settings.items() if before.get(name) != text}
-            self._check(changed, broker)
+    def check(self, broker: str, before: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """InvalidRequestError, with the reason, when a broker, or all of them, can't be given these settings."""
+        changed = {name: text for name, text in settings.items() if before.get(name) != text}
+        self._check(changed, broker)
+        if self._has_elr:
             _check_min_insync(settings, broker)
-            merged = self._merged({**self._own, broker: settings})
-            self._judge(merged)
-            if validate_only or settings == before:
-                return
-            await self._call(self._store.alter_broker_config, broker, settings)
-            self._own[broker] = settings
-            self.config = merged
-            logger.info("changed the settings of %s to %s", f"broker {broker}" if broker else "all brokers", settings)
-            without_effect = sorted(STORED.intersection(changed))
+        self._judge(self._merged({**self._own, broker: settings}))
+
+    def _on_change(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
+        self._has_elr = _has_elr(new)
+        changed = [resource for resource in delta.configs if resource.kind == BROKER_RESOURCE]
+        if not changed:
+            return
+        for resource in changed:
+            before, after = old.configs.get(resource, {}), delta.configs[resource]
+            names = {name for name in (*before, *after) if before.get(name) != after.get(name)}
+            without_effect = sorted(STORED.intersection(names))
             if without_effect:
                 logger.warning("kbroker stores and shows these settings and does not act on them: %s", without_effect)
-            for follower in self._followers:
-                follower(self.config)
+        self._own = broker_configs(new)
+        self.config = self._merged(self._own)
+        for follower in self._followers:
+            follower(self.config)
 
     @staticmethod
     def _check(changed: Mapping[str, str], broker: str) -> None:
@@ -142,32 +138,6 @@ class BrokerSettings:
         except ValueError as error:
             raise InvalidRequestError(str(error)) from None
 
-    def _keep_min_insync(self) -> None:
-        """Give all brokers `min.insync.replicas`, where there is none yet, and no single one."""
-        kept = {
-            broker: {name: text for name, text in settings.items() if not broker or name != MIN_INSYNC}
-            for broker, settings in self._own.items()
-        }
-        kept.setdefault(ALL_BROKERS, {}).setdefault(MIN_INSYNC, str(self._static.get(MIN_INSYNC)))
-        for broker, settings in kept.items():
-            if settings == self._own.get(broker):
-                continue
-            try:
-                self._store.alter_broker_config(broker, settings)
-            except KafkaStorageError as error:
-                # In force without it, and tried again at the next start.
-                logger.warning("cannot store %s: %s", MIN_INSYNC, error)
-        self._own = kept
-        static, stored = self._static.get(MIN_INSYNC), kept[ALL_BROKERS][MIN_INSYNC]
-        if MIN_INSYNC in self._static.explicit and str(static) != stored:
-            logger.warning(
-                "%s=%s is set for the cluster at run time and goes before the %s of server.properties: change it with "
-                "kbroker settings or kafka-configs",
-                MIN_INSYNC,
-                stored,
-                static,
-            )
-
     def _at_start(self) -> BrokerConfig:
         """What is stored, unless server.properties has been changed so that the two no longer go together."""
         merged = self._merged(self._own)
@@ -181,6 +151,34 @@ class BrokerSettings:
 
     def _merged(self, own: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         return self._static.with_dynamic(_parsed(own.get(ALL_BROKERS, {})), _parsed(own.get(self._node, {})))
+
+
+def broker_configs(image: ClusterImage) -> dict[str, Mapping[str, str]]:
+    """What was set at run time, by node id; the empty name stands for all brokers."""
+    return {resource.name: values for resource, values in image.configs.items() if resource.kind == BROKER_RESOURCE}
+
+
+def with_min_insync(stored: Mapping[str, Mapping[str, str]], static: BrokerConfig) -> dict[str, Mapping[str, str]]:
+    """What is set for brokers, by name, with `min.insync.replicas` for all of them and for no single one."""
+    kept: dict[str, dict[str, str]] = {
+        broker: {name: text for name, text in settings.items() if not broker or name != MIN_INSYNC}
+        for broker, settings in stored.items()
+    }
+    for_all = kept.setdefault(ALL_BROKERS, {})
+    for_all.setdefault(MIN_INSYNC, str(static.get(MIN_INSYNC)))
+    if MIN_INSYNC in static.explicit and str(static.get(MIN_INSYNC)) != for_all[MIN_INSYNC]:
+        logger.warning(
+            "%s=%s is set for the cluster at run time and goes before the %s of server.properties: change it with "
+            "kbroker settings or kafka-configs",
+            MIN_INSYNC,
+            for_all[MIN_INSYNC],
+            static.get(MIN_INSYNC),
+        )
+    return dict(kept)
+
+
+def _has_elr(image: ClusterImage) -> bool:
+    return image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
 
 
 def _check_min_insync(settings: Mapping[str, str], broker: str) -> None:

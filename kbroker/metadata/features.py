@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import InvalidUpdateVersionError
 
 METADATA_VERSION = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
@@ -90,12 +90,6 @@ class FeatureUpdate:
     name: str
     level: int
     upgrade_type: int = UpgradeType.UPGRADE
-
-
-class InvalidUpdateVersionError(KafkaError):
-    """A level that a feature cannot be given."""
-
-    code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 def update_features(features: Features, updates: Iterable[FeatureUpdate], node_id: int) -> Features:

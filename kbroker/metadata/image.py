@@ -36,20 +36,25 @@ class Endpoint(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """One broker.  `advertised` is False when its endpoints were not set by `advertised.listeners`: a client of such
-    a broker is told the address that it dialled (see `kbroker.handlers.endpoints`)."""
+    a broker is told the address that it dialled (see `kbroker.handlers.endpoints`).  `epoch` is the number of its last
+    registration, -1 where that is not known."""
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
     rack: str | None = None
     advertised: bool = True
     is_fenced: bool = False
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition.  `partition_epoch` counts changes of replicas or ISR, `leader_epoch` changes of leader.
 
-    `offline_replicas` are those whose log directory has failed; never stored.
+    `offline_replicas` are those whose log directory has failed; never stored.  `adding_replicas` and
+    `removing_replicas` are those of a reassignment under way, all of them among `replicas`.  `elr` are replicas that
+    left an ISR below `min.insync.replicas` with all that was committed (KIP-966), `last_known_elr` the last leader of a
+    partition without ISR and ELR.
     """
 
     partition: int
@@ -59,6 +64,10 @@ class PartitionImage:
     isr: tuple[int, ...]
     partition_epoch: int = 0
     offline_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,20 @@
 """The metadata store of a cluster that lives on this machine: one SQLite file, `kbroker-metadata.sqlite`.
 
-Tables (schema version 2, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
+Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
 
     cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path;
-                                              broker_epoch: the number of the broker's last start
+                                              broker_epoch: the number of the broker's last start; features: JSON
     topics(topic_id, name)                    topic_id: 16 bytes
-    partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr)
-                                              replicas, isr: node ids, comma-separated
+    partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr,
+               adding_replicas, removing_replicas, elr, last_known_elr)
+                                              lists of replicas: node ids, comma-separated
     topic_configs(topic_id, name, value)      only what was set on the topic
-    broker_configs(broker, name, value)       only what was set at run time; broker: a node id, or '' for all of them
+    resource_configs(kind, resource, name, value)
+                                              only what was set at run time; kind: 4 a broker ('' for all of them),
+                                              16 client metrics, 32 a group
 
-Version 1 had no broker_configs; opening such a file adds the table.
+Version 1 had no settings of brokers, version 2 no others and only the first seven columns of partitions; opening such a
+file brings it to this version.
 
 Every change is one transaction in WAL mode with `synchronous=FULL`: durable when the method returns, whole or absent
 after a crash at any moment.  Opening checks the pages (`quick_check`) and the rules that SQL cannot state; what does
@@ -30,7 +34,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.features import Features
+from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
 from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
     PRODUCER_ID_BLOCK_LENGTH,
@@ -46,9 +51,10 @@ from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
 logger = logging.getLogger("kbroker.metadata")
 
 FILE_NAME = "kbroker-metadata.sqlite"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DIRECTORIES = "directory_ids"
 BROKER_EPOCH = "broker_epoch"
+FEATURES = "features"
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
@@ -63,7 +69,7 @@ DISK_FAILURES = frozenset(
     }
 )
 
-_SCHEMA = """
+_SCHEMA_1 = """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
     topic_id BLOB PRIMARY KEY CHECK (length(topic_id) = 16),
@@ -94,6 +100,27 @@ CREATE TABLE broker_configs (
     PRIMARY KEY (broker, name)
 ) WITHOUT ROWID;
 """
+
+_SCHEMA_3 = """
+CREATE TABLE resource_configs (
+    kind INTEGER NOT NULL,
+    resource TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (kind, resource, name)
+) WITHOUT ROWID;
+INSERT INTO resource_configs SELECT 4, broker, name, value FROM broker_configs;
+DROP TABLE broker_configs;
+ALTER TABLE partitions ADD COLUMN adding_replicas TEXT NOT NULL DEFAULT '';
+ALTER TABLE partitions ADD COLUMN removing_replicas TEXT NOT NULL DEFAULT '';
+ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '';
+ALTER TABLE partitions ADD COLUMN last_known_elr TEXT NOT NULL DEFAULT '';
+"""
+SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3)
+"""What each version adds to the one before."""
+_PARTITION_COLUMNS = (
+    "leader, leader_epoch, partition_epoch, replicas, isr, adding_replicas, removing_replicas, elr, last_known_elr"
+)
 
 
 class LocalStore:
@@ -152,10 +179,7 @@ class LocalStore:
             for topic_id, name, value in self._connection.execute("SELECT topic_id, name, value FROM topic_configs"):
                 configs.setdefault(topic_id, {})[name] = value
             partitions: dict[bytes, list[PartitionImage]] = {}
-            query = (
-                "SELECT topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr "
-                "FROM partitions ORDER BY topic_id, partition"
-            )
+            query = f"SELECT topic_id, partition, {_PARTITION_COLUMNS} FROM partitions ORDER BY topic_id, partition"
             for topic_id, *row in self._connection.execute(query):
                 partitions.setdefault(topic_id, []).append(self._partition(topic_id, row))
             rows = self._connection.execute("SELECT name, topic_id FROM topics ORDER BY name").fetchall()
@@ -200,14 +224,10 @@ class LocalStore:
     def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         """Store leaders, epochs and in-sync replicas of partitions."""
         # Without it a failed disk, or one that is back, keeps its partitions offline.
+        columns = ", ".join(f"{name} = ?" for name in _PARTITION_COLUMNS.split(", "))
         self._change_in_need(
-            "UPDATE partitions SET leader = ?, leader_epoch = ?, partition_epoch = ?, isr = ? "
-            "WHERE topic_id = ? AND partition = ?",
-            [
-                (p.leader, p.leader_epoch, p.partition_epoch, _join(p.isr), topic_id, p.partition)
-                for topic_id, partitions in changes
-                for p in partitions
-            ],
+            f"UPDATE partitions SET {columns} WHERE topic_id = ? AND partition = ?",
+            [(*_columns(p), topic_id, p.partition) for topic_id, partitions in changes for p in partitions],
         )
 
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
@@ -217,22 +237,42 @@ class LocalStore:
                 connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
                 self._insert_configs(topic_id, configs)
 
-    def broker_configs(self) -> dict[str, dict[str, str]]:
-        """The dynamic settings by broker; the empty name has those of all brokers."""
+    def configs(self) -> dict[ConfigResource, dict[str, str]]:
+        """The dynamic settings of brokers, groups and client metrics."""
         with _explained(self._path):
-            configs: dict[str, dict[str, str]] = {}
-            for broker, name, value in self._connection.execute("SELECT broker, name, value FROM broker_configs"):
-                configs.setdefault(broker, {})[name] = value
+            configs: dict[ConfigResource, dict[str, str]] = {}
+            query = "SELECT kind, resource, name, value FROM resource_configs"
+            for kind, resource, name, value in self._connection.execute(query):
+                configs.setdefault(ConfigResource(kind, resource), {})[name] = value
             return configs
 
-    def alter_broker_config(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Store the dynamic settings of a broker, or of all."""
+    def alter_configs(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        """Store the dynamic settings of a resource."""
         with self._transaction() as connection:
-            connection.execute("DELETE FROM broker_configs WHERE broker = ?", (broker,))
+            connection.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", resource)
             connection.executemany(
-                "INSERT INTO broker_configs VALUES (?, ?, ?)",
-                [(broker, name, value) for name, value in configs.items()],
+                "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
+                [(*resource, name, value) for name, value in configs.items()],
             )
+
+    def features(self) -> Features:
+        """The levels of features that were set, and their epoch."""
+        with _explained(self._path):
+            text = _read_key(self._connection, FEATURES)
+        if text is None:
+            return Features()
+        try:
+            stored = json.loads(text)
+            chosen = {str(name): int(level) for name, level in stored["chosen"].items()}
+            return Features(int(stored["epoch"]), MappingProxyType(chosen))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CorruptMetadataError(_damaged(self._path, f"levels of features: {error}")) from error
+
+    def alter_features(self, features: Features) -> None:
+        """Store them."""
+        with self._transaction() as connection:
+            stored = {"epoch": features.epoch, "chosen": dict(features.chosen)}
+            _write_key(connection, FEATURES, json.dumps(stored))
 
     def begin_broker_epoch(self) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one.
@@ -295,11 +335,8 @@ class LocalStore:
 
     def _insert_partitions(self, topic_id: bytes, partitions: Sequence[PartitionImage]) -> None:
         self._connection.executemany(
-            "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (topic_id, p.partition, p.leader, p.leader_epoch, p.partition_epoch, _join(p.replicas), _join(p.isr))
-                for p in partitions
-            ],
+            f"INSERT INTO partitions (topic_id, partition, {_PARTITION_COLUMNS}) VALUES ({', '.join('?' * 11)})",
+            [(topic_id, p.partition, *_columns(p)) for p in partitions],
         )
 
     def _insert_configs(self, topic_id: bytes, configs: Mapping[str, str]) -> None:
@@ -308,9 +345,21 @@ class LocalStore:
         )
 
     def _partition(self, topic_id: bytes, row: Sequence[Any]) -> PartitionImage:
-        partition, leader, leader_epoch, partition_epoch, replicas, isr = row
+        partition, leader, leader_epoch, partition_epoch, *lists = row
         try:
-            return PartitionImage(partition, leader, leader_epoch, _split(replicas), _split(isr), partition_epoch)
+            replicas, isr, adding, removing, elr, last_known_elr = map(_split, lists)
+            return PartitionImage(
+                partition,
+                leader,
+                leader_epoch,
+                replicas,
+                isr,
+                partition_epoch,
+                adding_replicas=adding,
+                removing_replicas=removing,
+                elr=elr,
+                last_known_elr=last_known_elr,
+            )
         except ValueError as error:
             raise CorruptMetadataError(
                 f"{self._path}: partition {partition} of topic id {uuid_to_text(topic_id)} has no readable replicas"
@@ -325,6 +374,12 @@ class LocalStore:
                 f"{self._path}: topic {name!r} (id {uuid_to_text(topic_id)}) is damaged: its partitions are {numbers}"
             )
         return TopicImage(name, topic_id, tuple(partitions), is_internal(name), MappingProxyType(configs))
+
+
+def _columns(p: PartitionImage) -> tuple[int | str, ...]:
+    """The values of `_PARTITION_COLUMNS`."""
+    lists = (p.replicas, p.isr, p.adding_replicas, p.removing_replicas, p.elr, p.last_known_elr)
+    return p.leader, p.leader_epoch, p.partition_epoch, *map(_join, lists)
 
 
 def _join(node_ids: Sequence[int]) -> str:
@@ -403,8 +458,10 @@ def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None)
         return _create(path, connection, cluster_id or uuid_to_text(random_uuid()))
     if application_id != APPLICATION_ID:
         raise MetadataVersionError(f"{path} is an SQLite file, but not one of kbroker's")
-    if version == 1:
-        _upgrade(path, connection)
+    if 1 <= version < SCHEMA_VERSION:
+        with _write_transaction(connection):
+            _bring_up(connection, version)
+        logger.info("brought the metadata store %s to schema version %d", path, SCHEMA_VERSION)
         version = SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise MetadataVersionError(
@@ -416,11 +473,13 @@ def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None)
     return stored
 
 
-def _upgrade(path: Path, connection: sqlite3.Connection) -> None:
-    with _write_transaction(connection):
-        connection.execute(_SCHEMA_2)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    logger.info("brought the metadata store %s to schema version %d", path, SCHEMA_VERSION)
+def _bring_up(connection: sqlite3.Connection, version: int) -> None:
+    """Adds what a store of an older version, 0 for a new one, lacks."""
+    for schema in SCHEMAS[version:]:
+        for statement in schema.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _create(path: Path, connection: sqlite3.Connection, cluster_id: str) -> str:
@@ -429,11 +488,8 @@ def _create(path: Path, connection: sqlite3.Connection, cluster_id: str) -> str:
     except ValueError as error:
         logger.warning("the cluster id is used as it is, although it is not in Kafka's form: %s", error)
     with _write_transaction(connection):
-        for statement in (*_SCHEMA.split(";"), *_SCHEMA_2.split(";")):
-            if statement.strip():
-                connection.execute(statement)
+        _bring_up(connection, 0)
         _write_key(connection, "cluster_id", cluster_id)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     logger.info("made the metadata store %s for cluster %s", path, cluster_id)
     return cluster_id

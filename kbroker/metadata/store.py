@@ -12,7 +12,8 @@ from concurrent.futures import Executor
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbroker.errors import KafkaStorageError
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.features import Features
+from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
 
 PRODUCER_ID_BLOCK_LENGTH = 1000
 
@@ -62,7 +63,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """Topics, their configs, those of brokers, the cluster id and the next producer id."""
+    """Topics, settings of all kinds of resources, levels of features, the cluster id and the next producer id."""
 
     @property
     def cluster_id(self) -> str:
@@ -84,16 +85,25 @@ class MetadataStore(Protocol):
         """Add partitions to topics, given by id: all or none."""
 
     def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        """Replace leader, ISR and epochs of partitions, of topics given by id: all or none.  Skips unknown ones."""
+        """Replace the stored fields of partitions, of topics given by id: all or none.  Skips unknown ones."""
 
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         """Replace all configs of topics, given by id: all or none."""
 
-    def broker_configs(self) -> dict[str, dict[str, str]]:
-        """What was set at run time, by node id; the empty name stands for all brokers."""
+    def configs(self) -> dict[ConfigResource, dict[str, str]]:
+        """What was set at run time for brokers (the empty name stands for all of them), groups and client metrics."""
 
-    def alter_broker_config(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Replace all that was set for a broker, or for all of them."""
+    def alter_configs(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+        """Replace all that was set for a resource."""
+
+    def features(self) -> Features:
+        """The levels of features that were set, and their epoch."""
+
+    def alter_features(self, features: Features) -> None:
+        """Replace them."""
+
+    def begin_broker_epoch(self) -> tuple[int, int]:
+        """The number of this start, larger than those of all before it, and that of the last one; -1 for none."""
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
         """The next ids, which no one was given before and no one will be given again."""

@@ -1,10 +1,11 @@
 """What happens to partitions when a log directory fails, on the event loop.
 
-    channel wakes the loop -> logs closed -> image without their leaders -> clients get errors, groups move away
+    channel wakes the loop -> logs closed -> image in which this broker's replicas are offline -> report to the
+    controller -> image without their leaders, in new epochs
 
 As in Kafka a partition on a failed directory has no leader, an empty ISR and this broker as an offline replica in the
-metadata, and everything that asks for its records is answered with KAFKA_STORAGE_ERROR.  `leader_changes` says which
-leader epochs are published.
+metadata, and everything that asks for its records is answered with KAFKA_STORAGE_ERROR, from the turn of the loop in
+which the failure is seen.
 
 The first directory has the metadata: without it, or without any directory left, the broker halts.
 """
@@ -15,13 +16,16 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbroker.replication.leader_changes import offline_delta
+from kbroker.cluster.requests import ReplicaReport
+from kbroker.errors import KafkaError
+from kbroker.replication.leader_changes import unserved_delta
 
 if TYPE_CHECKING:
     import asyncio
 
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.requests import BrokerEpoch
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.store import MetadataStore
     from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
@@ -30,24 +34,25 @@ logger = logging.getLogger("kbroker.replication")
 class LogDirFailureHandler:
     """`halt` is called, once, with the reason why the broker cannot go on."""
 
-    __slots__ = ("_cache", "_halt", "_halted", "_log_manager", "_loop", "_node_id", "_store")
+    __slots__ = ("_broker", "_cache", "_controller", "_halt", "_halted", "_log_manager", "_loop", "_reports")
 
     def __init__(
         self,
         log_manager: LogManager,
         cache: MetadataCache,
-        store: MetadataStore,
-        node_id: int,
+        controller: Controller,
+        broker: BrokerEpoch,
         loop: asyncio.AbstractEventLoop,
         halt: Callable[[str], None],
     ) -> None:
         self._log_manager = log_manager
         self._cache = cache
-        self._store = store
-        self._node_id = node_id
+        self._controller = controller
+        self._broker = broker
         self._loop = loop
         self._halt = halt
         self._halted = False
+        self._reports: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """From now on act on failures, those that wait already included."""
@@ -61,12 +66,20 @@ class LogDirFailureHandler:
         """Take every directory that has failed since the last time offline."""
         gone = self._log_manager.drop_failed()
         if gone:
-            delta = offline_delta(self._cache.image, self._node_id, frozenset(gone), self._store)
-            self._cache.publish(self._cache.image.with_topics(delta), delta)
+            self._cache.apply(unserved_delta(self._cache.image, self._broker.node_id, gone))
+            report = self._loop.create_task(self._report(ReplicaReport(offline=frozenset(gone))))
+            self._reports.add(report)
+            report.add_done_callback(self._reports.discard)
         reason = reason_to_halt(self._log_manager)
         if reason is not None and not self._halted:
             self._halted = True
             self._halt(reason)
+
+    async def _report(self, report: ReplicaReport) -> None:
+        try:
+            await self._controller.report_replicas(self._broker, report)
+        except KafkaError as error:
+            logger.error("the controller does not know of %d offline replicas: %s", len(report.offline), error)
 
 
 def reason_to_halt(log_manager: LogManager) -> str | None:

@@ -117,7 +117,7 @@ def test_a_transactional_id_is_looked_for_here(version: int) -> None:
     else:
         found = client.call("FindCoordinator", version, key_type=1, key="t")
     assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "127.0.0.1", 9092)
-    assert client.topics.ensured == [], "the topic of the groups is not made for a transaction"
+    assert client.controller.ensured == [], "the topic of the groups is not made for a transaction"
 
 
 def test_a_state_topic_that_cannot_be_made_is_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

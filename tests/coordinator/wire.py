@@ -21,14 +21,14 @@ HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLE
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-class Topics:
-    """The one thing that handlers ask of the topic manager."""
+class Controller:
+    """The one thing that handlers ask of the controller."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.ensured: list[str] = []
 
-    async def ensure_internal(self, name: str) -> None:
+    async def ensure_internal_topic(self, name: str) -> None:
         assert name == GROUP_METADATA_TOPIC
         self.ensured.append(name)
         self._world.log.ensure_topic()
@@ -41,7 +41,7 @@ class Services:
     node_id: int
     metadata_cache: Any
     group_coordinator: Any
-    topics: Topics
+    controller: Controller
     loop: Any
     slices: Slices
     state_log: Any = None
@@ -74,9 +74,9 @@ class Client:
 
     def __init__(self, world: World, client_id: str | None = "probe") -> None:
         self._client_id = client_id
-        self.topics = Topics(world)
+        self.controller = Controller(world)
         self._services = Services(
-            world.config, world.loop, 1, world.cache, world.coordinator, self.topics, world.loop, UNBROKEN
+            world.config, world.loop, 1, world.cache, world.coordinator, self.controller, world.loop, UNBROKEN
         )
         self._context: Context | None = None
         self._response: tuple[Any, int] = (None, 0)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
 from kbroker.handlers import api_versions, cluster, configs, metadata, producer_ids, topics
 from kbroker.handlers.endpoints import local_broker
@@ -15,10 +18,8 @@ from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
-from kbroker.metadata.topic_manager import TopicManager
 from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import message
 from tests.unbroken import UNBROKEN, finished
@@ -76,19 +77,17 @@ class AdminBroker:
     def start(cls, directory: Path, settings: Mapping[str, object] | None = None) -> AdminBroker:
         config = BrokerConfig.from_mapping({"log.dirs": str(directory), "num.partitions": 4, **(settings or {})})
         store = LocalStore.open(directory / "metadata.sqlite")
-        image = ClusterImage.of(
-            store.cluster_id, controller_id=NODE_ID, brokers=[local_broker(config, NODE_ID)], topics=store.topics()
-        )
-        cache = MetadataCache(image)
-        broker_settings = BrokerSettings(config, store, NODE_ID)
+        cache = MetadataCache(stored_image(store, config, NODE_ID))
+        broker_settings = BrokerSettings(config, cache, NODE_ID)
+        controller = LocalController(cache, store, broker_settings, NODE_ID, UNBROKEN)
+        registered, _ = finished(controller.register_broker(local_broker(config, NODE_ID)))
         services = Services(
             config=broker_settings.config,
             clock=SYSTEM_CLOCK,
             node_id=NODE_ID,
             metadata_cache=cache,
-            metadata_store=store,
-            topics=TopicManager(config, cache, store, UNBROKEN),
-            producer_ids=ProducerIdManager(store),
+            controller=controller,
+            producer_ids=ProducerIdManager(partial(controller.allocate_producer_ids, registered)),
             slices=UNBROKEN,
             advertised_apis=advertised_ranges(HANDLERS.values()),
             broker_settings=broker_settings,

@@ -24,14 +24,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC_SOURCE = 1
 
-MODULES = (
-    "feature_levels",
-    "topic_settings",
-    "broker_settings",
-    "live_settings",
-    "record_deletion",
-    "transaction_ends",
-)
+MODULES = ("topic_settings", "broker_settings", "live_settings", "record_deletion", "transaction_ends")
 CHANGES: dict[str, Scenario] = {}
 
 

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from kbroker._fast.base.slices import Slices
+from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, NewPartitions, NewTopic, Operation
 from kbroker.errors import ErrorCode, IllegalGenerationError
 from kbroker.handlers.metadata import handle_metadata
 from kbroker.handlers.offsets import PORTION, handle_offset_commit
-from kbroker.metadata.image import MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.metadata.store import StoreCalls
-from kbroker.metadata.topic_manager import TopicManager
-from kbroker.metadata.topic_request import NewPartitions, NewTopic
 from kbroker.schemas import message
 from tests.handlers.admin_broker import AdminBroker, Context
 
@@ -29,10 +29,10 @@ async def broken_up(directory: Path, executor: ThreadPoolExecutor | None = None)
     broker = AdminBroker.start(directory)
     services = broker.services
     services.slices = Slices(asyncio.get_running_loop(), 0)
-    services.topics = TopicManager(
-        services.config, services.metadata_cache, broker.store, services.slices, StoreCalls(executor)
+    services.controller = LocalController(
+        services.metadata_cache, broker.store, services.broker_settings, 1, services.slices, StoreCalls(executor)
     )
-    await services.topics.create([NewTopic(f"t{number:02d}", 3) for number in range(TOPICS)])
+    await services.controller.create_topics([NewTopic(f"t{number:02d}", 3) for number in range(TOPICS)])
     return broker
 
 
@@ -56,14 +56,14 @@ def test_metadata_do_not_keep_what_changed_meanwhile(tmp_path: Path) -> None:
 
     async def main() -> None:
         broker = await broken_up(tmp_path)
-        cache, topics = broker.services.metadata_cache, broker.services.topics
+        cache, topics = broker.services.metadata_cache, broker.services.controller
         context, asked = metadata(broker)
         for _ in range(TOPICS):
             await asyncio.sleep(0)
         gone = cache.topic("t19")
         assert gone is not None and not asked.done()
         await topics.create_partitions([NewPartitions("t18", 9)])
-        await topics.delete([gone.topic_id])
+        await topics.delete_topics([gone.topic_id])
         seen = {topic.name: len(topic.partitions) for topic in (await asked).topics}
         assert len(seen) == TOPICS and seen["t18"] == 3  # as it was when it was asked
         assert not context.lasting
@@ -81,7 +81,9 @@ def test_two_requests_for_one_name_make_one_topic(tmp_path: Path) -> None:
 
     async def main() -> None:
         broker = await broken_up(tmp_path)
-        outcomes = await asyncio.gather(*(broker.services.topics.create([NewTopic("new", 2)]) for _ in range(3)))
+        outcomes = await asyncio.gather(
+            *(broker.services.controller.create_topics([NewTopic("new", 2)]) for _ in range(3))
+        )
         codes = [None if row.error is None else row.error.code for (row,) in outcomes]
         assert codes == [None, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.TOPIC_ALREADY_EXISTS]
         broker.stop()
@@ -94,10 +96,15 @@ def test_changes_of_one_topic_do_not_undo_each_other(tmp_path: Path) -> None:
 
     async def main() -> None:
         broker = await broken_up(tmp_path)
-        topics, cache = broker.services.topics, broker.services.metadata_cache
+        controller, cache = broker.services.controller, broker.services.metadata_cache
         names = ("retention.ms", "segment.ms", "flush.ms")
         await asyncio.gather(
-            *(topics.change_configs_of([("t00", lambda own, name=name: {**own, name: "5000"})]) for name in names)
+            *(
+                controller.alter_configs(
+                    [ConfigAlteration(ConfigResource(2, "t00"), [ConfigEdit(name, Operation.SET, "5000")])]
+                )
+                for name in names
+            )
         )
         topic = cache.topic("t00")
         assert topic is not None and topic.configs == dict.fromkeys(names, "5000")
@@ -113,7 +120,7 @@ def test_a_leader_lost_while_a_topic_grows_stays_lost(tmp_path: Path) -> None:
         executor = ThreadPoolExecutor(1)
         broker = await broken_up(tmp_path, executor)
         cache = broker.services.metadata_cache
-        growing = asyncio.ensure_future(broker.services.topics.create_partitions([NewPartitions("t00", 200)]))
+        growing = asyncio.ensure_future(broker.services.controller.create_partitions([NewPartitions("t00", 200)]))
         for _ in range(50):
             await asyncio.sleep(0)
         old = cache.topic("t00")
@@ -148,8 +155,8 @@ def test_the_loop_goes_on_while_the_store_writes(tmp_path: Path) -> None:
                 released.wait()
                 create(topics)
 
-        broker.services.topics._store = SlowStore()  # type: ignore[assignment]
-        creating = asyncio.ensure_future(broker.services.topics.create([NewTopic("new", 2)]))
+        broker.services.controller._store = SlowStore()  # type: ignore[assignment]
+        creating = asyncio.ensure_future(broker.services.controller.create_topics([NewTopic("new", 2)]))
         await begun.wait()
         assert broker.services.metadata_cache.topic("new") is None
         _, asked = metadata(broker)
@@ -168,7 +175,9 @@ def test_a_commit_that_loses_its_generation_half_way_says_so_for_the_rest(tmp_pa
 
     async def main() -> None:
         broker = await broken_up(tmp_path)
-        await broker.services.topics.create([NewTopic("wide", PORTION + 50), NewTopic("__consumer_offsets", 1)])
+        await broker.services.controller.create_topics(
+            [NewTopic("wide", PORTION + 50), NewTopic("__consumer_offsets", 1)]
+        )
         portions: list[int] = []
 
         def commit(who: Any, commits: list[Any], version: int) -> list[ErrorCode]:

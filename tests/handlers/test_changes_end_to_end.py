@@ -126,7 +126,7 @@ def test_a_loggers_level_is_changed_at_run_time(broker: BrokerProcess, session: 
     """Somebody who looks for a fault would have to restart the broker, and lose it."""
 
     def level() -> str:
-        rows = [{"resource_type": BROKER_LOGGER, "resource_name": "1", "configuration_keys": ["kbroker.metadata"]}]
+        rows = [{"resource_type": BROKER_LOGGER, "resource_name": "1", "configuration_keys": ["kbroker.cluster"]}]
         return str(session.quietly("DescribeConfigs", 4, resources=rows).results[0].configs[0].value)
 
     def change(*edits: dict[str, Any]) -> int:
@@ -134,15 +134,15 @@ def test_a_loggers_level_is_changed_at_run_time(broker: BrokerProcess, session: 
         return int(session.quietly("IncrementalAlterConfigs", 1, resources=[row]).responses[0].error_code)
 
     assert level() == "INFO"
-    assert change(op("kbroker.metadata", SET, "ERROR")) == 0
+    assert change(op("kbroker.cluster", SET, "ERROR")) == 0
     assert level() == "ERROR"
     session.create("quiet")
     assert "created topic quiet" not in broker.output()
-    assert change(op("kbroker.metadata", 1)) == 0
+    assert change(op("kbroker.cluster", 1)) == 0
     session.create("told")
     assert "created topic told" in broker.output()
-    assert change(op("kbroker.metadata", APPEND, "INFO")) == 42
-    assert change(op("kbroker.metadata", SET, "ERROR"), op("no.such", SET, "INFO")) == 40
+    assert change(op("kbroker.cluster", APPEND, "INFO")) == 42
+    assert change(op("kbroker.cluster", SET, "ERROR"), op("no.such", SET, "INFO")) == 40
     assert level() == "INFO"
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker.errors import InvalidUpdateVersionError
 from kbroker.metadata.features import (
     FEATURES,
     Feature,
     Features,
     FeatureUpdate,
-    InvalidUpdateVersionError,
     UpgradeType,
     served_features,
     update_features,

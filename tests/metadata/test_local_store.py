@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kbroker.errors import ErrorCode
 from kbroker.metadata.image import PartitionImage, TopicImage
-from kbroker.metadata.local_store import LocalStore
+from kbroker.metadata.local_store import SCHEMA_VERSION, LocalStore
 from kbroker.metadata.store import (
     ClusterIdMismatchError,
     CorruptMetadataError,
@@ -130,7 +130,7 @@ def test_a_newer_schema_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / FILE)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(MetadataVersionError, match="schema version 99, this kbroker knows 2"):
+    with pytest.raises(MetadataVersionError, match=f"schema version 99, this kbroker knows {SCHEMA_VERSION}"):
         LocalStore.open(tmp_path / FILE)
     connection = sqlite3.connect(tmp_path / "other")
     connection.execute("CREATE TABLE mine (x)")

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import ErrorCode, KafkaStorageError
 from kbroker.handlers.partition_view import view
-from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import NO_LEADER, BrokerImage, ClusterImage, Endpoint, PartitionImage
+from kbroker.metadata.image import NO_LEADER, BrokerImage, Endpoint, PartitionImage
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.store import MetadataStoreError
-from kbroker.metadata.topic_manager import TopicManager
-from kbroker.metadata.topic_request import NewTopic
-from kbroker.replication.leader_changes import leaders_at_start
+from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
+from tests.cluster.parts import Metadata
 from tests.storage.batches import batch
-from tests.unbroken import UNBROKEN, finished
+from tests.unbroken import finished
 
 METADATA = "metadata.sqlite"
+
+
+class _Done:
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        callback(self)
 
 
 class Loop:
@@ -42,6 +48,10 @@ class Loop:
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
         self.soon.append(callback)
+
+    def create_task(self, coroutine: Any) -> asyncio.Future[None]:
+        finished(coroutine)
+        return _Done()  # type: ignore[return-value]
 
     def run(self) -> None:
         while self.soon:
@@ -74,11 +84,11 @@ class Parts:
         self.logs.load_all()
         node_id = self.node_id = self.config.node_id
         broker = BrokerImage(node_id, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
-        image = ClusterImage.of(
-            self.store.cluster_id, controller_id=node_id, brokers=[broker], topics=self.store.topics()
-        )
-        image = leaders_at_start(image, node_id, self.logs, self.store)
-        self.cache = MetadataCache(image)
+        metadata = Metadata(self.store, self.config, node_id=node_id)
+        self.cache, self.controller = metadata.cache, metadata.controller
+        registered, _ = finished(self.controller.register_broker(broker))
+        report = report_at_start(self.cache.image, node_id, self.logs)
+        finished(self.controller.report_replicas(registered, report))
         self.loop = Loop()
         self.replicas = ReplicaManager(
             node_id,
@@ -86,21 +96,21 @@ class Parts:
             lambda configs: log_config(self.config, configs),
             self.loop,  # type: ignore[arg-type]
         )
-        self.replicas.apply_image(image)
+        self.replicas.apply_image(self.cache.image)
         self.cache.subscribe(self.replicas.apply)
         self.halted: list[str] = []
         self.failures = LogDirFailureHandler(
             self.logs,
             self.cache,
-            self.store,
-            node_id,
+            self.controller,
+            registered,
             self.loop,  # type: ignore[arg-type]
             self.halted.append,
         )
         self.failures.start()
 
     def create(self) -> None:
-        finished(TopicManager(self.config, self.cache, self.store, UNBROKEN).create([NewTopic("t", 2)]))
+        finished(self.controller.create_topics([NewTopic("t", 2)]))
         for index in range(2):
             self.replicas.partition("t", index)  # which makes its log now
 

@@ -11,18 +11,17 @@ import pytest
 import uvloop
 
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import UnknownTopicOrPartitionError
-from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kbroker.metadata.image import BrokerImage, Endpoint
 from kbroker.metadata.local_store import LocalStore
-from kbroker.metadata.topic_manager import TopicManager
-from kbroker.metadata.topic_request import NewTopic
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.manager.log_manager import LogManager
+from tests.cluster.parts import Metadata
 from tests.storage.batches import append, batch
-from tests.unbroken import UNBROKEN, finished
+from tests.unbroken import finished
 
 PARTITIONS = 300
 
@@ -38,19 +37,17 @@ class Parts:
         self.logs.claim(self.store.cluster_id)
         self.logs.load_all()
         broker = BrokerImage(config.node_id, {"PLAINTEXT": Endpoint("127.0.0.1", 9092)})
-        image = ClusterImage.of(
-            self.store.cluster_id, controller_id=config.node_id, brokers=[broker], topics=self.store.topics()
-        )
-        cache = MetadataCache(image)
+        metadata = Metadata(self.store, config, [broker], config.node_id)
+        cache = metadata.cache
         self.replicas = ReplicaManager(
             config.node_id, self.logs, lambda configs: log_config(config, configs), asyncio.get_running_loop()
         )
-        self.replicas.apply_image(image)
+        self.replicas.apply_image(cache.image)
         cache.subscribe(self.replicas.apply)
-        self.topics = TopicManager(config, cache, self.store, UNBROKEN)
+        self.controller = metadata.controller
 
     def create(self) -> bytes:
-        topic = finished(self.topics.create([NewTopic("t", PARTITIONS)]))[0].topic
+        topic = finished(self.controller.create_topics([NewTopic("t", PARTITIONS)]))[0].topic
         assert topic is not None
         return topic.topic_id
 
@@ -113,7 +110,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
 
     async def main() -> None:
         parts = Parts(tmp_path)
-        finished(parts.topics.delete([parts.create()]))
+        finished(parts.controller.delete_topics([parts.create()]))
         with pytest.raises(UnknownTopicOrPartitionError):
             parts.replicas.partition("t", PARTITIONS - 1)
         await asyncio.sleep(0)
@@ -135,7 +132,7 @@ def test_a_topic_made_anew_does_not_begin_with_the_old_ones_records(tmp_path: Pa
         await until(lambda: len(list(parts.replicas)) == PARTITIONS)
         for partition in parts.replicas:
             append(partition.log, batch([b"old"]))
-        finished(parts.topics.delete([topic_id]))
+        finished(parts.controller.delete_topics([topic_id]))
         parts.create()
         for index in range(PARTITIONS):
             assert parts.replicas.partition("t", index).log.log_end_offset == 0
@@ -152,7 +149,7 @@ def test_a_stop_deletes_what_was_still_to_go(tmp_path: Path) -> None:
         parts = Parts(tmp_path)
         topic_id = parts.create()
         await until(lambda: len(list(parts.replicas)) == PARTITIONS)
-        finished(parts.topics.delete([topic_id]))
+        finished(parts.controller.delete_topics([topic_id]))
         parts.replicas.close()
         assert not list(tmp_path.glob("t-*[0-9]"))
         parts.stop()
@@ -168,7 +165,7 @@ def test_a_directory_that_cannot_be_renamed_does_not_keep_a_deleted_topic_alive(
         topic_id = parts.create()
         await until(lambda: len(list(parts.replicas)) == PARTITIONS)
         os.rename(tmp_path / "t-0", tmp_path / "elsewhere")
-        finished(parts.topics.delete([topic_id]))
+        finished(parts.controller.delete_topics([topic_id]))
         assert not list(parts.replicas)
         await until(lambda: not list(tmp_path.glob("t-[0-9]")))
         for index in (0, 1, PARTITIONS - 1):

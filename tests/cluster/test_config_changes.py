@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.handlers.alter_configs import Edit, Operation, apply_edits
+from kbroker.cluster.config_changes import apply_edits
+from kbroker.cluster.requests import ConfigEdit, Operation
 
 names = st.sampled_from(["a", "b", "c"])
 values = st.lists(st.sampled_from("wxyz"), max_size=4).map(",".join)
@@ -22,7 +23,7 @@ def test_one_operation_changes_one_setting(
 ) -> None:
     """A change of one setting would touch another, or lose or double items of a list."""
     before = dict(own)
-    changed = apply_edits(own, [Edit(name, operation, value)], lambda _: default)
+    changed = apply_edits(own, [ConfigEdit(name, operation, value)], lambda _: default)
     assert own == before
     assert {key: changed.get(key) for key in "abc" if key != name} == {
         key: own.get(key) for key in "abc" if key != name
@@ -42,5 +43,5 @@ def test_one_operation_changes_one_setting(
 
 def test_blanks_around_items_do_not_count() -> None:
     """`compact, delete` would not be the list that it looks like."""
-    edits = [Edit("p", Operation.APPEND, " y , z"), Edit("q", Operation.SUBTRACT, " x ")]
+    edits = [ConfigEdit("p", Operation.APPEND, " y , z"), ConfigEdit("q", Operation.SUBTRACT, " x ")]
     assert apply_edits({"p": "x, y", "q": "x,y"}, edits, lambda _: "") == {"p": "x,y,z", "q": "y"}

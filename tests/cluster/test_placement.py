@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker.cluster.placement import check_assignment, new_partition, place, rack_alternated
 from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from kbroker.metadata.image import NO_LEADER, BrokerImage
-from kbroker.metadata.placement import check_assignment, new_partition, place, rack_alternated
 
 
 def brokers(*racks: str | None) -> list[BrokerImage]:

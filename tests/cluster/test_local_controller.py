@@ -1,13 +1,16 @@
-"""The topic manager: store, image and subscribers move together, and a failing store moves nothing."""
+"""The local controller: store, image and subscribers move together, and a failing store moves nothing."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.requests import NewPartitions, NewTopic
 from kbroker.config import BrokerConfig
 from kbroker.errors import (
     ErrorCode,
@@ -15,15 +18,13 @@ from kbroker.errors import (
     PolicyViolationError,
     UnknownTopicOrPartitionError,
 )
-from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta
+from kbroker.metadata.image import BrokerImage, MetadataDelta
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import MetadataStoreError
-from kbroker.metadata.topic_manager import TopicManager
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from kbroker.metadata.topic_request import NewPartitions, NewTopic
-from tests.unbroken import UNBROKEN, finished
+from tests.cluster.parts import Metadata
+from tests.unbroken import finished
 
 
 class Cluster:
@@ -33,11 +34,13 @@ class Cluster:
         named = {key.replace("_", "."): value for key, value in settings.items()}
         self.store = LocalStore.open(directory / "metadata.sqlite")
         brokers = [BrokerImage(node_id, {}) for node_id in range(1, broker_count + 1)]
-        image = ClusterImage.of(self.store.cluster_id, brokers=brokers, topics=self.store.topics())
-        self.cache = MetadataCache(image)
+        self.metadata = Metadata(self.store, BrokerConfig.from_mapping(named), brokers)
+        self.cache, self.controller = self.metadata.cache, self.metadata.controller
         self.deltas: list[MetadataDelta] = []
         self.cache.subscribe(lambda _old, _new, delta: self.deltas.append(delta))
-        self.manager = TopicManager(BrokerConfig.from_mapping(named), self.cache, self.store, UNBROKEN)
+
+    def replace_configs(self, name: str, wanted: dict[str, str], *, validate_only: bool = False) -> None:
+        self.metadata.replace_configs(ConfigResourceType.TOPIC, name, wanted, validate_only=validate_only)
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, tmp_path: Path) -> None:
     """A topic would vanish with a restart, or have no logs."""
-    (outcome,) = finished(cluster.manager.create([NewTopic("a", 3, 1, configs={"retention.ms": "1"})]))
+    (outcome,) = finished(cluster.controller.create_topics([NewTopic("a", 3, 1, configs={"retention.ms": "1"})]))
     assert outcome.topic is not None
     assert cluster.cache.topic("a") is outcome.topic
     assert cluster.deltas == [MetadataDelta(created=(outcome.topic,))]
@@ -58,13 +61,12 @@ def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, tmp_p
 
 def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     """A dry run would create topics."""
-    finished(cluster.manager.create([NewTopic("kept")]))
+    finished(cluster.controller.create_topics([NewTopic("kept")]))
     cluster.deltas.clear()
-    assert finished(cluster.manager.create([NewTopic("a")], validate_only=True))[0].topic is not None
-    assert (
-        finished(cluster.manager.create_partitions([NewPartitions("kept", 9)], validate_only=True))[0].topic is not None
-    )
-    finished(cluster.manager.replace_configs("kept", {"retention.ms": "1"}, validate_only=True))
+    assert finished(cluster.controller.create_topics([NewTopic("a")], validate_only=True))[0].topic is not None
+    grown = finished(cluster.controller.create_partitions([NewPartitions("kept", 9)], validate_only=True))
+    assert grown[0].topic is not None
+    cluster.replace_configs("kept", {"retention.ms": "1"}, validate_only=True)
     assert [image.name for image in cluster.store.topics()] == ["kept"]
     assert cluster.deltas == []
 
@@ -73,7 +75,7 @@ def test_a_failing_store_changes_nothing(cluster: Cluster) -> None:
     """A topic would be visible until the restart that forgets it."""
     cluster.store.close()
     with pytest.raises(MetadataStoreError) as caught:
-        finished(cluster.manager.create([NewTopic("a")]))
+        finished(cluster.controller.create_topics([NewTopic("a")]))
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.cache.topic("a") is None
     assert cluster.deltas == []
@@ -81,7 +83,9 @@ def test_a_failing_store_changes_nothing(cluster: Cluster) -> None:
 
 def test_one_bad_topic_does_not_keep_the_others(cluster: Cluster) -> None:
     """A typo in one name would fail a whole deployment's request."""
-    outcomes = finished(cluster.manager.create([NewTopic("good"), NewTopic("bad name"), NewTopic("also.good")]))
+    outcomes = finished(
+        cluster.controller.create_topics([NewTopic("good"), NewTopic("bad name"), NewTopic("also.good")])
+    )
     assert [outcome.error is None for outcome in outcomes] == [True, False, True]
     assert len(cluster.deltas) == 1
     assert [topic.name for topic in cluster.deltas[0].created] == ["good", "also.good"]
@@ -89,20 +93,20 @@ def test_one_bad_topic_does_not_keep_the_others(cluster: Cluster) -> None:
 
 def test_collisions_are_found_again_after_deletion_and_restart(cluster: Cluster, tmp_path: Path) -> None:
     """A name would stay taken after its rival is gone, or be given away after a restart."""
-    (first,) = finished(cluster.manager.create([NewTopic("a.b")]))
+    (first,) = finished(cluster.controller.create_topics([NewTopic("a.b")]))
     assert first.topic is not None
-    for manager in (cluster.manager, Cluster(tmp_path).manager):
-        error = finished(manager.create([NewTopic("a_b")]))[0].error
+    for controller in (cluster.controller, Cluster(tmp_path).controller):
+        error = finished(controller.create_topics([NewTopic("a_b")]))[0].error
         assert error is not None
         assert error.message == "Topic 'a_b' collides with existing topic: a.b"
-    finished(cluster.manager.delete([first.topic.topic_id]))
-    assert finished(cluster.manager.create([NewTopic("a_b")]))[0].error is None
+    finished(cluster.controller.delete_topics([first.topic.topic_id]))
+    assert finished(cluster.controller.create_topics([NewTopic("a_b")]))[0].error is None
 
 
 def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> None:
     """Records of the existing partitions would become unreachable."""
-    (before,) = finished(cluster.manager.create([NewTopic("a", 2, 1)]))
-    (after,) = finished(cluster.manager.create_partitions([NewPartitions("a", 4)]))
+    (before,) = finished(cluster.controller.create_topics([NewTopic("a", 2, 1)]))
+    (after,) = finished(cluster.controller.create_partitions([NewPartitions("a", 4)]))
     assert before.topic is not None
     assert after.topic is not None
     assert after.topic.partitions[:2] == before.topic.partitions
@@ -114,22 +118,23 @@ def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> N
 
 def test_configs_are_replaced_as_a_whole(cluster: Cluster, tmp_path: Path) -> None:
     """A removed setting would stay in force after a restart."""
-    finished(cluster.manager.create([NewTopic("a", configs={"retention.ms": "1", "segment.ms": "5"})]))
-    changed = finished(cluster.manager.replace_configs("a", {"retention.ms": "2"}))
+    finished(cluster.controller.create_topics([NewTopic("a", configs={"retention.ms": "1", "segment.ms": "5"})]))
+    cluster.replace_configs("a", {"retention.ms": "2"})
+    changed = cluster.cache.image.topics["a"]
     assert dict(changed.configs) == {"retention.ms": "2"}
     assert Cluster(tmp_path).cache.topic("a") == changed
     with pytest.raises(InvalidConfigError, match="Unknown topic config name: nope"):
-        finished(cluster.manager.replace_configs("a", {"nope": "1"}))
+        cluster.replace_configs("a", {"nope": "1"})
     with pytest.raises(UnknownTopicOrPartitionError):
-        finished(cluster.manager.replace_configs("b", {}))
+        cluster.replace_configs("b", {})
 
 
 def test_deleting_twice_is_an_error_the_second_time(cluster: Cluster) -> None:
     """A client would believe that it deleted a topic which somebody made anew."""
-    (outcome,) = finished(cluster.manager.create([NewTopic("a")]))
+    (outcome,) = finished(cluster.controller.create_topics([NewTopic("a")]))
     assert outcome.topic is not None
     topic_id = outcome.topic.topic_id
-    first, second = finished(cluster.manager.delete([topic_id, topic_id]))
+    first, second = finished(cluster.controller.delete_topics([topic_id, topic_id]))
     assert first.topic == outcome.topic
     assert second.error is not None
     assert second.error.code is ErrorCode.UNKNOWN_TOPIC_ID
@@ -140,9 +145,9 @@ def test_deleting_twice_is_an_error_the_second_time(cluster: Cluster) -> None:
 def test_too_many_partitions_in_a_request_are_refused(cluster: Cluster) -> None:
     """One request would stall the broker for minutes and use up its files."""
     with pytest.raises(PolicyViolationError, match="Excessively large number of partitions per request"):
-        finished(cluster.manager.create([NewTopic("a", 6000), NewTopic("b", 6000)]))
-    finished(cluster.manager.create([NewTopic("a", 1)]))
-    error = finished(cluster.manager.create_partitions([NewPartitions("a", 10_002)]))[0].error
+        finished(cluster.controller.create_topics([NewTopic("a", 6000), NewTopic("b", 6000)]))
+    finished(cluster.controller.create_topics([NewTopic("a", 1)]))
+    error = finished(cluster.controller.create_partitions([NewPartitions("a", 10_002)]))[0].error
     assert isinstance(error, PolicyViolationError)
     assert cluster.cache.topic("b") is None
 
@@ -150,44 +155,52 @@ def test_too_many_partitions_in_a_request_are_refused(cluster: Cluster) -> None:
 def test_internal_topics_follow_their_own_settings(tmp_path: Path) -> None:
     """Offsets would be deleted by retention, or a single node could not keep any."""
     cluster = Cluster(tmp_path, offsets_topic_num_partitions=7)
-    offsets = finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC))
+    offsets = finished(cluster.controller.ensure_internal_topic(GROUP_METADATA_TOPIC))
     assert (len(offsets.partitions), offsets.replication_factor, offsets.is_internal) == (7, 1, True)
     assert dict(offsets.configs) == {
         "cleanup.policy": "compact",
         "segment.bytes": "104857600",
         "compression.type": "producer",
     }
-    assert finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)) is offsets
-    transactions = finished(cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC))
+    assert finished(cluster.controller.ensure_internal_topic(GROUP_METADATA_TOPIC)) is offsets
+    transactions = finished(cluster.controller.ensure_internal_topic(TRANSACTION_STATE_TOPIC))
     assert len(transactions.partitions) == 50
     assert transactions.configs["min.insync.replicas"] == "1"
     assert transactions.configs["cleanup.policy"] == "compact"
-    assert finished(cluster.manager.auto_create([SHARE_GROUP_STATE_TOPIC]))[SHARE_GROUP_STATE_TOPIC].error is None
+    assert (
+        finished(cluster.controller.auto_create_topics([SHARE_GROUP_STATE_TOPIC]))[SHARE_GROUP_STATE_TOPIC].error
+        is None
+    )
     cluster.store.close()
 
 
 def test_small_segments_of_internal_topics_become_the_smallest_that_a_topic_may_have(tmp_path: Path) -> None:
     """No consumer group would work: the setting is taken at start and the topic cannot be made later."""
     cluster = Cluster(tmp_path, offsets_topic_segment_bytes=1000)
-    assert finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC)).configs["segment.bytes"] == str(1 << 20)
+    assert finished(cluster.controller.ensure_internal_topic(GROUP_METADATA_TOPIC)).configs["segment.bytes"] == str(
+        1 << 20
+    )
     cluster.store.close()
 
 
 def test_internal_topics_use_the_brokers_that_there_are(tmp_path: Path) -> None:
     """A cluster of several nodes would keep its offsets on one of them only."""
     cluster = Cluster(tmp_path, broker_count=5)
-    offsets = finished(cluster.manager.ensure_internal(GROUP_METADATA_TOPIC))
+    offsets = finished(cluster.controller.ensure_internal_topic(GROUP_METADATA_TOPIC))
     assert offsets.replication_factor == 3
     assert {partition.leader for partition in offsets.partitions} == {1, 2, 3, 4, 5}
-    assert finished(cluster.manager.ensure_internal(TRANSACTION_STATE_TOPIC)).configs["min.insync.replicas"] == "2"
+    assert (
+        finished(cluster.controller.ensure_internal_topic(TRANSACTION_STATE_TOPIC)).configs["min.insync.replicas"]
+        == "2"
+    )
     cluster.store.close()
 
 
 def test_automatic_creation_takes_the_brokers_defaults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A client's first message would wait for a topic that nobody makes, and nobody would learn why."""
     cluster = Cluster(tmp_path, broker_count=2, num_partitions=3, default_replication_factor=4)
-    with caplog.at_level(logging.WARNING, "kbroker.metadata"):
-        outcomes = finished(cluster.manager.auto_create(["a.b", "bad name", "a.b"]))
+    with caplog.at_level(logging.WARNING, "kbroker.cluster"):
+        outcomes = finished(cluster.controller.auto_create_topics(["a.b", "bad name", "a.b"]))
     topic = outcomes["a.b"].topic
     assert topic is not None
     assert (len(topic.partitions), topic.replication_factor) == (3, 2)
@@ -201,7 +214,9 @@ def test_producer_ids_are_unique_over_restarts(tmp_path: Path) -> None:
     ids: list[int] = []
     for _ in range(3):
         store = LocalStore.open(tmp_path / "metadata.sqlite")
-        manager = ProducerIdManager(store)
+        metadata = Metadata(store, BrokerConfig.from_mapping({}))
+        registered, _ = finished(metadata.controller.register_broker(BrokerImage(1, {})))
+        manager = ProducerIdManager(partial(metadata.controller.allocate_producer_ids, registered))
         ids += [finished(manager.next_id()) for _ in range(1500)]
         store.close()
     assert len(set(ids)) == len(ids)

@@ -1,0 +1,122 @@
+"""The controller as the rest of a broker sees it: an asynchronous interface, wherever the controller runs.
+
+Callers await it and never assume that it is this node: what it decides comes back as an outcome, and reaches this
+broker's `MetadataCache` as a delta that every broker of the cluster applies in the same order.  When a method returns,
+its change is durable, and visible in this node's cache.
+
+Errors are exceptions.  `NotControllerError`: another node is the controller by now.  `KafkaStorageError`: nothing was
+changed, since it could not be stored.  Errors of one topic, resource or partition are in its outcome.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbroker.cluster.requests import (
+        BrokerEpoch,
+        ConfigAlteration,
+        ElectionType,
+        IsrChange,
+        NewPartitions,
+        NewTopic,
+        PartitionOutcome,
+        Reassignment,
+        ReplicaReport,
+        TopicOutcome,
+    )
+    from kbroker.errors import KafkaError
+    from kbroker.metadata.features import FeatureUpdate
+    from kbroker.metadata.image import BrokerImage, TopicImage
+    from kbroker.metadata.store import ProducerIdBlock
+    from kbroker.types import TopicPartition
+
+
+class Controller(ABC):
+    """Changes the metadata of the cluster."""
+
+    # Topics
+
+    @abstractmethod
+    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
+        """Create topics, or only say what would come of it.
+
+        Outcomes are in the order of the request; names that the request repeats come last, once each.
+        PolicyViolationError when the request asks for too many partitions in all.
+        """
+
+    @abstractmethod
+    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
+        """Create the topics that clients named, with the broker's defaults or, for internal ones, their own rules."""
+
+    @abstractmethod
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        """The internal topic `name`, made now if need be.  Raises what its creation fails with."""
+
+    @abstractmethod
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Add partitions to topics.  Names that the request repeats come first, once each, then the others."""
+
+    @abstractmethod
+    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[TopicOutcome]:
+        """Delete topics by id, in one transaction.  An unknown id has UNKNOWN_TOPIC_ID."""
+
+    # Settings
+
+    @abstractmethod
+    async def alter_configs(
+        self, alterations: Sequence[ConfigAlteration], validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Change settings of topics, brokers, groups and client metrics, each resource named once.
+
+        Each resource changes whole or not at all; the others go on.
+        """
+
+    # Partitions
+
+    @abstractmethod
+    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        """Take the ISRs that a leader proposes (AlterPartition).  StaleBrokerEpochError for an old broker epoch."""
+
+    @abstractmethod
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> list[PartitionOutcome]:
+        """Elect leaders of these partitions, or of all that need it (None)."""
+
+    @abstractmethod
+    async def alter_reassignments(
+        self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
+    ) -> list[PartitionOutcome]:
+        """Begin to move replicas to other brokers, or call such moves off."""
+
+    @abstractmethod
+    async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
+        """Elect leaders and raise epochs for replicas that a broker has lost, or has again."""
+
+    # Brokers
+
+    @abstractmethod
+    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
+        """Take a broker that starts into the cluster: its epoch from now on, and the one that it had before.
+
+        An epoch of -1: before the first start, and where this one's cannot be stored, as on a full disk.
+        """
+
+    @abstractmethod
+    async def unregister_broker(self, node_id: int) -> None:
+        """Forget a broker that does not come back.  BrokerIdNotRegisteredError where there is none."""
+
+    # The cluster
+
+    @abstractmethod
+    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
+        """Ids that no broker was given before.  StaleBrokerEpochError for an old broker epoch."""
+
+    @abstractmethod
+    async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
+        """Change levels of features, all or none.  InvalidUpdateVersionError for the first that cannot be done."""

@@ -1,0 +1,427 @@
+"""The controller of a cluster that is this node: decisions over the cache's image, stored in SQLite, then published.
+
+A change goes, in this order, to the store (durable), to the image (visible) and to the cache's subscribers (logs made
+or dropped), all before the method returns.  A request for several topics is one transaction over those that pass their
+checks; the others have their own errors.  When the store fails, nothing has changed and the error is raised.
+
+The store is called in a thread, plans are made in slices of the loop's time, and what is durable is published a few
+topics at a time, each image whole in itself.  One change is under way at a time, from its checks to its last image.
+Only the broker itself publishes in between, that a log directory has failed (`log_dir_failure_handler`): what is
+published is worked out from the partitions as they are by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from kbroker.cluster import partitions as decisions
+from kbroker.cluster import reassignments as moves
+from kbroker.cluster import topics as plans
+from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.controller import Controller
+from kbroker.cluster.partition_updates import PartitionUpdates, partition_context
+from kbroker.cluster.requests import (
+    BrokerEpoch,
+    ConfigAlteration,
+    ElectionType,
+    IsrChange,
+    NewPartitions,
+    NewTopic,
+    PartitionOutcome,
+    Reassignment,
+    ReplicaReport,
+    TopicOutcome,
+)
+from kbroker.cluster.resource_configs import ResourceConfigs
+from kbroker.errors import (
+    BrokerIdNotRegisteredError,
+    ElectionNotNeededError,
+    InvalidRequestError,
+    KafkaError,
+    PolicyViolationError,
+    StaleBrokerEpochError,
+    UnknownTopicIdError,
+)
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.features import FeatureUpdate, update_features
+from kbroker.metadata.image import (
+    BrokerImage,
+    BrokersImage,
+    ClusterImage,
+    MetadataDelta,
+    PartitionImage,
+    TopicChange,
+    TopicImage,
+)
+from kbroker.metadata.store import MetadataStore, MetadataStoreError, ProducerIdBlock, StoreCalls
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace, Slices
+    from kbroker.metadata.broker_settings import BrokerSettings
+
+logger = logging.getLogger("kbroker.cluster")
+
+_Request = TypeVar("_Request")
+
+
+class LocalController(Controller):
+    """The only writer of the cluster's metadata, besides a broker that loses a log directory."""
+
+    __slots__ = (
+        "_cache",
+        "_call",
+        "_changing",
+        "_collisions",
+        "_node_id",
+        "_settings",
+        "_slices",
+        "_store",
+        "all_cordoned",
+    )
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        store: MetadataStore,
+        settings: BrokerSettings,
+        node_id: int,
+        slices: Slices,
+        call: StoreCalls | None = None,
+    ) -> None:
+        self._cache = cache
+        self._store = store
+        self._settings = settings
+        self._node_id = node_id
+        self._slices = slices
+        self._call = call or StoreCalls()
+        self._changing = asyncio.Lock()
+        self._collisions = plans.CollisionIndex(cache.image.topics)
+        self.all_cordoned: Callable[[], bool] = lambda: False
+        cache.subscribe(self._on_change)
+
+    def _on_change(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        self._collisions.update((topic.name for topic in delta.created), [topic.name for topic in delta.deleted])
+
+    # Topics
+
+    def _context(self) -> plans.TopicContext:
+        """A single node takes new partitions unless all its log directories are cordoned."""
+        image = self._cache.image
+        takers = [] if self.all_cordoned() else image.alive_brokers()
+        return plans.TopicContext(image, self._settings.config, takers, self._collisions)
+
+    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
+        async with self._changing:
+            return await self._create(requests, validate_only)
+
+    async def _create(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
+        pace, context = self._slices.pace(), self._context()
+        counts = Counter(request.name for request in requests)
+        unique = [request for request in requests if counts[request.name] == 1]
+        plans.check_total(unique, context)
+        outcomes = [await _attempt(request.name, plans.plan_topic, request, context, pace) for request in unique]
+        created = [outcome.topic for outcome in outcomes if outcome.topic is not None]
+        if created and not validate_only:
+            await self._call(self._store.create_topics, created)
+            for topics in plans.portions(created):
+                self._cache.apply(MetadataDelta(created=topics))
+                for topic in topics:
+                    logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
+                await pace
+        return outcomes + plans.duplicates(counts)
+
+    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
+        context = self._context()
+        requests = [plans.default_request(name, context) for name in dict.fromkeys(names)]
+        outcomes = {outcome.name: outcome for outcome in await self.create_topics(requests)}
+        for outcome in outcomes.values():
+            if outcome.error is not None:
+                logger.warning("cannot create topic %r automatically: %s", outcome.name, outcome.error)
+        return outcomes
+
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        topic = self._cache.topic(name)
+        if topic is None:
+            async with self._changing:
+                topic = self._cache.topic(name)
+                if topic is None:
+                    outcome = (await self._create([plans.default_request(name, self._context())]))[0]
+                    if outcome.topic is None:
+                        raise outcome.error or KafkaError()
+                    topic = outcome.topic
+        return topic
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        counts = Counter(request.name for request in requests)
+        unique = [request for request in requests if counts[request.name] == 1]
+        async with self._changing:
+            pace, context = self._slices.pace(), self._context()
+            outcomes = [await _attempt(request.name, plans.plan_growth, request, context, pace) for request in unique]
+            grown = [outcome.topic for outcome in outcomes if outcome.topic is not None]
+            additions = [(new, new.partitions[len(context.existing(new.name).partitions) :]) for new in grown]
+            if sum(len(added) for _, added in additions) > plans.MAX_PARTITIONS_PER_REQUEST:
+                raise PolicyViolationError(plans.TOO_MANY_PARTITIONS)
+            if additions and not validate_only:
+                await self._call(self._store.create_partitions, [(new.topic_id, added) for new, added in additions])
+                for new, added in additions:
+                    old = self._cache.image.topics[new.name]
+                    self._publish_change(old, replace(old, partitions=(*old.partitions, *added)))
+                    logger.info("topic %s of %d partitions has %d more", new.name, len(old.partitions), len(added))
+                    await pace
+        return plans.duplicates(counts) + outcomes
+
+    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[TopicOutcome]:
+        async with self._changing:
+            pace = self._slices.pace()
+            found: dict[bytes, TopicImage] = {}
+            outcomes: list[TopicOutcome] = []
+            for topic_id in topic_ids:
+                await pace
+                topic = self._cache.topic_by_id(topic_id)
+                if topic is None or topic_id in found:
+                    unknown = UnknownTopicIdError("This server does not host this topic ID.")
+                    outcomes.append(TopicOutcome("", error=unknown))
+                    continue
+                found[topic_id] = topic
+                outcomes.append(TopicOutcome(topic.name, topic))
+            if found:
+                await self._call(self._store.delete_topics, list(found))
+                topics = self._cache.image.topics
+                for portion in plans.portions([topics[topic.name] for topic in found.values()]):
+                    self._cache.apply(MetadataDelta(deleted=portion))
+                    for topic in portion:
+                        logger.info("deleted topic %s", topic.name)
+                    await pace
+        return outcomes
+
+    def _publish_change(self, old: TopicImage, new: TopicImage) -> None:
+        self._cache.apply(MetadataDelta(changed=(TopicChange(old, new),)))
+
+    # Settings
+
+    async def alter_configs(
+        self, alterations: Sequence[ConfigAlteration], validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        configs = ResourceConfigs(self._settings)
+        errors: list[KafkaError | None] = [None] * len(alterations)
+        topics: dict[str, TopicImage] = {}
+        async with self._changing:
+            pace = self._slices.pace()
+            for index, alteration in enumerate(alterations):
+                await pace
+                resource = alteration.resource
+                try:
+                    if resource.kind == ConfigResourceType.TOPIC:
+                        old = self._cache.topic(resource.name)
+                        new = configs.topic(old, alteration)
+                        if old is not None and new.configs != old.configs:
+                            topics[resource.name] = new
+                        continue
+                    own = self._cache.image.configs.get(resource, {})
+                    settings = configs.of(own, alteration)
+                    if settings != own and not validate_only:
+                        await self._call(self._store.alter_configs, resource, settings)
+                        self._cache.apply(MetadataDelta(configs={resource: settings}))
+                        logger.info("changed the settings of %s to %s", configs.described(resource), settings)
+                except KafkaError as error:
+                    errors[index] = error.with_traceback(None)
+            if topics and not validate_only:
+                try:
+                    await self._store_topic_configs(topics, pace)
+                except MetadataStoreError as error:
+                    kind = ConfigResourceType.TOPIC
+                    return [
+                        error if each.resource.kind == kind else known
+                        for each, known in zip(alterations, errors, strict=True)
+                    ]
+        return errors
+
+    async def _store_topic_configs(self, topics: Mapping[str, TopicImage], pace: Pace) -> None:
+        """All topics of a request in one transaction."""
+        await self._call(self._store.alter_topic_configs, [(new.topic_id, new.configs) for new in topics.values()])
+        for name, new in topics.items():
+            old = self._cache.image.topics[name]
+            self._publish_change(old, replace(old, configs=new.configs))
+            logger.info("changed the configs of topic %s to %s", name, dict(new.configs))
+            await pace
+
+    # Partitions
+
+    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        epochs = {each.node_id: each.epoch for each in self._cache.image.brokers.values()}
+
+        def take(partition: PartitionImage, context: decisions.PartitionContext, change: IsrChange) -> PartitionImage:
+            return decisions.take_isr(partition, broker.node_id, change, context, epochs)
+
+        async with self._changing:
+            self._check_epoch(broker)
+            return await self._change_partitions([(change.partition, change) for change in changes], take)
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> list[PartitionOutcome]:
+        async with self._changing:
+            image = self._cache.image
+            every = partitions
+            if every is None:
+                every = [
+                    TopicPartition(topic.name, each.partition)
+                    for topic in image.topics.values()
+                    for each in topic.partitions
+                ]
+            outcomes = await self._change_partitions(
+                [(each, election) for each in every],
+                lambda partition, context, kind: decisions.elect(partition, kind, context),
+            )
+        if partitions is None:
+            return [outcome for outcome in outcomes if not isinstance(outcome.error, ElectionNotNeededError)]
+        return outcomes
+
+    async def alter_reassignments(
+        self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
+    ) -> list[PartitionOutcome]:
+        registered = frozenset(self._cache.image.brokers)
+
+        def move(
+            partition: PartitionImage, context: decisions.PartitionContext, request: Reassignment
+        ) -> PartitionImage:
+            if request.replicas is None:
+                return moves.call_off(partition, context)
+            return moves.reassign(partition, request.replicas, registered, context, allow_replication_factor_change)
+
+        async with self._changing:
+            return await self._change_partitions([(each.partition, each) for each in reassignments], move)
+
+    async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
+        node_id = broker.node_id
+        async with self._changing:
+            image = self._cache.image
+            updates = PartitionUpdates(image)
+            unserved = PartitionUpdates(image)
+            for name in report.offline:
+                partition = updates.get(name)
+                if partition is not None:
+                    context = partition_context(image, image.topics[name.topic], self._settings.config)
+                    updates.put(name, decisions.replica_failed(partition, node_id, context))
+                    unserved.put(name, decisions.unserved(partition, node_id))
+            for name, held_epoch in report.online.items():
+                partition = updates.get(name)
+                if partition is not None:
+                    context = partition_context(image, image.topics[name.topic], self._settings.config)
+                    is_unclean = name in report.unclean
+                    returned = decisions.replica_returned(partition, node_id, held_epoch, is_unclean, context)
+                    updates.put(name, returned)
+                    if decisions.needs_new_epoch(partition, node_id, held_epoch):
+                        unserved.put(name, decisions.unserved(partition, node_id))
+            try:
+                await self._commit(updates)
+            except MetadataStoreError as error:
+                # An epoch that is not stored would go back with the next start: these partitions are offline in the
+                # epochs that they have.
+                logger.error(
+                    "New leader epochs of %d partitions can't be stored, so the old ones stay: %s", len(updates), error
+                )
+                self._cache.apply(unserved.delta(self._cache.image))
+
+    async def _change_partitions(
+        self,
+        requests: Sequence[tuple[TopicPartition, _Request]],
+        decide: Callable[[PartitionImage, decisions.PartitionContext, _Request], PartitionImage],
+    ) -> list[PartitionOutcome]:
+        """One transaction over the partitions that can be changed; the others have their errors."""
+        pace = self._slices.pace()
+        image = self._cache.image
+        updates = PartitionUpdates(image)
+        outcomes = []
+        for name, request in requests:
+            await pace
+            try:
+                partition = updates.existing(name)
+                context = partition_context(image, image.topics[name.topic], self._settings.config)
+                changed = decide(partition, context, request)
+            except KafkaError as error:
+                outcomes.append(PartitionOutcome(name, error=error.with_traceback(None)))
+                continue
+            updates.put(name, changed)
+            outcomes.append(PartitionOutcome(name, changed))
+        await self._commit(updates)
+        return outcomes
+
+    async def _commit(self, updates: PartitionUpdates) -> None:
+        if updates:
+            await self._call(self._store.alter_partitions, updates.stored())
+            self._cache.apply(updates.delta(self._cache.image))
+
+    # Brokers
+
+    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
+        async with self._changing:
+            epoch, last = await self._call(self._store.begin_broker_epoch)
+            self._publish_brokers({**self._cache.image.brokers, broker.node_id: replace(broker, epoch=epoch)})
+        return BrokerEpoch(broker.node_id, epoch), BrokerEpoch(broker.node_id, last)
+
+    async def unregister_broker(self, node_id: int) -> None:
+        async with self._changing:
+            image = self._cache.image
+            if node_id not in image.brokers:
+                raise BrokerIdNotRegisteredError(f"Broker ID {node_id} is not currently registered")
+            if node_id == self._node_id:
+                raise InvalidRequestError(f"Broker {node_id} is the controller itself and can't be unregistered.")
+            left = {each: broker for each, broker in image.brokers.items() if each != node_id}
+            updates = PartitionUpdates(image)
+            without = replace(image, brokers=left)
+            for topic in image.topics.values():
+                context = partition_context(without, topic, self._settings.config)
+                for changed in decisions.without_broker(topic.partitions, node_id, context):
+                    updates.put(TopicPartition(topic.name, changed.partition), changed)
+            await self._commit(updates)
+            self._publish_brokers(left)
+
+    def _publish_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
+        self._cache.apply(MetadataDelta(brokers=BrokersImage(brokers, self._node_id)))
+
+    def _check_epoch(self, broker: BrokerEpoch) -> None:
+        registered = self._cache.image.brokers.get(broker.node_id)
+        if registered is None:
+            raise BrokerIdNotRegisteredError()
+        if registered.epoch != broker.epoch:
+            raise StaleBrokerEpochError()
+
+    # The cluster
+
+    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
+        self._check_epoch(broker)
+        return await self._call(self._store.allocate_producer_id_block)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
+        async with self._changing:
+            features = self._cache.image.features
+            changed = update_features(features, updates, self._node_id)
+            if changed is features or validate_only:
+                return
+            await self._call(self._store.alter_features, changed)
+            self._cache.apply(MetadataDelta(features=changed))
+            logger.info("changed the levels of features to %s", changed.levels())
+
+
+async def _attempt(
+    name: str,
+    plan: Callable[[_Request, plans.TopicContext, Pace], Awaitable[TopicImage]],
+    request: _Request,
+    context: plans.TopicContext,
+    pace: Pace,
+) -> TopicOutcome:
+    await pace
+    try:
+        return TopicOutcome(name, topic=await plan(request, context, pace))
+    except KafkaError as error:
+        # With its traceback it would hold the frames of 100,000 plans that fail.
+        return TopicOutcome(name, error=error.with_traceback(None))

@@ -1,0 +1,96 @@
+"""Changed partitions on their way to the store and the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.partitions import PartitionContext
+from kbroker.config import BrokerConfig
+from kbroker.errors import UnknownTopicOrPartitionError
+from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def partition_context(image: ClusterImage, topic: TopicImage, config: BrokerConfig) -> PartitionContext:
+    """What decisions about a topic's partitions depend on."""
+    min_insync = topic.configs.get("min.insync.replicas")
+    unclean = topic.configs.get("unclean.leader.election.enable")
+    return PartitionContext(
+        alive=frozenset(broker.node_id for broker in image.alive_brokers()),
+        min_insync_replicas=int(min_insync) if min_insync is not None else config.get("min.insync.replicas"),
+        has_elr=image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0,
+        is_unclean_allowed=(
+            unclean.lower() == "true" if unclean is not None else config.get("unclean.leader.election.enable")
+        ),
+    )
+
+
+class PartitionUpdates:
+    """Partitions that change, over an image; those that are put as they are do not count."""
+
+    __slots__ = ("_changed", "_image")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._changed: dict[str, dict[int, PartitionImage]] = {}
+
+    def get(self, name: TopicPartition) -> PartitionImage | None:
+        """A partition as it will be; None where there is none."""
+        changed = self._changed.get(name.topic, {}).get(name.partition)
+        return changed or _partition(self._image, name)
+
+    def existing(self, name: TopicPartition) -> PartitionImage:
+        """A partition as it will be.  UnknownTopicOrPartitionError where there is none."""
+        if name.topic not in self._image.topics:
+            raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name.topic}.")
+        found = self.get(name)
+        if found is None:
+            raise UnknownTopicOrPartitionError(f"Unable to find partition {name.topic}:{name.partition}.")
+        return found
+
+    def put(self, name: TopicPartition, partition: PartitionImage) -> None:
+        """Change a partition."""
+        if partition is not self.get(name):
+            self._changed.setdefault(name.topic, {})[name.partition] = partition
+
+    def __len__(self) -> int:
+        return sum(map(len, self._changed.values()))
+
+    def stored(self) -> Sequence[tuple[bytes, Sequence[PartitionImage]]]:
+        """What the store takes."""
+        return [
+            (self._image.topics[topic].topic_id, list(partitions.values()))
+            for topic, partitions in self._changed.items()
+        ]
+
+    def delta(self, image: ClusterImage) -> MetadataDelta:
+        """The delta to an image that may since have replicas offline that were not known to be."""
+        return MetadataDelta(changed=tuple(self._changes(image)))
+
+    def _changes(self, image: ClusterImage) -> Iterator[TopicChange]:
+        for name, changed in self._changed.items():
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            partitions = list(topic.partitions)
+            for number, partition in changed.items():
+                before = self._image.topics[name].partitions[number]
+                lost = set(partitions[number].offline_replicas) - set(before.offline_replicas)
+                offline = tuple(dict.fromkeys((*partition.offline_replicas, *sorted(lost))))
+                partitions[number] = (
+                    partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
+                )
+            yield TopicChange(topic, replace(topic, partitions=tuple(partitions)))
+
+
+def _partition(image: ClusterImage, name: TopicPartition) -> PartitionImage | None:
+    topic = image.topics.get(name.topic)
+    if topic is None or not 0 <= name.partition < len(topic.partitions):
+        return None
+    return topic.partitions[name.partition]

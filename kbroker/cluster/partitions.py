@@ -1,0 +1,274 @@
+"""The states of a partition and how they change: pure functions of its image and of what is known of the brokers.
+
+Kafka's rules (PartitionChangeBuilder, KIP-966).  A partition is led by a replica in its ISR, or has no leader.
+Replicas that leave an ISR below `min.insync.replicas` stay eligible leader replicas (ELR), as they hold all that was
+committed.
+When a replica is due to lead:
+
+    the leader stays          while it is in the ISR and alive
+    clean                     the first replica in the ISR or ELR that is alive (PREFERRED: the first replica first)
+    last known leader         where ISR and ELR are empty: the last leader, which may have lost records
+    unclean                   any replica that is alive, where the election or the topic allows it
+
+`leader_epoch` grows when the leader changes or a new epoch is asked for, `partition_epoch` with every change.  A
+leader's epoch begins above those that its log holds, as clients drop metadata with an older epoch than they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from kbroker.cluster.requests import ElectionType, IsrChange
+from kbroker.errors import (
+    ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    NotControllerError,
+    PreferredLeaderNotAvailableError,
+)
+from kbroker.metadata.image import NO_LEADER, PartitionImage
+from kbroker.types import NO_LEADER_EPOCH
+
+
+class Election(Enum):
+    """Who may lead."""
+
+    ONLINE = auto()
+    """The leader if it can go on, else the first replica that has all that was committed."""
+    PREFERRED = auto()
+    """The first replica if it has all that was committed, else as ONLINE."""
+    UNCLEAN = auto()
+    """As ONLINE, else any replica that is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What a decision depends on besides the partition: the brokers that are alive, by broker epoch, and settings."""
+
+    alive: Collection[int]
+    min_insync_replicas: int = 1
+    has_elr: bool = True
+    is_unclean_allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The replicas that a partition is to have."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+def change(
+    partition: PartitionImage,
+    context: PartitionContext,
+    *,
+    election: Election = Election.ONLINE,
+    isr: Sequence[int] | None = None,
+    replicas: Sequence[int] | None = None,
+    adding: Sequence[int] | None = None,
+    removing: Sequence[int] | None = None,
+    unclean: Collection[int] = (),
+    least_leader_epoch: int = NO_LEADER_EPOCH,
+) -> PartitionImage:
+    """The partition after a change; the same object where nothing changes.
+
+    `unclean`: replicas that may have lost records.  The leader's epoch is `least_leader_epoch` or more where that is
+    given, and then a new one in any case.
+    """
+    wanted_isr = tuple(each for each in (partition.isr if isr is None else isr) if each not in unclean)
+    if not wanted_isr and not context.has_elr:
+        # Without ELR the last of the ISR stay in it, so that one of them leads again.
+        wanted_isr = partition.isr
+    target = _complete(
+        _Target(
+            partition.replicas if replicas is None else tuple(replicas),
+            wanted_isr,
+            partition.adding_replicas if adding is None else tuple(adding),
+            partition.removing_replicas if removing is None else tuple(removing),
+        )
+    )
+    electable = [each for each in target.replicas if is_alive(partition, context, each)]
+    elr = _eligible(partition, context, target, unclean)
+    last_known = _last_known(partition, target)
+    leader = _elect(partition, context, target, election, electable, elr, last_known)
+    new_isr = target.isr if leader == NO_LEADER or leader in target.isr else (leader,)
+    if len(new_isr) >= min(context.min_insync_replicas, len(target.replicas)):
+        elr = ()
+    leader_epoch = partition.leader_epoch
+    is_new = leader != partition.leader or not set(partition.replicas) <= set(target.replicas)
+    if least_leader_epoch > NO_LEADER_EPOCH or is_new:
+        leader_epoch = max(partition.leader_epoch + 1, least_leader_epoch)
+    changed = replace(
+        partition,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        replicas=target.replicas,
+        isr=new_isr,
+        adding_replicas=target.adding,
+        removing_replicas=target.removing,
+        elr=tuple(each for each in elr if each not in new_isr),
+        last_known_elr=() if new_isr or elr else last_known,
+    )
+    return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
+
+
+def is_alive(partition: PartitionImage, context: PartitionContext, node_id: int) -> bool:
+    """Whether a replica could lead: its broker is alive, and so is its log directory."""
+    return node_id in context.alive and node_id not in partition.offline_replicas
+
+
+def _complete(target: _Target) -> _Target:
+    """A reassignment is done when the ISR has all that are added, and still one when those removed are gone."""
+    if not target.adding and not target.removing:
+        return target
+    isr = tuple(each for each in target.isr if each not in target.removing)
+    if not isr or not set(target.adding) <= set(isr):
+        return target
+    return _Target(tuple(each for each in target.replicas if each not in target.removing), isr, (), ())
+
+
+def _eligible(
+    partition: PartitionImage, context: PartitionContext, target: _Target, unclean: Collection[int]
+) -> tuple[int, ...]:
+    if not context.has_elr or len(target.isr) >= min(context.min_insync_replicas, len(target.replicas)):
+        return ()
+    candidates = dict.fromkeys((*partition.elr, *partition.isr))
+    return tuple(
+        each for each in candidates if each in target.replicas and each not in target.isr and each not in unclean
+    )
+
+
+def _last_known(partition: PartitionImage, target: _Target) -> tuple[int, ...]:
+    if partition.leader != NO_LEADER:
+        return (partition.leader,)
+    # Where there is but one replica, it led last.
+    return partition.last_known_elr or (target.replicas if len(target.replicas) == 1 else ())
+
+
+def _elect(
+    partition: PartitionImage,
+    context: PartitionContext,
+    target: _Target,
+    election: Election,
+    electable: Sequence[int],
+    elr: Sequence[int],
+    last_known: Sequence[int],
+) -> int:
+    clean = [each for each in electable if each in target.isr or each in elr]
+    if election is Election.PREFERRED and target.replicas[0] in clean:
+        return target.replicas[0]
+    if partition.leader in clean:
+        return partition.leader
+    if clean:
+        return clean[0]
+    if not target.isr and not elr and len(last_known) == 1 and last_known[0] in electable:
+        return last_known[0]
+    if electable and (election is Election.UNCLEAN or context.is_unclean_allowed):
+        return electable[0]
+    return NO_LEADER
+
+
+# What brokers report
+
+
+def replica_failed(partition: PartitionImage, node_id: int, context: PartitionContext) -> PartitionImage:
+    """A partition whose replica on a node has lost its log directory; the same object where that is known."""
+    return change(unserved(partition, node_id), context, isr=[each for each in partition.isr if each != node_id])
+
+
+def unserved(partition: PartitionImage, node_id: int) -> PartitionImage:
+    """A partition whose replica on a node has failed, with the leader and the epochs that it has."""
+    if node_id in partition.offline_replicas:
+        return partition
+    return replace(partition, offline_replicas=(*partition.offline_replicas, node_id))
+
+
+def replica_returned(
+    partition: PartitionImage, node_id: int, held_epoch: int, is_unclean: bool, context: PartitionContext
+) -> PartitionImage:
+    """A partition whose replica on a node has a log again, or one that may have lost records.
+
+    A leader begins a new epoch, above those that its log holds (`held_epoch`).
+    """
+    offline = tuple(each for each in partition.offline_replicas if each != node_id)
+    back = partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
+    unclean = (node_id,) if is_unclean else ()
+    changed = change(back, context, unclean=unclean)
+    if changed.leader != node_id:
+        return changed
+    return change(back, context, unclean=unclean, least_leader_epoch=held_epoch + 1)
+
+
+def needs_new_epoch(partition: PartitionImage, node_id: int, held_epoch: int) -> bool:
+    """Whether a replica cannot lead in the epoch that is stored."""
+    return partition.leader in (NO_LEADER, node_id) and (
+        partition.leader == NO_LEADER or held_epoch > partition.leader_epoch
+    )
+
+
+# What leaders and administrators ask for
+
+
+def take_isr(
+    partition: PartitionImage,
+    node_id: int,
+    request: IsrChange,
+    context: PartitionContext,
+    broker_epochs: dict[int, int],
+) -> PartitionImage:
+    """The partition with the ISR that its leader, `node_id`, proposes; else Kafka's error (AlterPartition)."""
+    if request.leader_epoch > partition.leader_epoch or request.partition_epoch > partition.partition_epoch:
+        # The leader has newer metadata than this controller, which then is none any more.
+        raise NotControllerError()
+    if request.leader_epoch < partition.leader_epoch:
+        raise FencedLeaderEpochError()
+    if node_id != partition.leader:
+        raise InvalidRequestError()
+    if request.partition_epoch < partition.partition_epoch:
+        raise InvalidUpdateVersionError()
+    isr = [member for member, _ in request.isr]
+    if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas) or partition.leader not in isr:
+        raise InvalidRequestError()
+    for member, epoch in request.isr:
+        is_stale = epoch != -1 and epoch != broker_epochs.get(member, epoch)
+        if is_stale or not is_alive(partition, context, member):
+            raise IneligibleReplicaError()
+    return change(partition, context, isr=isr)
+
+
+def elect(partition: PartitionImage, election: ElectionType, context: PartitionContext) -> PartitionImage:
+    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders)."""
+    if election is ElectionType.PREFERRED:
+        if partition.leader == partition.replicas[0]:
+            raise ElectionNotNeededError()
+        elected = change(partition, context, election=Election.PREFERRED)
+        if elected.leader != partition.replicas[0]:
+            raise PreferredLeaderNotAvailableError()
+        return elected
+    if partition.leader != NO_LEADER:
+        raise ElectionNotNeededError()
+    elected = change(partition, context, election=Election.UNCLEAN)
+    if elected.leader == NO_LEADER:
+        raise EligibleLeadersNotAvailableError()
+    return elected
+
+
+def without_broker(
+    partitions: Iterable[PartitionImage], node_id: int, context: PartitionContext
+) -> list[PartitionImage]:
+    """Partitions when a broker is gone: it leads none and is in no ISR; only those that change."""
+    changed = []
+    for partition in partitions:
+        isr = [each for each in partition.isr if each != node_id]
+        new = change(partition, context, isr=isr)
+        if new is not partition:
+            changed.append(new)
+    return changed
