@@ -24,7 +24,13 @@ from kbroker.cluster import reassignments as moves
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.controller import Controller
-from kbroker.cluster.partition_updates import PartitionUpdates, partition_context
+from kbroker.cluster.partition_updates import (
+    NOT_TO_ELECT,
+    NOT_TO_REASSIGN,
+    Absence,
+    PartitionUpdates,
+    partition_context,
+)
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
@@ -280,6 +286,7 @@ class LocalController(Controller):
             outcomes = await self._change_partitions(
                 [(each, election) for each in every],
                 lambda partition, context, kind: decisions.elect(partition, kind, context),
+                NOT_TO_ELECT,
             )
         if partitions is None:
             return [outcome for outcome in outcomes if not isinstance(outcome.error, ElectionNotNeededError)]
@@ -335,6 +342,7 @@ class LocalController(Controller):
         self,
         requests: Sequence[tuple[TopicPartition, _Request]],
         decide: Callable[[PartitionImage, decisions.PartitionContext, _Request], PartitionImage],
+        absence: Absence = NOT_TO_REASSIGN,
     ) -> list[PartitionOutcome]:
         """One transaction over the partitions that can be changed; the others have their errors."""
         pace = self._slices.pace()
@@ -344,7 +352,7 @@ class LocalController(Controller):
         for name, request in requests:
             await pace
             try:
-                partition = updates.existing(name)
+                partition = updates.existing(name, absence)
                 context = partition_context(image, image.topics[name.topic], self._settings.config)
                 changed = decide(partition, context, request)
             except KafkaError as error:

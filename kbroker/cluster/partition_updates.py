@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.config import BrokerConfig
@@ -31,6 +31,17 @@ def partition_context(image: ClusterImage, topic: TopicImage, config: BrokerConf
     )
 
 
+class Absence(NamedTuple):
+    """What Kafka says when a topic or a partition does not exist: each API in its own words."""
+
+    topic: str
+    partition: str
+
+
+NOT_TO_REASSIGN = Absence("Unable to find a topic named {topic}.", "Unable to find partition {topic}:{partition}.")
+NOT_TO_ELECT = Absence("No such topic as {topic}", "No such partition as {topic}-{partition}")
+
+
 class PartitionUpdates:
     """Partitions that change, over an image; those that are put as they are do not count."""
 
@@ -45,13 +56,12 @@ class PartitionUpdates:
         changed = self._changed.get(name.topic, {}).get(name.partition)
         return changed or _partition(self._image, name)
 
-    def existing(self, name: TopicPartition) -> PartitionImage:
-        """A partition as it will be.  UnknownTopicOrPartitionError where there is none."""
-        if name.topic not in self._image.topics:
-            raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name.topic}.")
+    def existing(self, name: TopicPartition, absence: Absence) -> PartitionImage:
+        """A partition as it will be.  UnknownTopicOrPartitionError, in these words, where there is none."""
         found = self.get(name)
         if found is None:
-            raise UnknownTopicOrPartitionError(f"Unable to find partition {name.topic}:{name.partition}.")
+            words = absence.partition if name.topic in self._image.topics else absence.topic
+            raise UnknownTopicOrPartitionError(words.format(topic=name.topic, partition=name.partition))
         return found
 
     def put(self, name: TopicPartition, partition: PartitionImage) -> None:

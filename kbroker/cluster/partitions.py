@@ -248,13 +248,13 @@ def elect(partition: PartitionImage, election: ElectionType, context: PartitionC
     """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders)."""
     if election is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
-            raise ElectionNotNeededError()
+            raise ElectionNotNeededError("Leader election not needed for topic partition.")
         elected = change(partition, context, election=Election.PREFERRED)
         if elected.leader != partition.replicas[0]:
             raise PreferredLeaderNotAvailableError()
         return elected
     if partition.leader != NO_LEADER:
-        raise ElectionNotNeededError()
+        raise ElectionNotNeededError("Leader election not needed for topic partition.")
     elected = change(partition, context, election=Election.UNCLEAN)
     if elected.leader == NO_LEADER:
         raise EligibleLeadersNotAvailableError()

@@ -1,17 +1,21 @@
-"""DescribeCluster: v0-v2.
+"""DescribeCluster: v0-v2.  UnregisterBroker (API 64): v0.  DescribeQuorum (API 55): v0-v2.
 
-Cluster id, controller and the brokers that the client can reach.
+DescribeCluster: cluster id, controller and the brokers that the client can reach.
 
 - v1+: the type of endpoint that the client wants; only brokers (1) are here: controllers (2) give
   MISMATCHED_ENDPOINT_TYPE, others UNSUPPORTED_ENDPOINT_TYPE.
 - v2+: fenced brokers too, when asked for.
+
+UnregisterBroker forgets a broker that does not come back.  The one that is the controller can't be unregistered.
+
+DescribeQuorum: there is no KRaft quorum, and the answer says so: UNSUPPORTED_VERSION, from v2 on with words.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 BROKERS = 1
 CONTROLLERS = 2
+NO_QUORUM = (
+    "kbroker keeps the cluster's metadata in a store of its own, not in a KRaft log: there is no quorum to describe."
+)
 
 
 def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRequest) -> Struct:
@@ -64,4 +71,22 @@ def _wrong_endpoint(endpoint_type: int) -> tuple[ErrorCode, str]:
     return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
 
 
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster),)
+async def handle_unregister_broker(ctx: RequestContext, request: wire.UnregisterBrokerRequest) -> Struct:
+    """UnregisterBroker v0; see the module's docstring."""
+    try:
+        await ctx.services.controller.unregister_broker(request.broker_id)
+    except KafkaError as error:
+        return wire.UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    return wire.UnregisterBrokerResponse(error_message=None)
+
+
+def handle_describe_quorum(ctx: RequestContext, request: wire.DescribeQuorumRequest) -> Struct:
+    """DescribeQuorum v0-v2; see the module's docstring."""
+    return wire.DescribeQuorumResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_QUORUM)
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster),
+    Handler(ApiKey.UNREGISTER_BROKER, 0, 0, handle_unregister_broker),
+    Handler(ApiKey.DESCRIBE_QUORUM, 0, 2, handle_describe_quorum),
+)

@@ -1,0 +1,81 @@
+"""ElectLeaders (API 43): v0-v2.
+
+Elects leaders of partitions: the preferred one (the first replica), or, unclean, any that is alive where there is
+none.  Null topics mean all partitions.
+
+- v0 has no election type: preferred.  Another type than the two is INVALID_REQUEST for everything.
+- Of all partitions only those that were elected have a row; each topic has one, as in Kafka.
+- v1+: an error for the whole request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.requests import ElectionType, PartitionOutcome
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+    ReplicaElectionResult = wire.ElectLeadersResponse.ReplicaElectionResult
+    PartitionResult = wire.ElectLeadersResponse.PartitionResult
+
+TYPES_FROM = 1
+
+
+async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRequest) -> Struct:
+    """ElectLeaders v0-v2; see the module's docstring."""
+    response = wire.ElectLeadersResponse
+    pace = ctx.services.slices.pace()
+    wanted = None if request.topic_partitions is None else await _named(request, pace)
+    try:
+        election = ElectionType(request.election_type if ctx.api_version >= TYPES_FROM else ElectionType.PREFERRED)
+    except ValueError:
+        error = KafkaError.of(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
+        is_empty = wanted is not None and not wanted
+        code = ErrorCode.NONE if is_empty else error.code
+        return response(error_code=code, replica_election_results=await _results(refused, pace))
+    outcomes = await ctx.services.controller.elect_leaders(election, wanted)
+    results = await _results(outcomes, pace)
+    if wanted is None:
+        shown = {row.topic for row in results}
+        for name in ctx.services.metadata_cache.image.topics:
+            await pace
+            if name not in shown:
+                results.append(response.ReplicaElectionResult(topic=name))
+    return response(replica_election_results=results)
+
+
+async def _named(request: wire.ElectLeadersRequest, pace: Pace) -> list[TopicPartition]:
+    wanted = []
+    for topic in request.topic_partitions or ():
+        for index in topic.partitions:
+            await pace
+            wanted.append(TopicPartition(topic.topic, index))
+    return wanted
+
+
+async def _results(outcomes: list[PartitionOutcome], pace: Pace) -> list[ReplicaElectionResult]:
+    response = wire.ElectLeadersResponse
+    results: list[ReplicaElectionResult] = []
+    for outcome in outcomes:
+        await pace
+        name = outcome.partition
+        row = response.PartitionResult(partition_id=name.partition, error_message=None)
+        if outcome.error is not None:
+            row.error_code, row.error_message = outcome.error.code, outcome.error.message
+        if not results or results[-1].topic != name.topic:
+            results.append(response.ReplicaElectionResult(topic=name.topic))
+        results[-1].partition_result.append(row)
+    return results
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.ELECT_LEADERS, 0, 2, handle_elect_leaders),)

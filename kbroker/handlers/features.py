@@ -1,0 +1,43 @@
+"""UpdateFeatures (API 57): v0-v2.
+
+Changes the levels of features (`kbroker.metadata.features`), all that the request names or none; ApiVersions shows
+them from the next request on.
+
+- v0 says only whether a level may go down, and the controller takes every update of it for an upgrade, as Kafka's does.
+  v1+ have the kind of change, and `validate_only`.
+- An error is that of the whole request: v0-v1 have a result per feature, which stays empty then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.errors import KafkaError
+from kbroker.handlers.table import Handler
+from kbroker.metadata.features import FeatureUpdate
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.services import RequestContext
+
+RESULTS_UNTIL = 1
+
+
+async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeaturesRequest) -> Struct:
+    """UpdateFeatures v0-v2; see the module's docstring."""
+    response = wire.UpdateFeaturesResponse
+    updates = [FeatureUpdate(row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates]
+    try:
+        await ctx.services.controller.update_features(updates, request.validate_only)
+    except KafkaError as error:
+        text = f"The update failed for all features since the following feature had an error: {error}"
+        return response(error_code=error.code, error_message=text)
+    answer = response(error_message=None)
+    if ctx.api_version <= RESULTS_UNTIL:
+        answer.results = [response.UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
+    return answer
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.UPDATE_FEATURES, 0, 2, handle_update_features),)
