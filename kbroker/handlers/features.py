@@ -36,7 +36,9 @@ async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeatur
         return response(error_code=error.code, error_message=text)
     answer = response(error_message=None)
     if ctx.api_version <= RESULTS_UNTIL:
-        answer.results = [response.UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates]
+        answer.results = [
+            response.UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates
+        ]
     return answer
 
 
