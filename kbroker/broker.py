@@ -81,6 +81,7 @@ from kbroker.storage.directories.log_placement import all_cordoned
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.manager.shrunk_files import note_shrunk
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 from kbroker.storage.reports.log_pages import LogPages
 from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
@@ -241,6 +242,7 @@ class Broker:
                 max_idle_ms=config.get("connections.max.idle.ms"),
                 cold_reads=self.cold_reads,
                 read_failed=self.log_manager.failures.report_read,
+                file_shrunk=partial(note_shrunk, self.log_manager),
                 slices=services.slices,
             )
             await listener.start()

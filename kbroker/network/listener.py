@@ -61,6 +61,7 @@ class Listener:
         max_idle_ms: int,
         cold_reads: Executor | None = None,
         read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
+        file_shrunk: Callable[[int], object] = lambda fd: None,
         slices: Slices | None = None,
     ) -> None:
         self.name = name
@@ -72,6 +73,7 @@ class Listener:
         loop = self._loop = reactor.loop
         self._cold_reads = ColdReads(loop, cold_reads, self._finish_cold)
         self._read_failed = read_failed
+        self.file_shrunk = file_shrunk
         self._slices = slices or Slices(loop)
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000

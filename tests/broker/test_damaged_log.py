@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,14 +13,16 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ErrorCode
-from tests.broker.client import Batch, Client, fetch_values, scrape
+from tests.broker.client import Batch, Client, Closed, fetch_values, scrape
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
+from tests.storage.batches import headers
 
 RECORDS = 60
 PADDING = b"x" * 50_000
 SEGMENT_BYTES = "1048576"
 CUT = 100
+BATCH_BYTES = len(Batch([(b"10", PADDING)]).encoded())
 
 
 def text_of(url: str) -> str:
@@ -186,3 +189,36 @@ def test_missing_data_is_said(what: str, kbroker_process: StartBroker) -> None:
     assert scrape(broker.metrics_url)['kbroker_log_damages{kind="missing"}'] == 1
     with Client(broker.port) as client:
         client.write("t", *[Batch([(b"k", PADDING)])] * 3)
+
+
+@pytest.mark.parametrize("which", ["closed", "active"])
+@pytest.mark.parametrize("cut", [CUT, 300_000, 1 << 30])
+def test_segment_that_is_cut_while_it_is_served_is_said_and_answered(
+    which: str, cut: int, kbroker_process: StartBroker
+) -> None:
+    """Consumers would lose their connection at each try, without a word from the broker."""
+    broker = kbroker_process()
+    path = filled(broker)[1 if which == "closed" else 2]
+    first = int(path.stem)
+    with Client(broker.port) as client:
+        client.create("empty")
+    there = max(0, 20 * BATCH_BYTES - cut)
+    os.truncate(path, there)
+    left = there // BATCH_BYTES
+    with Client(broker.port) as client, pytest.raises(Closed):
+        client.fetch("t", offset=first)
+    with Client(broker.port) as client:
+        for error, size in in_many_ways(client, first + left):
+            assert (error, size) == (ErrorCode.CORRUPT_MESSAGE, 0)
+        if left:
+            assert [each.base_offset for each in headers(client.fetch("t", offset=first).records)] == [
+                *range(first, first + left)
+            ]
+        assert client.write("t", Batch([(b"k", b"after")])) == RECORDS
+        assert client.fetch("t", offset=RECORDS).error_code == 0
+    told = [line for line in broker.output().splitlines() if "DAMAGED" in line]
+    assert len(told) == 1
+    assert f"{path} is DAMAGED at position {left * BATCH_BYTES}: the file ends at {there}" in told[0]
+    assert f"t-0: damaged, offsets {first + left} to" in text_of(
+        f"{broker.metrics_url.removesuffix('/metrics')}/readyz"
+    )

@@ -9,6 +9,8 @@ from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.net.receiver cimport Receiver
 from kbroker._fast.net.sender cimport Sender
 
+from kbroker._fast.net.sender import FileShrunkError
+
 
 cdef class Responder(Receiver):
     def __cinit__(self):
@@ -57,6 +59,8 @@ cdef class Responder(Receiver):
                 self.writer_fd = os.dup(self.sender.fd)
                 self.endpoint.loop.add_writer(self.writer_fd, self.resume_sending)
         except OSError as error:
+            if isinstance(error, FileShrunkError):
+                self.endpoint.owner.file_shrunk(error.fd)
             (<object> self).close(f"lost: {error}")
             return 0
         if outcome == 1:

@@ -1,4 +1,6 @@
-class FileShrunkError(OSError): ...
+class FileShrunkError(OSError):
+    fd: int
+    def __init__(self, fd: int, text: str) -> None: ...
 
 class Sender:
     queued_bytes: int

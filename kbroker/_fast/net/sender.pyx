@@ -47,7 +47,11 @@ cdef enum:
 
 
 class FileShrunkError(OSError):
-    """A file region reaches past the end of its file: the log was cut under a reader."""
+    """A file region reaches past the end of its file `fd`: the log was cut under a reader."""
+
+    def __init__(self, fd, text):
+        super().__init__(text)
+        self.fd = fd
 
 
 cdef class Sender:
@@ -221,7 +225,7 @@ cdef class Sender:
             self.cold_bytes = left
             return COLD
         if sent == 0:
-            raise FileShrunkError(f"{left} bytes at {position} are no longer in the file")
+            raise FileShrunkError(fd, f"{left} bytes at {position} are no longer in the file")
         return sent
 
     cdef void _advance(self, Py_ssize_t sent):

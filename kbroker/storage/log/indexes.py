@@ -284,6 +284,11 @@ class OffsetIndex(IndexFile):
             for at in range(slot, self.table.entries):
                 yield self._get(at)
 
+    def floor(self, position: int) -> tuple[int, int] | None:
+        """The last entry (offset, position) of a batch at or before `position`."""
+        behind = self.upper_bound(position + 1)
+        return self.entry_before(behind[0] if behind is not None else self.table.last_key + 1)
+
     def entries_down_from(self, offset: int, most: int) -> Iterator[tuple[int, int]]:
         """The last entries (offset, position) up to `offset`, at most so many, the last one first."""
         slot = self._slot_for(offset)

@@ -436,7 +436,8 @@ class LogSegment(SegmentFields):
         """
         tail = self.tail
         if tail is not None:
-            found = tail.find(offset)
+            # What was appended last need not be there any more.
+            found = tail.find(offset) if not any(hole.holds(offset) for hole in self.holes) else None
             if found is not None:
                 return BatchPlace(found[0], found[1], -1, -1)
             end = tail.size

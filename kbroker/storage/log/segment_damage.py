@@ -129,6 +129,23 @@ def hole_at(segment: Segment, files: FileSystem, stop: Stop, end: int) -> Hole:
     return hole
 
 
+def find_shrunk(segment: Segment, files: FileSystem, end_offset: int) -> DamagedSegmentError | None:
+    """What is gone of a segment whose file ends before `size`, up to `end_offset`; None where nothing is."""
+    there = files.size(segment.file().fd)
+    if there >= segment.size or any(hole.position <= there for hole in segment.holes):
+        return None
+    position, offset = 0, segment.base_offset
+    entry = segment.offset_index.floor(there)
+    info = confirmed(segment, files, *entry, there) if entry is not None else None
+    if info is not None:
+        position, offset = info.position, info.base_offset
+    stop = read_to(segment, files, position, offset, there, end_offset)
+    reason = f"the file ends at {there}, {segment.size} bytes were written"
+    hole = Hole(stop.position, segment.size, stop.next_offset, end_offset, reason)
+    segment.add_hole(hole)
+    return DamagedSegmentError(segment.path, hole)
+
+
 def readable_headers(
     segment: Segment, files: FileSystem, position: int, end: int, at_once: int = BATCHES_AT_ONCE, *, strict: bool
 ) -> Iterator[BatchInfo]:
