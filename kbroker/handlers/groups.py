@@ -274,7 +274,6 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
             error_message=error.message,
             group_id=group_id,
             group_state="Dead",
-            authorized_operations=operations,
         )
     except KafkaError as error:
         return response.DescribedGroup(error_code=error.code, group_id=group_id)

@@ -14,7 +14,6 @@ from kbroker.errors import (
     CorruptMessageError,
     ErrorCode,
     KafkaError,
-    NotLeaderOrFollowerError,
     UnsupportedVersionError,
 )
 from kbroker.handlers.table import Handler
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
-DEBUG_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 # The first version of ListOffsets that may ask for each special timestamp.
@@ -177,11 +175,13 @@ def _find_offset(
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
     partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)
-    if request.replica_id not in (CONSUMER_REPLICA_ID, DEBUG_REPLICA_ID):
-        raise NotLeaderOrFollowerError()
     partition.check_leader_epoch(asked.current_leader_epoch)
     log = partition.log
-    bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        # A broker, or a tool that stands in for one, sees what is not committed yet.
+        bound = log.log_end_offset
+    else:
+        bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
     answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     if timestamp == LATEST_TIMESTAMP:
         answer.offset = bound
