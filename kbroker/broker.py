@@ -42,6 +42,7 @@ from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
@@ -169,6 +170,7 @@ class Broker:
             fetch_max_bytes=config.get("fetch.max.bytes"),
             broker_settings=settings,
             slices=self.slices,
+            group_configs=GroupConfigs(cache, settings),
         )
         controller.all_cordoned = partial(all_cordoned, self.log_manager)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)

@@ -44,6 +44,7 @@ from kbroker.cluster.requests import (
     TopicOutcome,
 )
 from kbroker.cluster.resource_configs import ResourceConfigs
+from kbroker.config import topic_config_rows
 from kbroker.errors import (
     BrokerIdNotRegisteredError,
     ElectionNotNeededError,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 _Request = TypeVar("_Request")
+_IDLE = frozenset(row.name for row in topic_config_rows() if not row.implemented)
 
 
 class LocalController(Controller):
@@ -139,6 +141,7 @@ class LocalController(Controller):
                 self._cache.apply(MetadataDelta(created=topics))
                 for topic in topics:
                     logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
+                    _warn_of_idle_settings(topic.name, topic.configs)
                 await pace
         return outcomes + plans.duplicates(counts)
 
@@ -257,6 +260,8 @@ class LocalController(Controller):
             old = self._cache.image.topics[name]
             self._publish_change(old, replace(old, configs=new.configs))
             logger.info("changed the configs of topic %s to %s", name, dict(new.configs))
+            changed = {key: text for key, text in new.configs.items() if old.configs.get(key) != text}
+            _warn_of_idle_settings(name, changed)
             await pace
 
     # Partitions
@@ -418,6 +423,13 @@ class LocalController(Controller):
             await self._call(self._store.alter_features, changed)
             self._cache.apply(MetadataDelta(features=changed))
             logger.info("changed the levels of features to %s", changed.levels())
+
+
+def _warn_of_idle_settings(topic: str, configs: Iterable[str]) -> None:
+    """No setting is taken without a word that has no effect here."""
+    idle = sorted(_IDLE.intersection(configs))
+    if idle:
+        logger.warning("topic %s: kbroker stores and shows %s and does not act on them", topic, ", ".join(idle))
 
 
 async def _attempt(

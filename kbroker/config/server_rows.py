@@ -89,7 +89,7 @@ broker.heartbeat.interval.ms|INT|2000|||-|broker to controller heartbeat
 broker.session.timeout.ms|INT|9000|||-|controller fences broker after
 controller.listener.names|LIST|||distinct nonempty|+|controller listeners
 sasl.mechanism.controller.protocol|STRING|GSSAPI|||!|mechanism to controllers
-unclean.leader.election.enable|BOOLEAN|false|cluster||-|permit non-ISR replica as leader (data-loss risk)
+unclean.leader.election.enable|BOOLEAN|false|cluster||+|permit non-ISR replica as leader (data-loss risk)
 controller.socket.timeout.ms|INT|30000|||-|controller channel timeout
 default.replication.factor|INT|1|||+|RF for auto-created topics and -1
 replica.lag.time.max.ms|LONG|30000|||-|follower drops from ISR after this lag

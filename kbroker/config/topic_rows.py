@@ -31,7 +31,7 @@ min.cleanable.dirty.ratio|DOUBLE|0.5|log.cleaner.min.cleanable.ratio|0..1|+|
     dirty/total ratio that makes a log eligible for compaction
 cleanup.policy|LIST|delete|log.cleanup.policy|each of compact, delete|+|
     delete, compact, both, or (newer) empty = keep forever
-unclean.leader.election.enable|BOOLEAN|false|unclean.leader.election.enable||-|
+unclean.leader.election.enable|BOOLEAN|false|unclean.leader.election.enable||+|
     permit non-ISR replica as leader (data-loss risk)
 min.insync.replicas|INT|1|min.insync.replicas|>=1|+|ISR size needed for acks=all writes; also gates HW with ELR
 compression.type|STRING|producer|compression.type|one of uncompressed, zstd, lz4, snappy, gzip, producer|+|

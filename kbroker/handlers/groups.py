@@ -1,7 +1,8 @@
 """Members and administration of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups,
 ListGroups, DeleteGroups.
 
-FindCoordinator v0-v6: the node that coordinates a group; v1 names the kind of key, v4 asks for several at once.
+FindCoordinator v0-v6: the node that leads the partition of a group's state; v1 names the kind of key, v4 asks for
+    several at once.
     The state topic is made if need be, so the answer is never "not yet".  Of a transactional id it is this node, too,
     though transactions are not served: InitProducerId (see `producer_ids`), which comes next, refuses it in a way that
     every client takes as final, while some (sarama) look for a coordinator again whatever the error.  Share groups have
@@ -32,9 +33,11 @@ from kbroker.coordinator.classic.messages import (
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
+from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from kbroker.metadata.image import NO_LEADER
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
+_STATE_TOPICS = {_GROUP_KEY: GROUP_METADATA_TOPIC, _TRANSACTION_KEY: TRANSACTION_STATE_TOPIC}
 _NO_NODE = -1
 # Members that leave at a time.
 PORTION = 250
@@ -88,9 +92,12 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
         code = error.code if key_type != _GROUP_KEY else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)
     image = ctx.services.metadata_cache.image
-    broker = image.brokers.get(ctx.services.node_id)
-    endpoint = None if broker is None else endpoint_for(ctx, broker)
-    if endpoint is None or (key_type == _GROUP_KEY and ctx.services.group_coordinator.is_offline(key)):
+    node_id = coordinator_node(image, _STATE_TOPICS[key_type], key)
+    if node_id == NO_LEADER and key_type == _TRANSACTION_KEY and TRANSACTION_STATE_TOPIC not in image.topics:
+        node_id = ctx.services.node_id
+    broker = image.brokers.get(node_id)
+    endpoint = None if broker is None or broker.is_fenced else endpoint_for(ctx, broker)
+    if endpoint is None:
         return coordinator(
             key=key,
             error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -98,7 +105,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
             node_id=_NO_NODE,
             port=-1,
         )
-    return coordinator(key=key, node_id=ctx.services.node_id, host=endpoint.host, port=endpoint.port)
+    return coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
 
 
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:

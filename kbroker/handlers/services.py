@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.group_configs import GroupConfigs
     from kbroker.metadata.producer_id_manager import ProducerIdManager
     from kbroker.protocol.api import ApiRange
     from kbroker.replication.alter_log_dirs import DirectoryMoves
@@ -54,6 +55,7 @@ class Services:
     broker_settings: BrokerSettings = _ABSENT
     directory_moves: DirectoryMoves = _ABSENT
     slices: Slices = _ABSENT
+    group_configs: GroupConfigs = _ABSENT
 
 
 class ClientConnection(Protocol):
