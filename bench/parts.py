@@ -37,6 +37,7 @@ MEASURED_WITHIN = {
     "connection": "bench/test_network.py",
     "pending": "bench/test_ordinary_paths.py: test_fetch_that_waits",
     "flush_batch": "bench/test_network.py",
+    "gate": "bench/test_network.py",
     "helper_pool": "bench/test_ordinary_paths.py: test_produce_together",
     "decoder": "bench/test_codec.py: test_decode_produce",
     "decoding": "bench/test_pieces.py: test_decode_one_piece",

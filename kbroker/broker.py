@@ -36,6 +36,7 @@ from kbroker.config import log_config
 from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
+from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
 from kbroker.handlers import dispatch
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
@@ -68,6 +69,7 @@ from kbroker.network.listener import BindError, Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.periodic import PeriodicTasks, Pieces
 from kbroker.protocol.api import ApiKey
+from kbroker.quotas.host_names import HostNames
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.leader_changes import report_at_start
@@ -144,7 +146,8 @@ class Broker:
         cache = MetadataCache(stored_image(store, config, node_id))
         settings = self.settings = BrokerSettings(config, cache, node_id)
         self.log_manager.follow(settings.config)
-        controller = LocalController(cache, store, settings, node_id, self.slices, calls)
+        hosts = HostNames(StoreCalls(self.cold_reads))
+        controller = LocalController(cache, store, settings, node_id, self.slices, calls, hosts)
         await self._start_metrics(node_id, store.cluster_id)
         registered, last = await controller.register_broker(local_broker(config, node_id))
         self.log_manager.begin_epoch(registered.epoch, last.epoch)
@@ -172,6 +175,7 @@ class Broker:
             slices=self.slices,
             group_configs=GroupConfigs(cache, settings),
         )
+        self.quotas = QuotaEnforcement(settings.config, self.clock, cache, hosts)
         controller.all_cordoned = partial(all_cordoned, self.log_manager)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
@@ -230,6 +234,7 @@ class Broker:
             beside_the_loop(config.get("num.network.threads")),
             services.replica_manager.purgatory,
         )
+        self.quotas.guard(self.reactor)
         for each in config.listeners:
             listener = Listener(
                 each.name,
@@ -246,6 +251,7 @@ class Broker:
                 read_failed=self.log_manager.failures.report_read,
                 file_shrunk=partial(note_shrunk, self.log_manager),
                 slices=services.slices,
+                admission=self.quotas.admit,
             )
             await listener.start()
             self.listeners.append(listener)
@@ -271,6 +277,7 @@ class Broker:
             maintenance=self._maintenance,
             max_partitions=self.config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
+            quotas=lambda: self.quotas.rows() if self.readiness.ready else (),
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
         pages = {"logs": LogPages(self.log_manager, self.clock)}
@@ -295,6 +302,7 @@ class Broker:
     def _schedule(self, store: LocalStore) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self._close_idle)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self._log_complaints)
+        self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, store.keep_spare)
@@ -360,6 +368,7 @@ class Broker:
         """A broker setting was changed at run time: let requests see it, and the logs and all other parts follow."""
         self.services.config = config
         self.log_manager.follow(config)
+        self.quotas.follow(config)
         self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.limits.change(*connection_limits(config))
@@ -410,7 +419,10 @@ class Broker:
     def _connection_totals(self) -> ConnectionTotals:
         refused: dict[str, int] = {}
         closed: dict[str, int] = {}
+        paced: dict[str, int] = {}
         for listener in self.listeners:
+            for verdict, count in listener.paced.items():
+                paced[verdict] = paced.get(verdict, 0) + count
             for reason, count in listener.refused.items():
                 refused[reason] = refused.get(reason, 0) + count
             for reason, count in listener.closed.items():
@@ -420,6 +432,7 @@ class Broker:
             accepted={listener.name: listener.accepted_count for listener in self.listeners},
             refused=refused,
             closed=closed,
+            paced=paced,
         )
 
 

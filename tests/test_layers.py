@@ -37,11 +37,13 @@ PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
 STORAGE = RECORDS | {"scheduling", "storage"}
 METADATA = SCHEMAS | {"metadata"}
-CLUSTER = METADATA | {"cluster"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
+QUOTAS = METADATA | NETWORK | {"quotas"}
+GATE = QUOTAS | {"gate"}
+CLUSTER = QUOTAS | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
-HANDLERS = COORDINATOR | {"handlers"}
+HANDLERS = COORDINATOR | GATE | {"handlers"}
 BROKER = HANDLERS | {"broker", "garbage", "stop_signals"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
@@ -67,6 +69,8 @@ PACKAGES: dict[str, set[str]] = {
     "metadata": METADATA,
     "cluster": CLUSTER,
     "network": NETWORK,
+    "quotas": QUOTAS,
+    "gate": GATE,
     "replication": REPLICATION,
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,8 @@ from kbroker.nearest import did_you_mean
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
+
+    from kbroker.replay.client.connection import Connection
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_SECONDS = 5.0
@@ -207,3 +210,31 @@ def results_of(
                 text += cluster.near_topic(key)
             errors.append(f"{key}: {text}")
     return results, errors
+
+
+@contextmanager
+def connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
+    """A connection to one broker over Kafka's protocol, for what librdkafka does not do; without TLS and SASL."""
+    from kbroker.replay.client.connection import Connection
+    from kbroker.replay.client.errors import ClientError
+
+    cluster = Cluster(bootstrap, {}, timeout)
+    host, port = cluster.address()
+    cluster.check_reachable()
+    try:
+        with Connection(
+            host,
+            port,
+            client_id="kbroker-cli",
+            connect_timeout_s=timeout,
+            request_timeout_s=timeout,
+        ) as connection:
+            yield connection
+    except ClientError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def refuse(code: int, text: str | None) -> None:
+    """ClickException for an error of the broker; nothing for code 0."""
+    if code:
+        raise click.ClickException(f"{ErrorCode(code).name}: {text}" if text else ErrorCode(code).name)

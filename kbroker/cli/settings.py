@@ -5,13 +5,11 @@ Spoken over Kafka's protocol without TLS and SASL, because librdkafka's client c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import Cluster, bootstrap_option, timeout_option
+from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
 from kbroker.config import broker_config_rows
 from kbroker.config.origin import origin_in
@@ -44,7 +42,7 @@ def show_settings(
 
     A kbroker names file and line, environment variable or --override for what was set at its start.
     """
-    with _connected(bootstrap, timeout) as connection:
+    with connected(bootstrap, timeout) as connection:
         rows = _describe(connection, _broker(connection) if broker is None else broker, names)
     unknown = sorted(set(names) - {row["name"] for row in rows})
     if unknown:
@@ -92,34 +90,6 @@ def _target(broker: int | None) -> str:
     return "all brokers" if broker is None else f"broker {broker}"
 
 
-@contextmanager
-def _connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
-    from kbroker.replay.client.connection import Connection
-    from kbroker.replay.client.errors import ClientError
-
-    cluster = Cluster(bootstrap, {}, timeout)
-    host, port = cluster.address()
-    cluster.check_reachable()
-    try:
-        with Connection(
-            host,
-            port,
-            client_id="kbroker-cli",
-            connect_timeout_s=timeout,
-            request_timeout_s=timeout,
-        ) as connection:
-            yield connection
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
-
-
-def _refuse(code: int, text: str | None) -> None:
-    if code:
-        from kbroker.errors import ErrorCode
-
-        raise click.ClickException(f"{ErrorCode(code).name}: {text}" if text else ErrorCode(code).name)
-
-
 def _broker(connection: Connection) -> int:
     """The only broker of the cluster."""
     from kbroker.protocol.api import ApiKey
@@ -142,7 +112,7 @@ def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> li
     (result,) = connection.send(
         request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource], include_documentation=True)
     ).results
-    _refuse(result.error_code, result.error_message)
+    refuse(result.error_code, result.error_message)
     return [
         {
             "name": config.name,
@@ -175,9 +145,9 @@ def _alter(
             for name, operation, value in operations
         ],
     )
-    with _connected(bootstrap, timeout) as connection:
+    with connected(bootstrap, timeout) as connection:
         answer = connection.send(
             request_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)(resources=[resource], validate_only=validate_only)
         )
     (result,) = answer.responses
-    _refuse(result.error_code, result.error_message)
+    refuse(result.error_code, result.error_message)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     )
     from kbroker.errors import KafkaError
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, TopicImage
+    from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
     from kbroker.metadata.store import ProducerIdBlock
+    from kbroker.quotas.alteration import EntityAlteration
     from kbroker.types import TopicPartition
 
 
@@ -75,6 +76,12 @@ class Controller(ABC):
 
         Each resource changes whole or not at all; the others go on.
         """
+
+    @abstractmethod
+    async def alter_client_quotas(
+        self, alterations: Sequence[EntityAlteration], validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        """Alter quotas of clients: an error or None for each entity, in the order of the request."""
 
     # Partitions
 

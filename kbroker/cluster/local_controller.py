@@ -62,10 +62,14 @@ from kbroker.metadata.image import (
     ClusterImage,
     MetadataDelta,
     PartitionImage,
+    QuotaEntity,
     TopicChange,
     TopicImage,
 )
 from kbroker.metadata.store import MetadataStore, MetadataStoreError, ProducerIdBlock, StoreCalls
+from kbroker.quotas.alteration import EntityAlteration, alter
+from kbroker.quotas.host_names import HostNames
+from kbroker.quotas.rules import hosts_of
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ class LocalController(Controller):
         "_call",
         "_changing",
         "_collisions",
+        "_hosts",
         "_node_id",
         "_settings",
         "_slices",
@@ -101,8 +106,10 @@ class LocalController(Controller):
         node_id: int,
         slices: Slices,
         call: StoreCalls | None = None,
+        hosts: HostNames | None = None,
     ) -> None:
         self._cache = cache
+        self._hosts = hosts or HostNames()
         self._store = store
         self._settings = settings
         self._node_id = node_id
@@ -263,6 +270,19 @@ class LocalController(Controller):
             changed = {key: text for key, text in new.configs.items() if old.configs.get(key) != text}
             _warn_of_idle_settings(name, changed)
             await pace
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[EntityAlteration], validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        await self._hosts.look_up(hosts_of(alteration.entity for alteration in alterations))
+        async with self._changing:
+            outcome = alter(alterations, self._cache.image.quotas, lambda name: bool(self._hosts.addresses_of(name)))
+            if outcome.changes and not validate_only:
+                await self._call(self._store.alter_client_quotas, outcome.changes)
+                logger.info("altered the quotas of %d entities", len(outcome.changes))
+                self._cache.apply(MetadataDelta(quotas=outcome.changes))
+            self._hosts.keep(hosts_of(self._cache.image.quotas))
+        return outcome.results
 
     # Partitions
 

@@ -25,6 +25,7 @@ def stored_image(store: MetadataStore, config: BrokerConfig, node_id: int) -> Cl
         topics=store.topics(),
         features=store.features(),
         configs=_configs(store, config),
+        quotas=store.client_quotas(),
     )
 
 

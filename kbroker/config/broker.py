@@ -27,6 +27,8 @@ HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT"})
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
 _LISTENER_PREFIX = "listener.name."
+# What a single listener may have of its own.
+_OF_LISTENERS = frozenset({"max.connection.creation.rate"})
 
 
 class ConfigError(Exception):
@@ -56,6 +58,7 @@ class BrokerConfig:
 
     __slots__ = (
         "_dynamic",
+        "_of_listeners",
         "_settings",
         "_static",
         "_values",
@@ -70,6 +73,7 @@ class BrokerConfig:
         self.warnings: list[str] = list(warnings)
         self._settings: dict[str, Setting] = {setting.key: setting for setting in settings}
         self._values: dict[str, Any] = {}
+        self._of_listeners: dict[tuple[str, str], Any] = {}
         self._static = self._values
         self._dynamic: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
         for setting in self._settings.values():
@@ -110,6 +114,10 @@ class BrokerConfig:
             return self._values[key]
         except KeyError:
             return BROKER_TABLE[key].default
+
+    def of_listener(self, listener: str, key: str) -> Any:
+        """What was set for a single listener, as `listener.name.<listener>.<key>`; None where nothing was."""
+        return self._of_listeners.get((listener.lower(), key))
 
     @property
     def explicit(self) -> frozenset[str]:
@@ -160,7 +168,10 @@ class BrokerConfig:
                 "it refuses to start unprotected, remove the setting to go on without",
             )
         if prefixed:
-            if not row.security:
+            listener, _, key = setting.key.removeprefix(_LISTENER_PREFIX).partition(".")
+            if key in _OF_LISTENERS:
+                self._of_listeners[listener.lower(), key] = value
+            elif not row.security:
                 self.warnings.append(
                     f"{setting.key} ({setting.origin}) has no effect: settings of single listeners "
                     "are not implemented yet"

@@ -50,7 +50,7 @@ socket.listen.backlog.size|INT|4096||>=1|+|listen backlog
 max.connections.per.ip|INT|2147483647|cluster|>=0|+|per-IP connection cap
 max.connections.per.ip.overrides|STRING||cluster|address counts|+|per-IP exceptions host:count
 max.connections|INT|2147483647|cluster|>=0|+|connection cap (per listener possible)
-max.connection.creation.rate|INT|2147483647|cluster|>=0|-|accept rate cap
+max.connection.creation.rate|INT|2147483647|cluster|>=0|+|connections a second (per listener possible)
 connections.max.idle.ms|LONG|600000|||+|close idle connections
 connection.failed.authentication.delay.ms|INT|100||>=0|-|delay close after auth failure
 queued.max.requests|INT|500||>=1|-|request-queue length
@@ -113,14 +113,14 @@ security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLA
 inter.broker.listener.name|STRING|null|||-|listener between brokers
 replica.selector.class|STRING|null|||-|preferred read replica plugin (rack-aware)
 follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||-|empty follower starts at last tiered offset
-quota.window.num|INT|11||>=1|-|samples kept for client quotas
+quota.window.num|INT|11||>=1|+|samples kept for client quotas
 replication.quota.window.num|INT|11||>=1|-|samples kept for replication quotas
 alter.log.dirs.replication.quota.window.num|INT|11||>=1|-|samples kept for dir moves
-controller.quota.window.num|INT|11||>=1|-|samples kept for mutation quota
-quota.window.size.seconds|INT|1||>=1|-|sample width
+controller.quota.window.num|INT|11||>=1|+|samples kept for mutation quota
+quota.window.size.seconds|INT|1||>=1|+|sample width
 replication.quota.window.size.seconds|INT|1||>=1|-|sample width
 alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|-|sample width
-controller.quota.window.size.seconds|INT|1||>=1|-|sample width
+controller.quota.window.size.seconds|INT|1||>=1|+|sample width
 client.quota.callback.class|CLASS|null|||-|quota plugin
 leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled leaders
 follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled followers

@@ -8,13 +8,14 @@ back (KIP-511).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.net.route import Route
 from kbroker.handlers import (
     alter_configs,
     api_versions,
+    client_quotas,
     cluster,
     config_resources,
     configs,
@@ -36,7 +37,8 @@ from kbroker.handlers import (
 )
 from kbroker.handlers.table import narrowed
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
-from kbroker.schemas import message
+from kbroker.protocol.schema import fields_of
+from kbroker.schemas import message, request_schema, response_schema
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     alter_configs,
     api_versions,
+    client_quotas,
     cluster,
     config_resources,
     configs,
@@ -67,6 +70,10 @@ FAMILIES = (
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
 NEVER = 0x7FFF
+THROTTLE_TIME = "throttle_time_ms"
+THROTTLE_TIME_BYTES = 4
+# A frame's length and its correlation id.
+FRAME_HEADER_BYTES = 8
 
 
 def served(ranges: Iterable[str] = ()) -> tuple[Handler, ...]:
@@ -96,7 +103,28 @@ def _route(handler: Handler) -> Route:
         ),
         handler.lasting,
         handler.direct,
+        partial(_throttle_at, api_key),
+        partial(_limits_at, api_key) if api_key is ApiKey.FETCH else None,
     )
+
+
+@cache
+def _throttle_at(api_key: ApiKey, version: int) -> int:
+    """Where a frame made in C has its throttle time; see `Route`.  Such frames have no tagged fields."""
+    fields = fields_of(response_schema(api_key), version)
+    if fields and fields[0].name == THROTTLE_TIME:
+        return FRAME_HEADER_BYTES + response_header_version(api_key, version)
+    if fields and fields[-1].name == THROTTLE_TIME:
+        return -(THROTTLE_TIME_BYTES + response_schema(api_key).is_flexible(version))
+    return 0
+
+
+@cache
+def _limits_at(api_key: ApiKey, version: int) -> int:
+    """Where a Fetch has min_bytes and, behind it, max_bytes; see `Route`."""
+    names = [field.name for field in fields_of(request_schema(api_key), version)]
+    # Only fields of 4 bytes stand before it, and only in versions with max_bytes is that the next one.
+    return names.index("min_bytes") * 4 if "max_bytes" in names else -1
 
 
 def _program(name: str, version: int) -> Any:

@@ -234,6 +234,7 @@ FOLLOWED: frozenset[str] = frozenset(
         "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",

@@ -23,6 +23,9 @@ from kbroker.metadata.features import Features
 NO_LEADER = -1
 NO_CONTROLLER = -1
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""What client quotas are set on: (type, name) pairs sorted by type, the name None for the type's default."""
+
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -112,7 +115,7 @@ class MetadataDelta:
     """What a new image adds, removes and changes.  A topic appears in at most one of the fields.
 
     `brokers` and `features` are whole when they change, else None; `configs` has all settings of each resource that
-    changes, none for one that has no settings any more.
+    changes, none for one that has no settings any more, and `quotas` likewise all of each entity.
     """
 
     created: tuple[TopicImage, ...] = ()
@@ -121,6 +124,7 @@ class MetadataDelta:
     brokers: BrokersImage | None = None
     features: Features | None = None
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         """Whether nothing differs."""
@@ -131,6 +135,7 @@ class MetadataDelta:
             or self.brokers is not None
             or self.features is not None
             or self.configs
+            or self.quotas
         )
 
 
@@ -138,7 +143,8 @@ class MetadataDelta:
 class ClusterImage:
     """The whole cluster.  `version` grows by one with every image that a cache publishes.
 
-    `configs` holds what was set at run time for brokers (the empty name: for all of them), groups and client metrics.
+    `configs` holds what was set at run time for brokers (the empty name: for all of them), groups and client metrics,
+    `quotas` what clients may use, by entity.
     """
 
     cluster_id: str
@@ -149,6 +155,7 @@ class ClusterImage:
     version: int = 0
     features: Features = field(default_factory=Features)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -159,6 +166,7 @@ class ClusterImage:
         topics: Iterable[TopicImage] = (),
         features: Features | None = None,
         configs: Mapping[ConfigResource, Mapping[str, str]] | None = None,
+        quotas: Mapping[QuotaEntity, Mapping[str, float]] | None = None,
     ) -> ClusterImage:
         """An image with the given parts, indexed."""
         by_name = {topic.name: topic for topic in topics}
@@ -171,6 +179,7 @@ class ClusterImage:
             by_id,
             features=features or Features(),
             configs=dict(configs or {}),
+            quotas=dict(quotas or {}),
         )
 
     def apply(self, delta: MetadataDelta) -> ClusterImage:
@@ -183,6 +192,9 @@ class ClusterImage:
         if delta.configs:
             configs = {**image.configs, **delta.configs}
             image = replace(image, configs={resource: values for resource, values in configs.items() if values})
+        if delta.quotas:
+            quotas = {**image.quotas, **delta.quotas}
+            image = replace(image, quotas={entity: values for entity, values in quotas.items() if values})
         return image
 
     def with_topics(self, delta: MetadataDelta) -> ClusterImage:

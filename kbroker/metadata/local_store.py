@@ -12,6 +12,7 @@ Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id`
     resource_configs(kind, resource, name, value)
                                               only what was set at run time; kind: 4 a broker ('' for all of them),
                                               16 client metrics, 32 a group
+    client_quotas(entity, name, value)        see `quota_rows`
 
 Version 1 had no settings of brokers, version 2 no others and only the first seven columns of partitions; opening such a
 file brings it to this version.
@@ -34,8 +35,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from kbroker.metadata import quota_rows
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
+from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
 from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
     PRODUCER_ID_BLOCK_LENGTH,
@@ -45,6 +47,7 @@ from kbroker.metadata.store import (
     MetadataVersionError,
     ProducerIdBlock,
 )
+from kbroker.metadata.store_tables import SCHEMAS
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
 
@@ -68,55 +71,6 @@ DISK_FAILURES = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-
-_SCHEMA_1 = """
-CREATE TABLE cluster (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE topics (
-    topic_id BLOB PRIMARY KEY CHECK (length(topic_id) = 16),
-    name TEXT NOT NULL UNIQUE
-) WITHOUT ROWID;
-CREATE TABLE partitions (
-    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
-    partition INTEGER NOT NULL CHECK (partition >= 0),
-    leader INTEGER NOT NULL,
-    leader_epoch INTEGER NOT NULL,
-    partition_epoch INTEGER NOT NULL,
-    replicas TEXT NOT NULL,
-    isr TEXT NOT NULL,
-    PRIMARY KEY (topic_id, partition)
-) WITHOUT ROWID;
-CREATE TABLE topic_configs (
-    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    PRIMARY KEY (topic_id, name)
-) WITHOUT ROWID;
-"""
-_SCHEMA_2 = """
-CREATE TABLE broker_configs (
-    broker TEXT NOT NULL,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    PRIMARY KEY (broker, name)
-) WITHOUT ROWID;
-"""
-
-_SCHEMA_3 = """
-CREATE TABLE resource_configs (
-    kind INTEGER NOT NULL,
-    resource TEXT NOT NULL,
-    name TEXT NOT NULL,
-    value TEXT NOT NULL,
-    PRIMARY KEY (kind, resource, name)
-) WITHOUT ROWID;
-INSERT INTO resource_configs SELECT 4, broker, name, value FROM broker_configs;
-DROP TABLE broker_configs;
-ALTER TABLE partitions ADD COLUMN adding_replicas TEXT NOT NULL DEFAULT '';
-ALTER TABLE partitions ADD COLUMN removing_replicas TEXT NOT NULL DEFAULT '';
-ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '';
-ALTER TABLE partitions ADD COLUMN last_known_elr TEXT NOT NULL DEFAULT '';
-"""
-SCHEMAS = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3)
 """What each version adds to the one before."""
 _PARTITION_COLUMNS = (
     "leader, leader_epoch, partition_epoch, replicas, isr, adding_replicas, removing_replicas, elr, last_known_elr"
@@ -151,6 +105,7 @@ class LocalStore:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
                 stored = _prepare(path, connection, cluster_id)
+                connection.execute(quota_rows.CREATE)
             except BaseException:
                 connection.close()
                 raise
@@ -254,6 +209,19 @@ class LocalStore:
                 "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
                 [(*resource, name, value) for name, value in configs.items()],
             )
+
+    def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """What clients may use, by entity.  CorruptMetadataError for what is no quota."""
+        with _explained(self._path):
+            try:
+                return quota_rows.read(self._connection)
+            except ValueError as error:
+                raise CorruptMetadataError(_damaged(self._path, str(error))) from error
+
+    def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Replace all quotas of entities: all or none."""
+        with self._transaction() as connection:
+            quota_rows.write(connection, changes)
 
     def features(self) -> Features:
         """The levels of features that were set, and their epoch."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbroker.errors import KafkaStorageError
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
+from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
 
 PRODUCER_ID_BLOCK_LENGTH = 1000
 
@@ -101,6 +101,12 @@ class MetadataStore(Protocol):
 
     def alter_features(self, features: Features) -> None:
         """Replace them."""
+
+    def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """What clients may use, by entity."""
+
+    def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Replace all quotas of entities: all or none."""
 
     def begin_broker_epoch(self) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one; -1 for none."""

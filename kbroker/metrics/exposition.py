@@ -120,6 +120,7 @@ def _connections(snapshot: Snapshot) -> Iterator[Metric]:
     yield _counts_by("kbroker_connections", "Open connections.", "listener", totals.current, gauge=True)
     yield _counts_by("kbroker_connections_accepted", "Connections accepted.", "listener", totals.accepted)
     yield _counts_by("kbroker_connections_refused", "Connections refused.", "reason", totals.refused)
+    yield _counts_by("kbroker_connections_paced", "Connections that came too soon.", "verdict", totals.paced)
     yield _counts_by("kbroker_connections_closed", "Connections closed.", "reason", totals.closed)
 
 
@@ -214,6 +215,27 @@ def _groups(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
+def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    labels = ["quota", "user", "client_id"]
+    rate = GaugeMetricFamily(
+        "kbroker_quota_rate",
+        "What a quota's clients use: bytes a second, percent of the loop's time; of controller_mutation what is left.",
+        labels=labels,
+    )
+    limit = GaugeMetricFamily("kbroker_quota_limit", "What they may use per second.", labels=labels)
+    count = CounterMetricFamily("kbroker_quota_throttles", "Answers that named a throttle time.", labels=labels)
+    seconds = CounterMetricFamily("kbroker_quota_throttle_seconds", "The sum of these times.", labels=labels)
+    for row in snapshot.quotas:
+        key = [row.kind, row.user, row.client_id]
+        rate.add_metric(key, row.rate)
+        limit.add_metric(key, row.limit)
+        count.add_metric(key, row.throttled_count)
+        seconds.add_metric(key, row.throttled_ms / 1000)
+    yield from (rate, limit, count, seconds)
+
+
 def _maintenance(snapshot: Snapshot) -> Iterator[Metric]:
     yield from families(snapshot.maintenance)
 
@@ -229,6 +251,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("The broker", _about),
     ("Requests", _requests),
     ("Connections", _connections),
+    ("Quotas", _quotas),
     ("Topics and partitions", _logs),
     ("Log directories", _disks),
     ("Open files and producers", _storage),

@@ -9,7 +9,7 @@ Values only: nothing in a snapshot refers to a live object, so a thread may rend
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from kbroker.metrics.sources import (
     DirectorySpace,
     LogView,
     OfflineTotals,
+    QuotaRow,
     Sources,
     StorageTotals,
 )
@@ -118,6 +119,7 @@ class Snapshot:
     maintenance: Values
     storage: StorageTotals
     offline: OfflineTotals
+    quotas: tuple[QuotaRow, ...]
 
 
 async def take(sources: Sources) -> Snapshot:
@@ -138,7 +140,11 @@ async def take(sources: Sources) -> Snapshot:
         uptime_seconds=time.time() - STARTED_AT,
         requests=tuple(RequestRow(sources.api_name(row[0]), *row[1:]) for row in sources.requests.snapshot()),
         connections=ConnectionTotals(
-            dict(totals.current), dict(totals.accepted), dict(totals.refused), dict(totals.closed)
+            dict(totals.current),
+            dict(totals.accepted),
+            dict(totals.refused),
+            dict(totals.closed),
+            dict(totals.paced),
         ),
         fetches_waiting=sources.fetches_waiting(),
         partition_count=len(logs),
@@ -160,7 +166,13 @@ async def take(sources: Sources) -> Snapshot:
         maintenance=maintenance,
         storage=sources.storage(),
         offline=sources.offline(),
+        quotas=_at_most(sources.quotas(), sources.max_partitions),
     )
+
+
+def _at_most(rows: Iterable[QuotaRow], count: int) -> tuple[QuotaRow, ...]:
+    kept = tuple(rows)
+    return kept if len(kept) <= count else ()
 
 
 class _LogRows(NamedTuple):

@@ -70,12 +70,14 @@ class GroupSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTotals:
-    """Connections now, and totals since start: accepted by listener, refused and closed by reason."""
+    """Connections now, and totals since start: accepted by listener, refused and closed by reason, those that
+    came too soon by what became of them (`delayed`, `refused`)."""
 
     current: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    paced: Mapping[str, int] = field(default_factory=dict)
 
 
 class DirectorySpace(NamedTuple):
@@ -109,6 +111,38 @@ class StorageTotals(NamedTuple):
     producer_evictions: int = 0
 
 
+class QuotaRow(Protocol):
+    """What the clients that share one quota use; `kbroker.quotas.meters.MeterRow` has these attributes."""
+
+    @property
+    def kind(self) -> str:
+        """produce, fetch, request or controller_mutation."""
+
+    @property
+    def user(self) -> str:
+        """The user; empty where all share it."""
+
+    @property
+    def client_id(self) -> str:
+        """The client id; empty where all share it."""
+
+    @property
+    def rate(self) -> float:
+        """What they use per second, in the quota's unit."""
+
+    @property
+    def limit(self) -> float:
+        """What they may use."""
+
+    @property
+    def throttled_count(self) -> int:
+        """Answers that named a throttle time."""
+
+    @property
+    def throttled_ms(self) -> int:
+        """The sum of these times."""
+
+
 class OfflineTotals(NamedTuple):
     """Log directories that have failed, and partitions without a log because of that."""
 
@@ -125,6 +159,10 @@ def _no_logs() -> Collection[LogView]:
 
 
 def _no_groups() -> Iterable[GroupSummary]:
+    return ()
+
+
+def _no_quotas() -> Iterable[QuotaRow]:
     return ()
 
 
@@ -158,6 +196,7 @@ class Sources:
     connections: Callable[[], ConnectionTotals] = _no_connections
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
+    quotas: Callable[[], Iterable[QuotaRow]] = _no_quotas
     fetches_waiting: Callable[[], int] = _nothing
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals

@@ -26,6 +26,7 @@ from kbroker._fast.wire.encoding import Encoding
 from kbroker.log_output import RateLimitedLog
 from kbroker.network import pieces
 from kbroker.network.acceptor import CrowdAcceptor
+from kbroker.network.admission import Admission, Verdict
 from kbroker.network.cold_reads import ColdReads, Stretch
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
@@ -63,6 +64,7 @@ class Listener:
         read_failed: Callable[[int, OSError], object] = lambda fd, error: None,
         file_shrunk: Callable[[int], object] = lambda fd: None,
         slices: Slices | None = None,
+        admission: Callable[[str, str], Admission] | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -75,6 +77,7 @@ class Listener:
         self._read_failed = read_failed
         self.file_shrunk = file_shrunk
         self._slices = slices or Slices(loop)
+        self._admission = admission
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -87,6 +90,7 @@ class Listener:
         self.accepted_count = 0
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
+        self.paced: Counter[str] = Counter()
         self.endpoint = Endpoint(name, reactor, routes, self, max_frame_bytes)
 
     async def start(self) -> None:
@@ -135,6 +139,8 @@ class Listener:
         if setting is None and not self.endpoint.draining:
             if self._paces_local and is_same_host(connection.peer_host, connection.local_host):
                 leave_out_pacing(connection.socket)
+            if self._admission is not None:
+                self._pace_creation(connection, self._admission(self.name, address))
             return True
         if setting is None:
             self.refused["shutting down"] += 1
@@ -142,6 +148,17 @@ class Listener:
         self.refused[setting] += 1
         self._complaints.warning(setting, "refused a connection from %s: %s is reached", address, setting)
         return False
+
+    def _pace_creation(self, connection: Connection, admission: Admission) -> None:
+        if admission.verdict is Verdict.SERVED:
+            return
+        self.paced[admission.verdict.value] += 1
+        connection.mute(admission.delay_ms)
+        if admission.verdict is Verdict.REFUSED:
+            self._complaints.warning(
+                "connection_creation_rate", "connections of %s come faster than its quota", connection.peer_host
+            )
+            self._loop.call_later(admission.delay_ms / 1000, connection.close, "connection_creation_rate")
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         """Count a connection out."""

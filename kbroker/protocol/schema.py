@@ -141,6 +141,15 @@ class MessageSchema:
         return version in parse_versions(self.flexible)
 
 
+def fields_of(schema: MessageSchema, version: int) -> list[Field]:
+    """The message's own fields in that version, in their order on the wire, without tagged ones."""
+    return [
+        field
+        for field in schema.fields
+        if version in parse_versions(field.versions) and version not in parse_versions(field.tagged)
+    ]
+
+
 def request(api_key: int, name: str, versions: str, flexible: str) -> MessageSchema:
     """A request's schema, without fields yet."""
     return MessageSchema(f"{name}Request", "request", api_key, versions, flexible)

@@ -93,6 +93,14 @@ class FetchSessionCache:
         """The session, whatever its epoch."""
         return self._sessions.get(session_id)
 
+    def drop_new(self, session_id: int) -> bool:
+        """Forget a session that nothing but its first fetch belongs to; whether there was one."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != 1:
+            return False
+        del self._sessions[session_id]
+        return True
+
     def plan(
         self,
         session_id: int,

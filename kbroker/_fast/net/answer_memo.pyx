@@ -1,9 +1,9 @@
 """Answers that equal requests get again, as they went out: clients repeat Metadata for as long as they live.
 
 An answer is known by the API and its version, by the end of the connection that the client dialled, which brokers'
-addresses may depend on, and by every byte of the request behind its header.  Handlers say which of their answers last
-(`RequestContext.lasting`), and whoever changes what these tell calls `forget`.  A bounded number of small answers is
-kept: a large cluster's whole list is seldom asked for, and its encoding is not what it costs.
+addresses may depend on, by every byte of the request behind its header, and by what its client may see (`Gate.view`).
+Handlers say which of their answers last (`RequestContext.lasting`), and a change of what they say is announced with
+`forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its encoding is not what it costs.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -32,11 +32,11 @@ cdef class AnswerMemo:
         """Something changed: every answer is made anew.  Takes whatever an announcement of changes tells."""
         self.answers.clear()
 
-    cdef tuple key(self, int api_key, int api_version, tuple end, const char* body, Py_ssize_t size):
+    cdef tuple key(self, object view, int api_key, int api_version, tuple end, const char* body, Py_ssize_t size):
         """What the answer to this request is known by; None when it is not kept."""
         if size > MAX_REQUEST_BYTES:
             return None
-        return (api_key << 16 | api_version, end, PyBytes_FromStringAndSize(body, size))
+        return (api_key << 16 | api_version, end, PyBytes_FromStringAndSize(body, size), view)
 
     cdef bytes recall(self, tuple key, int correlation_id):
         """The frame that answers such a request, for this correlation id; None when it is not known."""

@@ -1,3 +1,4 @@
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.net.request_context cimport RequestContext
 from kbroker._fast.net.responder cimport Responder
@@ -9,11 +10,18 @@ cdef class Connection(Responder):
     cdef readonly bint ended
     cdef bint deferred
     cdef bint by_itself
+    cdef readonly bint throttled
+    cdef Gate gate
+    cdef object gate_client_id
+    cdef long gate_generation
+    cdef public object session
     cdef object __weakref__
 
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef int _mute(self, int throttle_ms) except -1
     cdef int _wait_for(self, RequestContext ctx, object coroutine) except -1
     cdef int _answer(self, RequestContext ctx, object response) except -1
     cdef int _queue(self, RequestContext ctx, object frame) except -1

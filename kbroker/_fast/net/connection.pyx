@@ -22,10 +22,11 @@ from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_int16, cursor_int32, cursor_take, kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.net.direct cimport DirectRequest, Partly
+from kbroker._fast.net.gate cimport Gate, Gatekeeper
 from kbroker._fast.wire.encoding cimport Encoding
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.wire.request_header cimport skip_tagged_fields
-from kbroker._fast.net.request_context cimport RequestContext
+from kbroker._fast.net.request_context cimport NOT_COUNTED, RequestContext
 from kbroker._fast.net.responder cimport FLUSH_BYTES, Responder
 from kbroker._fast.net.route cimport API_KEYS, Endpoint, Route
 from kbroker._fast.net.sender cimport Sender
@@ -85,7 +86,7 @@ cdef class Connection(Responder):
             # It came whole before the end.
             self.endpoint.flush_batch.answer_requests()
             self.resume_sending()
-        if self.pending is not None and self.stash_bytes + self.filled - self.start > 0:
+        if (self.pending is not None or self.throttled) and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
             self.ended = True
             self._abandon(False)
@@ -112,7 +113,8 @@ cdef class Connection(Responder):
         try:
             if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
                 self.get_buffer(-1)
-            while (not self.closed and self.pending is None and not self.blocked and self.buffer is not None
+            while (not self.closed and self.pending is None and not self.blocked and not self.throttled
+                   and self.buffer is not None
                    and (self.by_itself or not self.endpoint.draining)):
                 available = self.filled - self.start
                 if available < 4:
@@ -142,8 +144,8 @@ cdef class Connection(Responder):
                 else:
                     self._flush()
             if not self.deferred:
-                self._settle(self.pending is not None or self.blocked)
-            if self.ended and self.pending is None and not self.blocked:
+                self._settle(self.pending is not None or self.blocked or self.throttled)
+            if self.ended and self.pending is None and not self.blocked and not self.throttled:
                 self.close("closed by the client")
             if self.endpoint.draining and self.pending is None and not self.blocked:
                 self.endpoint.owner.went_quiet()
@@ -158,6 +160,7 @@ cdef class Connection(Responder):
         cursor_init(&cursor, <const uint8_t*> self.buffer.data + position, end - position)
         ctx.started_ns = now_ns()
         ctx.bytes_in = 4 + end - position
+        ctx.throttle_ms = NOT_COUNTED
         ctx.connection = self
         ctx.services = self.endpoint.services
         ctx.api_key = cursor_int16(&cursor)
@@ -188,10 +191,12 @@ cdef class Connection(Responder):
         """Whether an equal request has an answer that lasts, which is queued; else what this one will be known by."""
         cdef AnswerMemo known = self.endpoint.answers
         cdef bytes frame
-        ctx.key = known.key(ctx.api_key, ctx.api_version, self._local(), self.buffer.data + position, end - position)
+        ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version, self._local(), self.buffer.data + position, end - position)
         frame = known.recall(ctx.key, ctx.correlation_id)
         if frame is None:
             return False
+        if ctx.gate is not None and ctx.count(0) > 0:
+            return False  # its answer names a throttle time, so it is made anew
         self.sender.queue(frame)
         self._answered(ctx, PyBytes_GET_SIZE(frame))
         return True
@@ -200,9 +205,11 @@ cdef class Connection(Responder):
         cdef Route route = ctx.route
         cdef object response, handle
         cdef Partly partly = None
+        if self.endpoint.reactor.gatekeeper is not None and not self._enter(ctx, position, end):
+            return 0
         if route.lasting and self._recall(ctx, position, end):
             return 0
-        if route.direct is not None:
+        if route.direct is not None and (ctx.gate is None or ctx.gate.allows_direct):
             if self._defer(ctx, position, end):
                 return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
@@ -236,11 +243,15 @@ cdef class Connection(Responder):
 
     cdef int _wait(self, RequestContext ctx, Pending answer) except -1:
         """The request is answered later, where the client still listens."""
+        ctx.rest()
         answer.begin(ctx)
         return self._abandon(False) if self.ended else 0
 
     cdef int _wait_for(self, RequestContext ctx, object coroutine) except -1:
-        return self._abandon(False) if self._begin(ctx, coroutine) and self.ended else 0
+        if not self._begin(ctx, coroutine):
+            return 0
+        ctx.rest()
+        return self._abandon(False) if self.ended else 0
 
     def malformed(self, RequestContext ctx, error) -> int:
         """The request under way cannot be decoded."""
@@ -274,8 +285,10 @@ cdef class Connection(Responder):
         cdef RequestContext ctx = self.pending
         self.deferred = False
         self.blocked = True
+        ctx.resume()
         if isinstance(frame, Pending):
             # `blocked` until the end of the turn, when the connection goes on; the answer may be there by then.
+            ctx.rest()
             (<Pending> frame).begin(ctx)
             return self._settle(True)
         if frame is not None:
@@ -297,6 +310,7 @@ cdef class Connection(Responder):
     cdef int conclude(self, object ctx, object response, bint encoded) except -1:
         if not self.awaits(ctx):
             return 0
+        (<RequestContext> ctx).resume()
         try:
             if encoded:
                 self._queue(<RequestContext> ctx, response)
@@ -327,16 +341,21 @@ cdef class Connection(Responder):
         cdef object frame
         if response is _NO_RESPONSE:
             return self._answered(ctx, 0)
+        if ctx.gate is not None and route.limits_at is None and ctx.count(0) > 0:
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = max(response.throttle_time_ms, ctx.throttle_ms)
         frame = route.encoder(ctx.api_version)(response, ctx.correlation_id,
                                                ctx.api_version >= route.answer_flexible_from, FIRST_ITEMS)
         if type(frame) is Encoding:
             return self._wait_for(ctx, self.endpoint.owner.send_large(ctx, frame, [response]))
-        if ctx.lasting and ctx.key is not None and type(frame) is bytes:
+        if ctx.lasting and ctx.key is not None and type(frame) is bytes and ctx.throttle_ms <= 0:
             self.endpoint.answers.keep(ctx.key, <bytes> frame)
         return self._queue(ctx, frame)
 
     cdef int _queue(self, RequestContext ctx, object frame) except -1:
         cdef Py_ssize_t before = self.sender.queued_bytes
+        if ctx.gate is not None and ctx.throttle_ms == NOT_COUNTED:
+            frame = ctx.throttled(frame)
         if type(frame) is bytes:
             self.sender.queue(frame)
         else:
@@ -348,7 +367,45 @@ cdef class Connection(Responder):
         self.pending = None
         self.last_active = now * 1e-9
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
+        if ctx.gate is not None and ctx.count(bytes_out) > 0:
+            self._mute(ctx.throttle_ms)
         return 0
+
+    # The gate
+
+    cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
+        """Whether the request is served; where not, the gate has closed the connection."""
+        cdef Gatekeeper keeper = self.endpoint.reactor.gatekeeper
+        if self.gate_generation != keeper.generation or self.gate_client_id is not ctx.client_id:
+            self.gate = keeper.gate_for(self, ctx.client_id)
+            self.gate_generation = keeper.generation
+            self.gate_client_id = ctx.client_id
+        if self.gate is None:
+            return True
+        ctx.gate = self.gate
+        ctx.resumed_ns = ctx.started_ns
+        if not ctx.gate.admit(ctx):
+            return False
+        if ctx.route.limits_at is not None:
+            ctx.lower_limits(<uint8_t*> self.buffer.data + position, end - position)
+        return True
+
+    cdef int _mute(self, int throttle_ms) except -1:
+        """Begin no further request for so long (KIP-219)."""
+        self.throttled = True
+        self.endpoint.loop.call_later(throttle_ms / 1000.0, self.unmute)
+        return 0
+
+    def mute(self, int throttle_ms) -> None:
+        """Begin no request for so long, on a connection that was just accepted."""
+        self._mute(throttle_ms)
+
+    def unmute(self) -> None:
+        """The throttle time is over."""
+        self.throttled = False
+        if not self.closed:
+            self.last_active = now_ns() * 1e-9
+            self._process()
 
     # Closing, and what others may ask
 
@@ -404,8 +461,8 @@ cdef class Connection(Responder):
 
     @property
     def serving(self) -> bool:
-        """Whether somebody works for this connection: it is not the client that is waited for."""
-        return self.pending is not None or self.with_thread
+        """Whether it is the broker, not the client, that is waited for."""
+        return self.pending is not None or self.with_thread or self.throttled
 
     @property
     def holds_budget(self) -> bool:

@@ -6,6 +6,7 @@ from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.log.log_fields import PurgatoryFields
 from kbroker._fast.net.busy_poll import BusyPoll
 from kbroker._fast.net.flush_batch import FlushBatch
+from kbroker._fast.net.gate import Gatekeeper
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.send_threads import SendThreads
 
@@ -18,6 +19,7 @@ class Reactor:
     send_threads: SendThreads
     helper_pool: HelperPool
     flush_batch: FlushBatch
+    gatekeeper: Gatekeeper | None
     def __init__(
         self,
         loop: AbstractEventLoop,

@@ -8,6 +8,7 @@ from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.flush_batch cimport FlushBatch
+from kbroker._fast.net.gate cimport Gatekeeper
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads
 
@@ -16,7 +17,7 @@ cdef class Reactor:
     """One for each loop.
 
     `threads`: how many may help the loop, at sending and at appending each.  `purgatory`: the fields of the broker's
-    waiting fetches, None where there are none.
+    waiting fetches, None where there are none.  `gatekeeper`: what each request is asked first, None while nothing is.
     """
 
     def __init__(self, loop, services, BufferPool pool not None, RequestStats stats not None, long busy_poll_us=0,

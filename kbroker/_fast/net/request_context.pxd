@@ -1,7 +1,11 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.responder cimport Responder
 from kbroker._fast.net.route cimport Route
+
+cdef enum:
+    NOT_COUNTED = -1
 
 
 cdef class RequestContext:
@@ -17,3 +21,14 @@ cdef class RequestContext:
     cdef Route route
     cdef uint64_t started_ns
     cdef Py_ssize_t bytes_in
+    cdef readonly Gate gate
+    cdef int throttle_ms
+    cdef bint withheld
+    cdef uint64_t resumed_ns
+    cdef uint64_t spent_ns
+
+    cdef int lower_limits(self, uint8_t* body, Py_ssize_t size) except -1
+    cdef void rest(self) noexcept
+    cdef void resume(self) noexcept
+    cdef int count(self, Py_ssize_t bytes_out) except -1
+    cdef object throttled(self, object frame)

@@ -1,6 +1,7 @@
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Connection
 
 class ServedConnection(Connection, Protocol):
@@ -15,6 +16,7 @@ class RequestContext:
     connection: ServedConnection
     services: Any
     open: bool
+    gate: Gate | None
     waiting: Any
     lasting: bool
     def respond(self, response: Any) -> None: ...

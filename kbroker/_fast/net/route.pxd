@@ -22,6 +22,8 @@ cdef class Route:
     cdef object compile_response
     cdef list decoders
     cdef list encoders
+    cdef object throttle_at
+    cdef object limits_at
     cdef readonly int header_flexible_from
     cdef readonly int answer_flexible_from
 

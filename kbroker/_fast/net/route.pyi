@@ -32,6 +32,8 @@ class Route:
         answer_flexible_from: int,
         lasting: bool = False,
         direct: DirectAnswers | None = None,
+        throttle_at: Callable[[int], int] | None = None,
+        limits_at: Callable[[int], int] | None = None,
     ) -> None: ...
 
 class Endpoint:

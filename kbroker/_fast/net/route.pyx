@@ -26,11 +26,14 @@ cdef class Route:
     `compile_response(version)` one with `begin_response(struct, correlation_id, flexible, items)`.
     Of a `lasting` route the answers that its handler marks as
     such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
+    `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the begin of the frame or, negative,
+    from its end; 0 where it has none.  `limits_at(version)`: where the body of a request has min_bytes and, behind it,
+    max_bytes; -1 where not; None for an API whose answers have no records to count.
     """
 
     def __init__(self, int api_key, int min_version, int max_version, handle,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
-                 bint lasting=False, DirectAnswers direct=None):
+                 bint lasting=False, DirectAnswers direct=None, throttle_at=None, limits_at=None):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
@@ -39,6 +42,8 @@ cdef class Route:
         self.handle = handle
         self.lasting = lasting
         self.direct = direct
+        self.throttle_at = throttle_at
+        self.limits_at = limits_at
         self.compile_request = compile_request
         self.compile_response = compile_response
         self.header_flexible_from = header_flexible_from

@@ -1,0 +1,1 @@
+"""What stands in front of every answer: who asks, whether that client may, and how much it has used."""

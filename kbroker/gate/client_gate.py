@@ -1,0 +1,118 @@
+"""The gate of one principal and client id: what its requests are asked and counted for."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbroker._fast.net.gate import Gate
+from kbroker.gate.authorizer import CachedAuthorizer, Operation, ResourceKind
+from kbroker.gate.mutation_quota import MutationQuota
+from kbroker.gate.principal import Session
+from kbroker.protocol.api import ApiKey, response_header_version
+from kbroker.quotas.meters import QuotaKind, QuotaMeters
+from kbroker.quotas.rules import Limit
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.request_context import RequestContext
+
+FIRST_VERSION_WITH_SESSIONS = 7
+# Behind the frame's length and the correlation id, and, in flexible headers, no tagged fields.
+_BODY_AT = 8
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+_NS_PER_PERCENT = 10_000_000
+
+
+class ClientGate(Gate):
+    """`limits` has the quotas that apply; `now_ms` a clock that does not go back.
+
+    What is counted (KIP-13, KIP-124): of Produce the bytes of requests, of Fetch those of answers, and of each request
+    the share of a second that the loop spent on it.  An answer is counted before it is sent.  One above a quota names
+    the time for which the connection is muted afterwards, and a fetch's has no records then, which are not counted.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        authorizer: CachedAuthorizer | None,
+        limits: Mapping[QuotaKind, Limit],
+        meters: QuotaMeters,
+        now_ms: Callable[[], int],
+    ) -> None:
+        # An authorizer is asked for each topic by the handlers, with which requests have to go there.
+        super().__init__(None if authorizer is None else (session.principal, session.host), authorizer is None)
+        self.session = session
+        self._authorizer = authorizer
+        self._limits = limits
+        self._meters = meters
+        self._now_ms = now_ms
+        self._mutations: MutationQuota | None = None
+
+    def is_authorized(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """Whether the client may do that."""
+        return self._authorizer is None or self._authorizer.is_authorized(
+            self.session.principal, self.session.host, operation, kind, name
+        )
+
+    def admit(self, ctx: RequestContext) -> bool:
+        if self.session.may_ask(ctx.api_key):
+            return True
+        ctx.connection.close("unauthenticated request")
+        return False
+
+    def answer_limit(self, ctx: RequestContext) -> int:
+        limit = self._limits.get(QuotaKind.FETCH)
+        return -1 if limit is None else self._meters.most_in_window(limit)
+
+    def mutation_quota(self, strict: bool) -> MutationQuota | None:
+        """What a request that changes topics takes its share from; None where there is no such quota."""
+        limit = self._limits.get(QuotaKind.CONTROLLER_MUTATION)
+        if limit is None:
+            return None
+        self._mutations = MutationQuota(self._meters, limit, strict, self._now_ms())
+        return self._mutations
+
+    def settle(self, ctx: RequestContext, bytes_in: int, bytes_out: int, spent_ns: int) -> tuple[int, bool]:
+        now_ms = self._now_ms()
+        kind = _BANDWIDTH.get(ctx.api_key)
+        size = bytes_out if kind is QuotaKind.FETCH else bytes_in
+        bandwidth_ms = self._record(kind, size, now_ms) if kind is not None else 0
+        request_ms = self._record(QuotaKind.REQUEST, spent_ns / _NS_PER_PERCENT, now_ms)
+        throttle_ms = max(bandwidth_ms, request_ms)
+        if throttle_ms > 0:
+            self._count(
+                kind if kind is not None and bandwidth_ms > request_ms else QuotaKind.REQUEST, throttle_ms, now_ms
+            )
+        withheld = throttle_ms > 0 and kind is QuotaKind.FETCH
+        if withheld:
+            self._record(QuotaKind.FETCH, -size, now_ms)
+        if self._mutations is not None and ctx.api_key in _MUTATING:
+            throttle_ms, self._mutations = max(throttle_ms, self._mutations.throttle_ms), None
+        return throttle_ms, withheld
+
+    def _record(self, kind: QuotaKind, value: float, now_ms: int) -> int:
+        limit = self._limits.get(kind)
+        return 0 if limit is None else self._meters.record(kind, limit, value, now_ms)
+
+    def _count(self, kind: QuotaKind, throttle_ms: int, now_ms: int) -> None:
+        limit = self._limits.get(kind)
+        if limit is not None:
+            self._meters.meter(kind, limit, now_ms).count_throttle(throttle_ms)
+
+    def withheld(self, ctx: RequestContext, head: bytes, throttle_ms: int) -> Any | None:
+        at = _BODY_AT + response_header_version(ctx.api_key, ctx.api_version)
+        if ctx.api_version < FIRST_VERSION_WITH_SESSIONS:
+            return wire.FetchResponse(throttle_time_ms=throttle_ms, responses=[])
+        _, error_code, session_id = _THROTTLE_ERROR_SESSION.unpack_from(head, at)
+        if error_code:
+            return None
+        if session_id and ctx.services.fetch_sessions.drop_new(session_id):
+            # The client has not got what a session begins with, so it begins again.
+            session_id = 0
+        return wire.FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
+
+
+_BANDWIDTH: Mapping[int, QuotaKind] = {ApiKey.PRODUCE: QuotaKind.PRODUCE, ApiKey.FETCH: QuotaKind.FETCH}
+_MUTATING = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})

@@ -1,0 +1,78 @@
+"""Gives connections their gates, by the cluster's quotas and the authorizer.
+
+A reactor has the gatekeeper only while there is a quota for clients, an authorizer, or a listener with authentication:
+otherwise its connections ask nothing.  A client without a quota has no gate, either, where nothing else is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker._fast.net.gate import Gatekeeper
+from kbroker.gate.authorizer import Authorizer, CachedAuthorizer
+from kbroker.gate.client_gate import ClientGate
+from kbroker.gate.principal import AuthenticationState, Session
+from kbroker.metadata.image import ClusterImage
+from kbroker.quotas.meters import QuotaKind, QuotaMeters
+from kbroker.quotas.rate import Windows
+from kbroker.quotas.rules import Limit, QuotaRules
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.gate import Gate
+    from kbroker._fast.net.reactor import Reactor
+    from kbroker.clock import Clock
+    from kbroker.config import BrokerConfig
+
+
+class BrokerGatekeeper(Gatekeeper):
+    """The gatekeeper of one broker."""
+
+    def __init__(
+        self, clock: Clock, image: ClusterImage, meters: QuotaMeters, authorizer: Authorizer | None = None
+    ) -> None:
+        self._clock = clock
+        self.meters = meters
+        self.rules = QuotaRules(image.quotas)
+        self._authorizer = None if authorizer is None else CachedAuthorizer(authorizer, self.renew)
+        self._reactor: Reactor | None = None
+
+    def now_ms(self) -> int:
+        """Milliseconds on a clock that does not go back."""
+        return int(self._clock.monotonic() * 1000)
+
+    def guard(self, reactor: Reactor) -> None:
+        """Stand in front of the answers of this reactor's connections, whenever there is something to ask."""
+        self._reactor = reactor
+        self._stand()
+
+    def _stand(self) -> None:
+        needed = self._authorizer is not None or any(self.rules.has(kind.value) for kind in QuotaKind)
+        if self._reactor is not None:
+            self._reactor.gatekeeper = self if needed else None
+
+    def follow(self, image: ClusterImage) -> None:
+        """Take the cluster's quotas."""
+        self.rules = QuotaRules(image.quotas)
+        self.renew()
+        self._stand()
+
+    def gate_for(self, connection: Connection, client_id: str | None) -> Gate | None:
+        session: Session = connection.session or Session(host=connection.peer_host, listener=connection.listener_name)
+        limits: dict[QuotaKind, Limit] = {}
+        for kind in QuotaKind:
+            limit = self.rules.limit(kind.value, session.principal.name, client_id or "")
+            if limit is not None:
+                limits[kind] = limit
+        if not limits and self._authorizer is None and session.state is AuthenticationState.AUTHENTICATED:
+            return None
+        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms)
+
+
+def meters_of(config: BrokerConfig) -> QuotaMeters:
+    """Meters with the windows that the settings give."""
+    get = config.get
+    return QuotaMeters(
+        Windows(get("quota.window.num"), get("quota.window.size.seconds") * 1000),
+        Windows(get("controller.quota.window.num"), get("controller.quota.window.size.seconds") * 1000),
+    )

@@ -1,0 +1,21 @@
+"""What becomes of a connection that was just accepted, where it came sooner than connections may come."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Verdict(Enum):
+    """What becomes of a connection."""
+
+    SERVED = "served"
+    DELAYED = "delayed"
+    REFUSED = "refused"
+
+
+class Admission(NamedTuple):
+    """A verdict, and after how long it is carried out: served, or closed."""
+
+    verdict: Verdict
+    delay_ms: int = 0

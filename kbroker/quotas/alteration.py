@@ -1,0 +1,124 @@
+"""Checks of quota alterations, and what they make of the quotas: pure, with Kafka's rules and texts.
+
+An entity with an error keeps all its quotas; the other entities of the request are altered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kbroker.errors import InvalidRequestError, KafkaError
+from kbroker.metadata.image import QuotaEntity
+from kbroker.quotas.rules import (
+    CLIENT_ID,
+    CLIENT_KEYS,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    IP_KEYS,
+    REQUEST_PERCENTAGE,
+    USER,
+)
+
+_FRACTIONAL = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+_EPSILON = 1e-6
+_LARGEST = {"connection_creation_rate": (2**31 - 1, "an INT")}
+_LONG = (2**63 - 1, "a LONG")
+
+Values = Mapping[str, float]
+
+
+class QuotaEdit(NamedTuple):
+    """One operation of a request; value None: remove."""
+
+    key: str
+    value: float | None
+
+
+class EntityAlteration(NamedTuple):
+    """What a request does to one entity."""
+
+    entity: QuotaEntity
+    edits: Sequence[QuotaEdit]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What comes of a request: an error or None for each entity, and the values of the entities that change."""
+
+    results: dict[QuotaEntity, KafkaError | None] = field(default_factory=dict)
+    changes: dict[QuotaEntity, Values] = field(default_factory=dict)
+
+
+def alter(
+    alterations: Sequence[EntityAlteration],
+    current: Mapping[QuotaEntity, Values],
+    resolves: Callable[[str], bool],
+) -> Outcome:
+    """What the alterations make of the quotas.  `resolves(name)`: whether it is an address or a host that has one."""
+    outcome = Outcome()
+    for entity, edits in alterations:
+        if entity in outcome.results or len({edit.key for edit in edits}) < len(edits):
+            outcome.results[entity] = InvalidRequestError(f"Ignoring duplicate entity {_shown(entity)}")
+            continue
+        try:
+            keys = _keys_for(entity, resolves)
+            values = _edited(dict(current.get(entity, {})), edits, keys)
+        except InvalidRequestError as error:
+            outcome.results[entity] = error
+            continue
+        outcome.results[entity] = None
+        if values != current.get(entity, {}):
+            outcome.changes[entity] = values
+    return outcome
+
+
+def _shown(entity: QuotaEntity) -> str:
+    return "ClientQuotaEntity(entries={" + ", ".join(f"{kind}={name or 'null'}" for kind, name in entity) + "})"
+
+
+def _keys_for(entity: QuotaEntity, resolves: Callable[[str], bool]) -> frozenset[str]:
+    if not entity:
+        raise InvalidRequestError("Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise InvalidRequestError(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise InvalidRequestError(f"Empty {kind} not supported")
+    kinds = {kind for kind, _ in entity}
+    if IP not in kinds:
+        return CLIENT_KEYS
+    if len(kinds) > 1:
+        raise InvalidRequestError(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        )
+    address = entity[0][1]
+    if address is not None and not resolves(address):
+        raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.")
+    return IP_KEYS
+
+
+def _edited(values: dict[str, float], edits: Sequence[QuotaEdit], keys: frozenset[str]) -> dict[str, float]:
+    for key, value in edits:
+        if value is None:
+            values.pop(key, None)
+            continue
+        _check(key, value, keys)
+        values[key] = value
+    return values
+
+
+def _check(key: str, value: float, keys: frozenset[str]) -> None:
+    if key not in keys:
+        raise InvalidRequestError(f"Invalid configuration key {key}")
+    if value <= 0:
+        raise InvalidRequestError(f"Quota {key} must be greater than 0")
+    if key in _FRACTIONAL:
+        return
+    largest, kind = _LARGEST.get(key, _LONG)
+    if value > largest:
+        raise InvalidRequestError(f"Proposed value for {key} is too large for {kind}.")
+    # Not a number is no whole number either.
+    if not abs(int(value + _EPSILON if value == value else 0) - value) <= _EPSILON:
+        raise InvalidRequestError(f"{key} cannot be a fractional value.")

@@ -1,0 +1,79 @@
+"""Which quotas a description asks for: pure, with Kafka's rules and texts.
+
+Each component names a type of entity, and says whether it has a certain name, the default, or any.  An entity matches
+when it has all these types so; a strict filter takes no entity that has other types besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kbroker.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
+from kbroker.metadata.image import QuotaEntity
+from kbroker.quotas.rules import CLIENT_ID, IP, USER
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+
+
+class Component(NamedTuple):
+    """One component of a filter, as the request has it."""
+
+    kind: str
+    match_type: int
+    match: str | None
+
+
+def describe(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], components: Sequence[Component], strict: bool
+) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
+    """The entities that match, with their quotas.  InvalidRequestError or UnsupportedVersionError, with Kafka's text,
+    for what is no filter."""
+    wanted: dict[str, Component] = {}
+    for component in components:
+        _check(component)
+        if component.kind in wanted:
+            raise InvalidRequestError(f"Entity type {component.kind} cannot appear more than once in the filter.")
+        wanted[component.kind] = component
+    if IP in wanted and len(wanted) > 1:
+        raise InvalidRequestError(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
+    if not wanted:
+        return [] if strict else list(quotas.items())
+    return [(entity, values) for entity, values in quotas.items() if _matches(entity, wanted, strict)]
+
+
+def _check(component: Component) -> None:
+    kind, match_type, match = component
+    error: KafkaError | None = None
+    if kind == "":
+        error = InvalidRequestError("Invalid empty entity type.")
+    elif match_type == EXACT and match is None:
+        error = InvalidRequestError("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    elif match_type == DEFAULT and match is not None:
+        error = InvalidRequestError("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+    elif match_type == SPECIFIED and match is not None:
+        error = InvalidRequestError("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+    elif match_type not in (EXACT, DEFAULT, SPECIFIED):
+        error = InvalidRequestError(f"Unknown match type {match_type}")
+    elif kind not in (USER, CLIENT_ID, IP):
+        error = UnsupportedVersionError(f"Unsupported entity type {kind}")
+    if error is not None:
+        raise error
+
+
+def _matches(entity: QuotaEntity, wanted: Mapping[str, Component], strict: bool) -> bool:
+    names = dict(entity)
+    if strict and len(names) > len(wanted):
+        return False
+    for kind, component in wanted.items():
+        if kind not in names:
+            return False
+        name = names[kind]
+        if component.match_type == EXACT and name != component.match:
+            return False
+        if component.match_type == DEFAULT and name is not None:
+            return False
+    return True
