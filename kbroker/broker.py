@@ -34,6 +34,9 @@ from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import log_config
 from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
+from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
+from kbroker.coordinator.consumer.settings import GroupSettings
+from kbroker.coordinator.runtime.background import Threads
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
@@ -204,6 +207,14 @@ class Broker:
         services.group_coordinator = GroupCoordinator(
             self.config, self.clock, self.loop, state_log, services.metadata_cache
         )
+        self.background = Threads(self.loop, self.config.get("group.coordinator.background.threads"))
+        services.consumer_groups = ConsumerGroups(
+            services.group_coordinator,
+            GroupSettings(self.config, services.metadata_cache),
+            self.clock,
+            services.metadata_cache,
+            self.background,
+        )
         services.group_coordinator.start()
 
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
@@ -316,6 +327,7 @@ class Broker:
         for listener in self.listeners:
             listener.stop_accepting()
         self.services.group_coordinator.stop()
+        self.background.close()
         self.services.replica_manager.purgatory.expire_all()
         _, busy = await asyncio.wait(
             [self.loop.create_task(listener.drained()) for listener in self.listeners], timeout=DRAIN_SECONDS

@@ -7,10 +7,10 @@ row above it.  `kbroker.config.row` explains the columns.
 from __future__ import annotations
 
 COORDINATOR_ROWS = """
-group.coordinator.rebalance.protocols|LIST|classic,consumer,streams||each of classic, consumer, share, streams|-|
+group.coordinator.rebalance.protocols|LIST|classic,consumer,streams||each of classic, consumer, share, streams|+|
     enabled group protocols (deprecated)
 group.coordinator.threads|INT|4||>=1|-|coordinator event-loop threads
-group.coordinator.background.threads|INT|2||>=1|-|coordinator background pool (regex)
+group.coordinator.background.threads|INT|2||>=1|+|coordinator background pool (regex)
 group.coordinator.append.linger.ms|INT|-1||>=-1|-|coordinator write batching; -1 adaptive
 offsets.commit.timeout.ms|INT|5000||>=1|+|how long a write of a coordinator waits for replicas and fsync
 offsets.load.buffer.size|INT|5242880||>=1|+|read size when loading __consumer_offsets
@@ -26,20 +26,20 @@ group.min.session.timeout.ms|INT|6000|||+|classic lower bound
 group.max.session.timeout.ms|INT|1800000|||+|classic upper bound
 group.initial.rebalance.delay.ms|INT|0|||+|wait for more members at first join
 group.max.size|INT|2147483647||>=1|+|classic member cap
-group.consumer.session.timeout.ms|INT|45000||>=1|-|KIP-848 session timeout
-group.consumer.min.session.timeout.ms|INT|45000||>=1|-|lower bound of group override
-group.consumer.max.session.timeout.ms|INT|60000||>=1|-|upper bound of group override
-group.consumer.heartbeat.interval.ms|INT|5000||>=1|-|heartbeat period told to members
-group.consumer.min.heartbeat.interval.ms|INT|5000||>=1|-|lower bound
-group.consumer.max.heartbeat.interval.ms|INT|15000||>=1|-|upper bound
-group.consumer.max.size|INT|2147483647||>=1|-|KIP-848 member cap
-group.consumer.assignors|LIST|uniform,range||distinct nonempty|-|server-side assignors, first is default
-group.consumer.migration.policy|STRING|bidirectional||anycase of bidirectional, upgrade, downgrade, disabled|-|
+group.consumer.session.timeout.ms|INT|45000||>=1|+|KIP-848 session timeout
+group.consumer.min.session.timeout.ms|INT|45000||>=1|+|lower bound of group override
+group.consumer.max.session.timeout.ms|INT|60000||>=1|+|upper bound of group override
+group.consumer.heartbeat.interval.ms|INT|5000||>=1|+|heartbeat period told to members
+group.consumer.min.heartbeat.interval.ms|INT|5000||>=1|+|lower bound
+group.consumer.max.heartbeat.interval.ms|INT|15000||>=1|+|upper bound
+group.consumer.max.size|INT|2147483647||>=1|+|KIP-848 member cap
+group.consumer.assignors|LIST|uniform,range||distinct nonempty|+|server-side assignors, first is default
+group.consumer.migration.policy|STRING|bidirectional||anycase of bidirectional, upgrade, downgrade, disabled|+|
     online classic<->consumer conversion
-group.consumer.assignment.interval.ms|INT|1000|cluster|>=0|-|min gap between target-assignment computations (4.3+)
-group.consumer.min.assignment.interval.ms|INT|0||>=0|-|lower bound
-group.consumer.max.assignment.interval.ms|INT|15000||>=0|-|upper bound
-group.consumer.regex.refresh.interval.ms|INT|600000||>=10000|-i|re-evaluate regex subscriptions
+group.consumer.assignment.interval.ms|INT|1000|cluster|>=0|+|min gap between target-assignment computations (4.3+)
+group.consumer.min.assignment.interval.ms|INT|0||>=0|+|lower bound
+group.consumer.max.assignment.interval.ms|INT|15000||>=0|+|upper bound
+group.consumer.regex.refresh.interval.ms|INT|600000||>=10000|+i|re-evaluate regex subscriptions
 group.share.session.timeout.ms|INT|45000||>=1|-|share session timeout
 group.share.min.session.timeout.ms|INT|45000||>=1|-|lower bound
 group.share.max.session.timeout.ms|INT|60000||>=1|-|upper bound

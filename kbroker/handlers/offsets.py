@@ -3,7 +3,8 @@
 OffsetCommit v0-v10: v0 knows no members; v1 may bring the time of the commit, v2-v4 a retention time; v10 names topics
     by id.  Topics and partitions that do not exist are refused one by one (UNKNOWN_TOPIC_OR_PARTITION, v10
     UNKNOWN_TOPIC_ID), the others go on.
-OffsetFetch v0-v10: null topics (v2+) mean all; v7 may ask for stable offsets only; v8 asks for several groups; v10
+OffsetFetch v0-v10: null topics (v2+) mean all; v7 may ask for stable offsets only; v8 asks for several groups; v9
+    says which member of a consumer group asks, in which epoch; v10
     names topics by id.  What was never committed is offset -1 without an error; v0, made when offsets lived in
     ZooKeeper, has UNKNOWN_TOPIC_OR_PARTITION there.
 OffsetDelete v0.
@@ -174,7 +175,7 @@ async def _fetch_group(
     await pace
     response = wire.OffsetFetchResponse
     try:
-        offsets = ctx.services.group_coordinator.offsets_of(group.group_id)
+        offsets = ctx.services.group_coordinator.offsets_of(group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         return response.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopics, response.OffsetFetchResponsePartitions, offsets, pace)

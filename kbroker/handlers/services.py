@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
+    from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.group_configs import GroupConfigs
@@ -47,6 +48,7 @@ class Services:
     log_manager: LogManager = _ABSENT
     replica_manager: ReplicaManager = _ABSENT
     group_coordinator: GroupCoordinator = _ABSENT
+    consumer_groups: ConsumerGroups = _ABSENT
     state_log: PartitionStateLog = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()

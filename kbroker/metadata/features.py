@@ -41,7 +41,7 @@ class Feature:
 FEATURES: tuple[Feature, ...] = (
     Feature(METADATA_VERSION, 7, 30, 30),
     Feature(ELIGIBLE_LEADER_REPLICAS, 0, 1, 1),
-    Feature(GROUP_VERSION, 0, 0, 0),
+    Feature(GROUP_VERSION, 0, 1, 1),
     Feature(SHARE_VERSION, 0, 0, 0),
     Feature(STREAMS_VERSION, 0, 0, 0),
     Feature(TRANSACTION_VERSION, 0, 0, 0),

@@ -8,18 +8,25 @@ from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerChange, TimerKind
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
-from kbroker.coordinator.consumer.records import KeyValue
+from kbroker.coordinator.consumer.migration import ClassicState, downgrade, may_downgrade
 from kbroker.coordinator.consumer.subscriptions import epoch_without
 
 
-def remove(group: ConsumerGroup, members: Sequence[ConsumerMember], around: Surroundings, draft: Draft) -> None:
-    """Take members out of the group, with one new epoch for all of them."""
+def remove(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], around: Surroundings, draft: Draft
+) -> ClassicState | None:
+    """Take members out of the group, with one new epoch for all of them; what the group becomes, if only classic
+    members are left."""
     if not members:
-        return
+        return None
+    if may_downgrade(group, members, around):
+        reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+        return downgrade(group, members, None, reason, around, draft)
     for member in members:
         draft.records += records.removal(group.group_id, member.member_id)
         draft.cancel_timers(member.member_id)
     epoch_without(group, members, around, draft)
+    return None
 
 
 def expires(group: ConsumerGroup, timer: TimerChange) -> ConsumerMember | None:
@@ -28,17 +35,3 @@ def expires(group: ConsumerGroup, timer: TimerChange) -> ConsumerMember | None:
     if member is None or (timer.kind is TimerKind.REBALANCE and member.member_epoch != timer.member_epoch):
         return None
     return member
-
-
-def tombstones(group: ConsumerGroup) -> list[KeyValue]:
-    """The records that delete a group with all its members."""
-    group_id = group.group_id
-    return [
-        *(records.current_tombstone(group_id, member_id) for member_id in group.members),
-        *(records.target_tombstone(group_id, member_id) for member_id in group.members),
-        records.target_epoch_tombstone(group_id),
-        *(records.member_tombstone(group_id, member_id) for member_id in group.members),
-        *(records.regex_tombstone(group_id, regex) for regex in group.resolved),
-        records.partitions_tombstone(group_id),
-        records.group_tombstone(group_id),
-    ]

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.coordinator.consumer.assignors.group_spec import GroupSpec
-from kbroker.coordinator.consumer.records import KeyValue
+from kbroker.coordinator.runtime.plan import KeyValue
 
 if TYPE_CHECKING:
     from kbroker.coordinator.consumer.settings import ConsumerSettings
@@ -51,12 +51,12 @@ class TargetWork(NamedTuple):
 
 @dataclass(slots=True)
 class Draft:
-    """See the module's docstring.  `refresh_epoch`: the group has looked at its topics for that epoch.  `resolve`:
+    """See the module's docstring.  `image_version`: the metadata that the topics were looked up in.  `resolve`:
     regular expressions to resolve on another thread."""
 
     records: list[KeyValue] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
-    refresh_epoch: int | None = None
+    image_version: int | None = None
     resolve: frozenset[str] = frozenset()
     work: TargetWork | None = None
     rebalanced: str | None = None

@@ -9,8 +9,8 @@
 A change of who is in the group, what they subscribe to or what those topics are raises the group's epoch.  The next
 target assignment is made for that epoch, and each member follows at its own pace (`reconciliation`).
 
-Only `replay` changes the group; what depends on its members is counted as they change.  `refresh_at` and what follows
-it are known to this broker alone.
+Only `replay` changes the group; what depends on its members is counted as they change.  `image_version` and what
+follows it are known to this broker alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from kbroker.coordinator.consumer import records
+from kbroker.coordinator.classic.group_kind import CommitCheck
+from kbroker.coordinator.consumer import fencing, records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
 from kbroker.coordinator.consumer.member import (
     LEAVE_EPOCH,
@@ -32,13 +33,13 @@ from kbroker.coordinator.consumer.member import (
     Owned,
 )
 from kbroker.coordinator.consumer.records import GroupRecord, ResolvedRegex
+from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.errors import UnknownMemberIdError
 
 logger = logging.getLogger("kbroker.groups")
 
-PROTOCOL_TYPE = "consumer"
+GROUP_TYPE = PROTOCOL_TYPE = "consumer"
 NO_ASSIGNMENT_EPOCH = -1
-NEVER_MS = 0x7FFF_FFFF
 
 
 class ConsumerGroupState(Enum):
@@ -63,11 +64,10 @@ class ConsumerGroup:
         "epoch",
         "group_id",
         "has_partition_metadata",
+        "image_version",
         "members",
         "metadata_hash",
         "names",
-        "refresh_at",
-        "refresh_epoch",
         "regex_names",
         "regexes",
         "resolved",
@@ -99,11 +99,68 @@ class ConsumerGroup:
         self.classic_protocols: Counter[str] = Counter()
         self._owners: dict[tuple[bytes, int], str] = {}
         self._unreconciled: set[str] | None = None
-        # Known to this broker alone: when the topics are looked at again, and what is going on elsewhere.
-        self.refresh_at = 0
-        self.refresh_epoch = 0
+        # Known to this broker alone: the metadata that the topics were last looked up in, and what goes on elsewhere.
+        self.image_version = -1
         self.resolving = False
         self.computing = False
+
+    # What all kinds of groups have in common (`GroupKind`)
+
+    @property
+    def group_type(self) -> str:
+        """As ListGroups names it."""
+        return GROUP_TYPE
+
+    @property
+    def protocol_type(self) -> str:
+        """As ListGroups names it."""
+        return PROTOCOL_TYPE
+
+    @property
+    def state_name(self) -> str:
+        """As answers name it."""
+        return self.state.value
+
+    @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    def tombstones(self) -> list[KeyValue]:
+        """The records that delete the group with all its members."""
+        group_id = self.group_id
+        return [
+            *(records.current_tombstone(group_id, member_id) for member_id in self.members),
+            *(records.target_tombstone(group_id, member_id) for member_id in self.members),
+            records.target_epoch_tombstone(group_id),
+            *(records.member_tombstone(group_id, member_id) for member_id in self.members),
+            *(records.regex_tombstone(group_id, regex) for regex in self.resolved),
+            records.partitions_tombstone(group_id),
+            records.group_tombstone(group_id),
+        ]
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        api_version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> CommitCheck | None:
+        """A member commits in its epoch, or what it has had since the epoch that it says (see `fencing`)."""
+        return fencing.check_commit(
+            self.members, member_id, instance_id, epoch, api_version, is_transactional=is_transactional
+        )
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """A member that says who it is must be one, in its epoch."""
+        fencing.check_fetch(self.members, member_id, epoch)
 
     # What it is
 
@@ -162,15 +219,6 @@ class ConsumerGroup:
             for partition in partitions
             if partition not in member.assigned.get(topic_id, {})
         )
-
-    def metadata_expired(self, now_ms: int) -> bool:
-        """Whether it is time to look whether the subscribed topics have changed."""
-        return now_ms >= self.refresh_at or self.epoch < self.refresh_epoch
-
-    def refreshed(self, now_ms: int, epoch: int) -> None:
-        """The topics were looked at for `epoch`; next when they change, or when that epoch was not stored."""
-        self.refresh_at = now_ms + NEVER_MS
-        self.refresh_epoch = epoch
 
     # What its records say
 

@@ -34,6 +34,7 @@ from kbroker.coordinator.consumer.member import (
     MemberState,
     Owned,
 )
+from kbroker.coordinator.consumer.migration import ClassicState
 from kbroker.coordinator.consumer.reconciliation import Target, reconcile
 from kbroker.coordinator.consumer.subscriptions import (
     RegexChange,
@@ -82,7 +83,7 @@ def follow(
     # An unknown regular expression raises the epoch when its topics are known; with another of them, now.
     rises = names_changed or regex_change is RegexChange.CHANGED_AND_KNOWN
     epoch = group.epoch
-    if rises or group.metadata_expired(around.now_ms):
+    if rises or group.image_version != around.cache.image.version:
         epoch, homogeneous = bump_epoch(group, before, after, around, draft, changed=rises)
     else:
         homogeneous = group_is_homogeneous(group) if group.assignment_epoch < epoch else True
@@ -129,7 +130,7 @@ def _sign_of_life(
         or member.client_id != request.client_id
         or member.client_host != request.client_host
         or member.classic is not None
-        or group.metadata_expired(around.now_ms)
+        or group.image_version != around.cache.image.version
     ):
         return None
     return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms)
@@ -164,44 +165,29 @@ def check_room(group: ConsumerGroup, member_id: str, around: Surroundings) -> No
 
 def _member_of(group: ConsumerGroup, request: HeartbeatRequest, draft: Draft) -> ConsumerMember:
     joins = request.member_epoch == JOIN_EPOCH
-    if request.instance_id is not None:
-        return static_member(group, request.member_id, request.instance_id, draft, joins=joins, request=request)
-    member = group.members.get(request.member_id)
-    if member is None:
-        if not joins:
-            group.member(request.member_id)
-        member = ConsumerMember(request.member_id)
+    member_id, instance_id = request.member_id, request.instance_id
+    current = group.static_member(instance_id)
+    if instance_id is not None and not joins:
+        member = known_static(group, member_id, instance_id, current)
+    elif current is not None:
+        if current.classic is None and current.member_epoch != STATIC_LEAVE_EPOCH:
+            raise KafkaError.of(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+                f"id is owned by {current.member_id} member.",
+            )
+        return replace_static(group, current, member_id, draft)
+    elif joins:
+        member = group.members.get(member_id) or ConsumerMember(member_id)
+        logger.info("group %s: member %s joins with the consumer protocol", group.group_id, member_id)
+    else:
+        member = group.member(member_id)
     _check_epoch(member, request)
-    if joins:
-        logger.info("group %s: member %s joins with the consumer protocol", group.group_id, request.member_id)
     return member
 
 
-def static_member(
-    group: ConsumerGroup,
-    member_id: str,
-    instance_id: str,
-    draft: Draft,
-    *,
-    joins: bool,
-    request: HeartbeatRequest | None,
-) -> ConsumerMember:
-    """The member behind a group instance id; one that joins takes the place of the one before.  `request` is None for
-    the classic protocol, whose members may take over from each other at any time."""
-    current = group.static_member(instance_id)
-    if not joins:
-        known = known_static(group, member_id, instance_id, current)
-        if request is not None:
-            _check_epoch(known, request)
-        return known
-    if current is None:
-        return group.members.get(member_id) or ConsumerMember(member_id)
-    if request is not None and current.classic is None and current.member_epoch != STATIC_LEAVE_EPOCH:
-        raise KafkaError.of(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-            f"is owned by {current.member_id} member.",
-        )
+def replace_static(group: ConsumerGroup, current: ConsumerMember, member_id: str, draft: Draft) -> ConsumerMember:
+    """The holder of an instance id comes back as `member_id`: it has what it had, and begins at epoch 0."""
     member = replace(current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     draft.records += records.removal(group.group_id, current.member_id)
     draft.records.append(records.member_metadata(group.group_id, member))
@@ -210,7 +196,9 @@ def static_member(
     draft.records.append(records.current_assignment(group.group_id, member))
     if current.member_id != member_id:
         draft.cancel_timers(current.member_id)
-    logger.info("group %s: %s takes the place of %s (%s)", group.group_id, member_id, current.member_id, instance_id)
+    logger.info(
+        "group %s: %s takes the place of %s (%s)", group.group_id, member_id, current.member_id, current.instance_id
+    )
     return member
 
 
@@ -250,8 +238,11 @@ def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
 # Leaving
 
 
-def leave(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft) -> HeartbeatAnswer:
-    """A member goes for good (epoch -1), or a static one for a while (-2), until its session ends."""
+def leave(
+    group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft
+) -> tuple[HeartbeatAnswer, ClassicState | None]:
+    """A member goes for good (epoch -1), or a static one for a while (-2), until its session ends; what the group
+    becomes, if only classic members are left."""
     if request.instance_id is None:
         member = group.member(request.member_id)
     else:
@@ -265,10 +256,10 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings,
                 pending_revocation=NOTHING_OWNED,
             )
             draft.records.append(records.current_assignment(group.group_id, gone))
-            return HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
+            return HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH), None
     logger.info("group %s: member %s left", group.group_id, member.member_id)
-    remove(group, [member], around, draft)
-    return HeartbeatAnswer(request.member_id, request.member_epoch)
+    becomes = remove(group, [member], around, draft)
+    return HeartbeatAnswer(request.member_id, request.member_epoch), becomes
 
 
 def _since_zero(owned: Owned) -> Owned:

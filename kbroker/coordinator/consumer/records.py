@@ -18,15 +18,16 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.classic.messages import MemberProtocol
+from kbroker.coordinator.classic.state_records import UnknownRecordError
 from kbroker.coordinator.consumer.assignors.group_spec import Assignment
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, Owned
+from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.schemas import message, wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Program, Struct
-
-KeyValue = tuple[bytes, bytes | None]
 
 GROUP, PARTITIONS, MEMBER, TARGET, MEMBER_TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 RECORD_TYPES = {
@@ -246,13 +247,16 @@ class GroupRecord(NamedTuple):
 
 
 def parse(key: bytes, value: bytes | None) -> GroupRecord:
-    """The record behind a key and a value.  DecodeError, or ValueError for a version that is not known."""
+    """The record behind a key of one of `RECORD_TYPES` and a value.  UnknownRecordError when it cannot be read."""
     (record_type,) = _SHORT.unpack_from(key)
     name = RECORD_TYPES[record_type]
-    parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
-    if value is None:
-        return GroupRecord(record_type, parsed_key, None)
-    version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
-    if version != VALUE_VERSION:
-        raise ValueError(f"{name}Value version {version}")
-    return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
+    try:
+        parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
+        if value is None:
+            return GroupRecord(record_type, parsed_key, None)
+        version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
+        if version != VALUE_VERSION:
+            raise UnknownRecordError(f"{name}Value version {version}")
+        return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
+    except DecodeError as error:
+        raise UnknownRecordError(f"{name}: {error}") from error

@@ -6,7 +6,7 @@ much memory to compile is refused.  A whole topic name must match.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -44,9 +44,10 @@ def compiled(regex: str) -> Any:
 
 
 def resolve(
-    regexes: Iterable[str], topic_names: Sequence[str], version: int, timestamp_ms: int
+    regexes: Iterable[str], topic_names: Iterable[str], version: int, timestamp_ms: int
 ) -> Mapping[str, ResolvedRegex]:
     """The topics that each expression matches.  One that cannot be read, of another broker, matches none."""
+    names = list(topic_names)
     found: dict[str, ResolvedRegex] = {}
     for regex in regexes:
         try:
@@ -54,6 +55,6 @@ def resolve(
         except KafkaError:
             found[regex] = ResolvedRegex(frozenset(), version, timestamp_ms)
         else:
-            topics = frozenset(name for name in topic_names if matches(name) is not None)
+            topics = frozenset(name for name in names if matches(name) is not None)
             found[regex] = ResolvedRegex(topics, version, timestamp_ms)
     return found

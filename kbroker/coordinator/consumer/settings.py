@@ -12,13 +12,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
+from kbroker.metadata.image import ConfigResource
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+    from kbroker.metadata.cache import MetadataCache
 
+# Kafka's number of the kind of resource that groups' own settings belong to.
+GROUP_RESOURCE = 32
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+GROUP_SETTINGS = frozenset({SESSION_TIMEOUT, HEARTBEAT_INTERVAL, ASSIGNMENT_INTERVAL})
 
 
 class MigrationPolicy(Enum):
@@ -92,3 +97,21 @@ class ConsumerSettings:
             heartbeat_interval_ms=held.get(HEARTBEAT_INTERVAL, self.heartbeat_interval_ms),
             assignment_interval_ms=held.get(ASSIGNMENT_INTERVAL, self.assignment_interval_ms),
         )
+
+
+class GroupSettings:
+    """The settings of each group, from the metadata of the moment."""
+
+    __slots__ = ("_cache", "broker")
+
+    def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
+        self.broker = ConsumerSettings.of(config)
+        self._cache = cache
+
+    def of_group(self, group_id: str) -> ConsumerSettings:
+        """What applies to a group."""
+        configs = self._cache.image.configs
+        if not configs:
+            return self.broker
+        own = configs.get(ConfigResource(GROUP_RESOURCE, group_id), {})
+        return self.broker.with_group({name: int(value) for name, value in own.items() if name in GROUP_SETTINGS})

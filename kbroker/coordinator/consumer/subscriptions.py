@@ -11,6 +11,7 @@ from kbroker.coordinator.consumer.draft import Draft, Surroundings
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.consumer.records import ResolvedRegex
+from kbroker.coordinator.consumer.regexes import compiled
 from kbroker.coordinator.modern.topic_hash import metadata_hash
 
 # Regular expressions of a group are resolved together, at most this often.
@@ -47,6 +48,7 @@ def change_regex(
         if old and group.regexes[old] == 1:
             draft.records.append(records.regex_tombstone(group.group_id, old))
         if new and not group.regexes[new]:
+            compiled(new)
             due = True
         elif (new and new in group.resolved) or (not new and old):
             change = RegexChange.CHANGED_AND_KNOWN
@@ -110,7 +112,7 @@ def bump_epoch(
         epoch += 1
         draft.records.append(records.group_epoch(group.group_id, epoch, value))
         draft.rebalanced = "the subscription of a member changed" if changed else "its topics changed"
-    draft.refresh_epoch = epoch
+    draft.image_version = around.cache.image.version
     if group.has_partition_metadata:
         draft.records.append(records.partitions_tombstone(group.group_id))
     return epoch, homogeneous
@@ -166,5 +168,5 @@ def apply_resolved(
     if changed or value != group.metadata_hash:
         epoch = group.epoch + 1
         draft.records.append(records.group_epoch(group.group_id, epoch, value))
-        draft.refresh_epoch = epoch
         draft.rebalanced = "regular expressions match other topics"
+    draft.image_version = around.cache.image.version

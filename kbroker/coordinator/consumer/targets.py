@@ -16,7 +16,7 @@ from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.consumer.draft import Draft, Surroundings, TargetWork
 from kbroker.coordinator.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
-from kbroker.coordinator.consumer.records import KeyValue
+from kbroker.coordinator.runtime.plan import KeyValue
 
 # Members and partitions that an assignor handles within a few milliseconds.
 AT_ONCE = 300

@@ -21,6 +21,7 @@ from kbroker.coordinator.consumer.draft import (
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.settings import ConsumerSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
+from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
 
@@ -45,7 +46,7 @@ class PureWorld:
     settings: ConsumerSettings = field(default_factory=settings)
     now_ms: int = 1_700_000_000_000
     group: ConsumerGroup | None = None
-    log: list[records.KeyValue] = field(default_factory=list)
+    log: list[KeyValue] = field(default_factory=list)
     timers: dict[tuple[TimerKind, str], tuple[int, TimerChange]] = field(default_factory=dict)
     works: list[TargetWork] = field(default_factory=list)
     topics_version: int = 0
@@ -69,7 +70,7 @@ class PureWorld:
         draft = Draft()
         group = self.group or ConsumerGroup(GROUP)
         if epoch < 0:
-            answer = heartbeat.leave(group, request, self.around, draft)
+            answer, _ = heartbeat.leave(group, request, self.around, draft)
         else:
             answer = heartbeat.heartbeat(group, request, self.around, draft)
         self.write(draft)
@@ -94,8 +95,8 @@ class PureWorld:
                 self.timers.pop((change.kind, change.member_id), None)
             else:
                 self.timers[change.kind, change.member_id] = (self.now_ms + change.delay_ms, change)
-        if self.group is not None and draft.refresh_epoch is not None:
-            self.group.refreshed(self.now_ms, draft.refresh_epoch)
+        if self.group is not None and draft.image_version is not None:
+            self.group.image_version = draft.image_version
         if draft.work is not None:
             assert self.group is not None
             self.group.computing = True
@@ -116,7 +117,7 @@ class PureWorld:
         result = ASSIGNORS[work.assignor](work.spec)
         self.write(Draft(targets.computed_records(self.group, work, result, self.now_ms)))
 
-    def replay(self, pairs: list[records.KeyValue]) -> None:
+    def replay(self, pairs: list[KeyValue]) -> None:
         for key, value in pairs:
             record = records.parse(key, value)
             if record.record_type == records.GROUP and record.value is None:
@@ -141,8 +142,6 @@ class PureWorld:
         self.cache.publish(self.cache.image.with_topics(delta), delta)
         if delta.created:
             self.topics_version = self.cache.image.version
-        if self.group is not None:
-            self.group.refresh_at = 0
 
     def create_topic(self, name: str, topic_id: bytes, partition_count: int) -> None:
         self.publish(MetadataDelta(created=(topic_image(name, topic_id, partition_count),)))

@@ -1,0 +1,400 @@
+"""Consumer groups of the new protocol (KIP-848) on the coordinator runtime: the one door to them.
+
+Each operation is planned on the group as it is (`heartbeat`, `classic_members`, `departure`), its records are appended
+and replayed into the group, and then what is known to this broker alone follows: timers, and work on other threads,
+which comes back as an operation of its own.
+
+Groups live in the registry of all groups, as the `kind` of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.messages import (
+    JoinReply,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncReply,
+    SyncRequest,
+    SyncResult,
+)
+from kbroker.coordinator.consumer import classic_members, departure, heartbeat, regexes, targets
+from kbroker.coordinator.consumer.assignors.group_spec import Assignment
+from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
+from kbroker.coordinator.consumer.draft import (
+    Draft,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Surroundings,
+    TargetWork,
+    TimerChange,
+    TimerKind,
+)
+from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
+from kbroker.coordinator.consumer.member import ConsumerMember, MemberState
+from kbroker.coordinator.consumer.migration import ClassicState, upgrade
+from kbroker.coordinator.consumer.records import GROUP, RECORD_TYPES, ResolvedRegex, parse
+from kbroker.coordinator.consumer.settings import GroupSettings
+from kbroker.coordinator.consumer.subscriptions import apply_resolved
+from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
+from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownMemberIdError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbroker.clock import Clock
+    from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
+    from kbroker.coordinator.classic.group_registry import GroupPartition
+    from kbroker.coordinator.runtime.background import Background
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
+
+T = TypeVar("T")
+
+logger = logging.getLogger("kbroker.groups")
+
+# A member that could not be removed, as its records could not be written, is tried again.
+RETRY_SECONDS = 1.0
+
+
+class ConsumerGroups:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        settings: GroupSettings,
+        clock: Clock,
+        metadata_cache: MetadataCache,
+        background: Background,
+    ) -> None:
+        self._registry = coordinator.registry
+        self._runtime = coordinator.registry.runtime
+        self._rebalances = coordinator.rebalances
+        self._settings = settings
+        self._clock = clock
+        self._cache = metadata_cache
+        self._background = background
+        self._topics_version = metadata_cache.image.version
+        self.rebalance_count = 0
+        for record_type in RECORD_TYPES:
+            self._registry.record_kinds[record_type] = self._replay
+        coordinator.serve_kind(GROUP_TYPE, self)
+        metadata_cache.subscribe(self._on_metadata)
+
+    # Records
+
+    @staticmethod
+    def _replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
+        record = parse(key, value)
+        group_id = record.group_id
+        group = partition.groups.get(group_id)
+        kind = None if group is None else group.kind
+        if not isinstance(kind, ConsumerGroup):
+            if value is None:
+                return
+            kind = ConsumerGroup(group_id)
+            partition.group(group_id).become(kind)
+        if value is None and record.record_type == GROUP:
+            partition.end_kind(group_id)
+        else:
+            kind.replay(record)
+
+    def on_loaded(self, group_id: str) -> None:
+        """Sessions begin anew."""
+        kind = self._find(group_id)
+        if kind is None:
+            return
+        draft = Draft()
+        session_ms = self._settings.of_group(group_id).session_timeout_ms
+        for member in kind.members.values():
+            draft.set_timer(TimerKind.SESSION, member.member_id, session_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                draft.set_timer(TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms, member.member_epoch)
+        self._follow(group_id, draft)
+
+    # Heartbeats
+
+    def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
+        """ConsumerGroupHeartbeat.  Raises KafkaError."""
+        draft = Draft()
+        outcome = self._write(request.group_id, partial(self._heartbeat, request, draft))
+        self._follow(request.group_id, draft)
+        return outcome
+
+    def _heartbeat(
+        self, request: HeartbeatRequest, draft: Draft, partition: GroupPartition, now_ms: int
+    ) -> Plan[HeartbeatAnswer]:
+        around = self._around(request.group_id, now_ms)
+        group = partition.groups.get(request.group_id)
+        if request.member_epoch < 0:
+            answer, becomes = heartbeat.leave(self._consumer(group, request.group_id), request, around, draft)
+            return self._plan(answer, draft, group, becomes)
+        kind = self._joined(group, request, around, draft)
+        return Plan(heartbeat.heartbeat(kind, request, around, draft), draft.records)
+
+    def _joined(
+        self, group: Group | None, request: HeartbeatRequest, around: Surroundings, draft: Draft
+    ) -> ConsumerGroup:
+        """The group that a heartbeat is for; a member that joins makes it, of a classic one if need be."""
+        if group is not None and isinstance(group.kind, ConsumerGroup):
+            return group.kind
+        joins = request.member_epoch == 0
+        if group is None and joins:
+            return ConsumerGroup(request.group_id)
+        if group is None or group.kind is not None or not joins:
+            return self._consumer(group, request.group_id)
+        kind = upgrade(group, around, draft)
+        # They join again, and find a group of the new kind.
+        for member in group.members.values():
+            group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        return kind
+
+    @staticmethod
+    def _consumer(group: Group | None, group_id: str) -> ConsumerGroup:
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        if not isinstance(group.kind, ConsumerGroup):
+            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+        return group.kind
+
+    # Members that speak the classic protocol
+
+    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+        """JoinGroup of a consumer group that has members."""
+        draft = Draft()
+
+        def operation(partition: GroupPartition, now_ms: int) -> Plan[JoinResult]:
+            around = self._around(request.group_id, now_ms)
+            group = partition.groups.get(request.group_id)
+            kind = self._consumer(group, request.group_id)
+            result, becomes = classic_members.join(kind, request, around, draft)
+            return self._plan(result, draft, group, becomes)
+
+        try:
+            result = self._write(request.group_id, operation).answer
+        except KafkaError as error:
+            code = ErrorCode.UNKNOWN_MEMBER_ID if isinstance(error, GroupIdNotFoundError) else write_error(error)
+            reply(JoinResult(code, request.member_id))
+            return
+        self._follow(request.group_id, draft)
+        reply(result)
+
+    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+        """SyncGroup of a consumer group that has members."""
+        draft = Draft()
+        try:
+            kind = self._existing(request.group_id)
+            result = classic_members.sync(kind, request, self._around(request.group_id), draft)
+        except KafkaError as error:
+            result = SyncResult(error.code)
+        self._follow(request.group_id, draft)
+        reply(result)
+
+    def heartbeat_classic(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Heartbeat of a member of a consumer group; raises for one that is no member in this generation."""
+        draft = Draft()
+        code = classic_members.heartbeat(self._existing(group_id), member_id, instance_id, generation_id, draft)
+        self._follow(group_id, draft)
+        return code
+
+    def leave_classic(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
+        """LeaveGroup of a consumer group."""
+        draft = Draft()
+
+        def operation(partition: GroupPartition, now_ms: int) -> Plan[list[LeaveResult]]:
+            group = partition.groups.get(group_id)
+            kind = self._consumer(group, group_id)
+            gone, results = classic_members.leaving_members(kind, leaving)
+            becomes = departure.remove(kind, gone, self._around(group_id, now_ms), draft)
+            return self._plan(results, draft, group, becomes)
+
+        try:
+            results = self._write(group_id, operation).answer
+        except GroupIdNotFoundError as error:
+            raise UnknownMemberIdError() from error
+        self._follow(group_id, draft)
+        return results
+
+    def _plan(self, answer: T, draft: Draft, group: Group | None, becomes: ClassicState | None) -> Plan[T]:
+        if becomes is None or group is None:
+            return Plan(answer, draft.records)
+        return Plan(answer, draft.records, apply=partial(self._become_classic, group, becomes))
+
+    def _become_classic(self, group: Group, state: ClassicState) -> None:
+        """What replaying the records would do, but for the protocols of the members: the log has only the chosen."""
+        classic = state.group
+        group.become(None)
+        group.restore(
+            list(classic.members.values()),
+            classic.generation_id,
+            classic.protocol_type,
+            classic.protocol_name,
+            classic.leader_id,
+            classic.state_timestamp,
+        )
+        for member in group.members.values():
+            self._rebalances.watch(group, member)
+        if state.reason is not None:
+            self._rebalances.prepare(group, state.reason)
+
+    # Time
+
+    def _on_timer(self, group_id: str, timer: TimerChange) -> None:
+        draft = Draft()
+
+        def operation(partition: GroupPartition, now_ms: int) -> Plan[ConsumerMember | None]:
+            group = partition.groups.get(group_id)
+            kind = None if group is None else group.kind
+            member = departure.expires(kind, timer) if isinstance(kind, ConsumerGroup) else None
+            if member is None or not isinstance(kind, ConsumerGroup):
+                return Plan(None)
+            becomes = departure.remove(kind, [member], self._around(group_id, now_ms), draft)
+            return self._plan(member, draft, group, becomes)
+
+        try:
+            member = self._write(group_id, operation).answer
+        except KafkaError as error:
+            logger.warning("group %s: member %s cannot be removed: %s", group_id, timer.member_id, error)
+            self._set_timer(group_id, timer, RETRY_SECONDS)
+            return
+        if member is not None:
+            logger.info("group %s: member %s is removed: %s", group_id, timer.member_id, timer.kind.value)
+        self._follow(group_id, draft)
+
+    def _set_timer(self, group_id: str, timer: TimerChange, seconds: float) -> None:
+        shard = self._runtime.shard(self._runtime.partition_of(group_id))
+        key = (group_id, timer.member_id, timer.kind)
+        if not (timer.if_absent and key in shard.timers):
+            shard.timers.set(key, seconds, partial(self._on_timer, group_id, timer))
+
+    # What follows from what was written
+
+    def _follow(self, group_id: str, draft: Draft) -> None:
+        if draft.timers:
+            for timer in draft.timers:
+                if timer.delay_ms is not None:
+                    self._set_timer(group_id, timer, timer.delay_ms / 1000)
+                else:
+                    shard = self._runtime.shard(self._runtime.partition_of(group_id))
+                    shard.timers.cancel((group_id, timer.member_id, timer.kind))
+        if draft.rebalanced is not None:
+            self.rebalance_count += 1
+            logger.info("group %s: a new epoch, as %s", group_id, draft.rebalanced)
+        if draft.image_version is None and draft.work is None and not draft.resolve:
+            return
+        kind = self._find(group_id)
+        if kind is None:
+            return
+        if draft.image_version is not None:
+            kind.image_version = draft.image_version
+        if draft.work is not None:
+            self._compute(kind, draft.work)
+        if draft.resolve:
+            self._resolve(kind, draft.resolve)
+
+    def _compute(self, kind: ConsumerGroup, work: TargetWork) -> None:
+        kind.computing = True
+        self._background.run(partial(ASSIGNORS[work.assignor], work.spec), partial(self._computed, kind, work))
+
+    def _computed(
+        self,
+        kind: ConsumerGroup,
+        work: TargetWork,
+        result: Mapping[str, Assignment] | None,
+        error: Exception | None,
+    ) -> None:
+        kind.computing = False
+        if result is None:
+            logger.error("group %s: no target for epoch %d", kind.group_id, work.epoch, exc_info=error)
+            return
+
+        def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
+            group = partition.groups.get(kind.group_id)
+            if group is None or group.kind is not kind:
+                return Plan(None)
+            return Plan(None, targets.computed_records(kind, work, result, now_ms))
+
+        self._try(kind.group_id, operation, "its target assignment")
+
+    def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str]) -> None:
+        kind.resolving = True
+        image = self._cache.image
+        look_up = partial(regexes.resolve, wanted, image.topics, image.version, self._clock.now_ms())
+        self._background.run(look_up, partial(self._resolved, kind))
+
+    def _resolved(
+        self, kind: ConsumerGroup, found: Mapping[str, ResolvedRegex] | None, error: Exception | None
+    ) -> None:
+        kind.resolving = False
+        if found is None:
+            logger.error("group %s: its regular expressions cannot be resolved", kind.group_id, exc_info=error)
+            return
+        draft = Draft()
+
+        def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
+            group = partition.groups.get(kind.group_id)
+            if group is not None and group.kind is kind:
+                apply_resolved(kind, found, self._around(kind.group_id, now_ms), draft)
+            return Plan(None, draft.records)
+
+        if self._try(kind.group_id, operation, "what its regular expressions match"):
+            self._follow(kind.group_id, draft)
+
+    def _try(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[None]], what: str) -> bool:
+        try:
+            self._write(group_id, operation)
+        except KafkaError as error:
+            logger.warning("group %s: %s cannot be stored: %s", group_id, what, error)
+            return False
+        return True
+
+    # Metadata
+
+    def _on_metadata(self, _old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
+        if delta.created:
+            self._topics_version = new.version
+
+    # What is there
+
+    def _around(self, group_id: str, now_ms: int | None = None) -> Surroundings:
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        return Surroundings(now_ms, self._cache, self._settings.of_group(group_id), self._topics_version)
+
+    def _find(self, group_id: str) -> ConsumerGroup | None:
+        group = self._registry.groups.get(group_id)
+        return group.kind if group is not None and isinstance(group.kind, ConsumerGroup) else None
+
+    def _existing(self, group_id: str) -> ConsumerGroup:
+        kind = self._find(group_id)
+        if kind is None:
+            raise UnknownMemberIdError()
+        return kind
+
+    def _write(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[T]]) -> Outcome[T]:
+        return self._runtime.write(self._runtime.partition_of(group_id), operation)
+
+    def check_assignor(self, name: str | None) -> None:
+        """UNSUPPORTED_ASSIGNOR as a KafkaError for an assignor that `group.consumer.assignors` leaves out."""
+        assignors = self._settings.broker.assignors
+        if name is not None and name not in assignors:
+            raise KafkaError.of(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {name} is not supported. Supported assignors: {', '.join(assignors)}.",
+            )
+
+    def describe(self, group_id: str) -> tuple[ConsumerGroup, str]:
+        """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or what a client is told while it is
+        not known whether there is such a group."""
+        kind = self._consumer(self._registry.find(group_id), group_id)
+        return kind, targets.preferred_assignor(kind, self._around(group_id))
