@@ -208,9 +208,11 @@ class Broker:
             self.config, self.clock, self.loop, state_log, services.metadata_cache
         )
         self.background = Threads(self.loop, self.config.get("group.coordinator.background.threads"))
+        group_settings = GroupSettings(self.config, services.metadata_cache)
+        services.broker_settings.subscribe(group_settings.follow)
         services.consumer_groups = ConsumerGroups(
             services.group_coordinator,
-            GroupSettings(self.config, services.metadata_cache),
+            group_settings,
             self.clock,
             services.metadata_cache,
             self.background,

@@ -228,6 +228,7 @@ _ROWS: Mapping[str, ConfigRow] = {row.name: row for row in broker_config_rows()}
 FOLLOWED: frozenset[str] = frozenset(
     {
         "cordoned.log.dirs",
+        "group.consumer.assignment.interval.ms",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
@@ -250,7 +251,6 @@ STORED: frozenset[str] = frozenset(
         "background.threads",
         "follower.fetch.last.tiered.offset.enable",
         "follower.replication.throttled.rate",
-        "group.consumer.assignment.interval.ms",
         "group.coordinator.cached.buffer.max.bytes",
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",

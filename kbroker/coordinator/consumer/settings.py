@@ -67,9 +67,6 @@ class ConsumerSettings:
         if unknown:
             raise ValueError(f"group.consumer.assignors: unknown assignor {unknown[0]!r}")
 
-        def bounds(name: str) -> tuple[int, int]:
-            return config.get(f"group.consumer.min.{name}"), config.get(f"group.consumer.max.{name}")
-
         return ConsumerSettings(
             config.get("group.consumer.session.timeout.ms"),
             config.get("group.consumer.heartbeat.interval.ms"),
@@ -80,9 +77,18 @@ class ConsumerSettings:
             assignors,
             MigrationPolicy(config.get("group.consumer.migration.policy").lower()),
             {
-                SESSION_TIMEOUT: bounds("session.timeout.ms"),
-                HEARTBEAT_INTERVAL: bounds("heartbeat.interval.ms"),
-                ASSIGNMENT_INTERVAL: bounds("assignment.interval.ms"),
+                SESSION_TIMEOUT: (
+                    config.get("group.consumer.min.session.timeout.ms"),
+                    config.get("group.consumer.max.session.timeout.ms"),
+                ),
+                HEARTBEAT_INTERVAL: (
+                    config.get("group.consumer.min.heartbeat.interval.ms"),
+                    config.get("group.consumer.max.heartbeat.interval.ms"),
+                ),
+                ASSIGNMENT_INTERVAL: (
+                    config.get("group.consumer.min.assignment.interval.ms"),
+                    config.get("group.consumer.max.assignment.interval.ms"),
+                ),
             },
         )
 
@@ -107,6 +113,10 @@ class GroupSettings:
     def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
         self.broker = ConsumerSettings.of(config)
         self._cache = cache
+
+    def follow(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed."""
+        self.broker = ConsumerSettings.of(config)
 
     def of_group(self, group_id: str) -> ConsumerSettings:
         """What applies to a group."""
