@@ -20,6 +20,9 @@ from kbroker.coordinator.classic.messages import (
     SyncResult,
 )
 from kbroker.coordinator.classic.offset_commits import Committer
+from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
+from kbroker.coordinator.consumer.settings import GroupSettings
+from kbroker.coordinator.runtime.background import NextTurn
 from kbroker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
@@ -182,6 +185,13 @@ class World:
         values = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4} | (settings or {})
         self.config = BrokerConfig.from_mapping(values)
         self.coordinator = GroupCoordinator(self.config, self.loop, self.loop, self.log, self.cache)
+        self.consumer_groups = ConsumerGroups(
+            self.coordinator,
+            GroupSettings(self.config, self.cache),
+            self.loop,
+            self.cache,
+            NextTurn(self.loop.call_later),
+        )
         self.coordinator.start()
 
     def restarted(self, settings: dict[str, object] | None = None) -> World:

@@ -9,14 +9,14 @@ from typing import Any
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.wire.codec import Struct
-from kbroker.handlers import groups, offsets
+from kbroker.handlers import consumer_groups, groups, offsets
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
 from tests.coordinator.harness import World
 from tests.unbroken import UNBROKEN, finished
 
-HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS)}
+HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS, *consumer_groups.HANDLERS)}
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -44,6 +44,7 @@ class Services:
     controller: Controller
     loop: Any
     slices: Slices
+    consumer_groups: Any = None
     state_log: Any = None
 
 
@@ -76,7 +77,15 @@ class Client:
         self._client_id = client_id
         self.controller = Controller(world)
         self._services = Services(
-            world.config, world.loop, 1, world.cache, world.coordinator, self.controller, world.loop, UNBROKEN
+            world.config,
+            world.loop,
+            1,
+            world.cache,
+            world.coordinator,
+            self.controller,
+            world.loop,
+            UNBROKEN,
+            world.consumer_groups,
         )
         self._context: Context | None = None
         self._response: tuple[Any, int] = (None, 0)

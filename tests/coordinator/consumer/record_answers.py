@@ -1,0 +1,77 @@
+"""Ask Apache Kafka the script's questions and write its answers down: `python -m` this, with host:port of a fresh broker
+that has the settings and topics that the script names."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
+from kbroker.schemas import message
+from tests.coordinator.consumer.script import ConsumerScript
+
+ANSWERS = Path(__file__).parents[1] / "vectors" / "kafka-4.3.1-consumer-group-answers.json"
+
+
+class Socket:
+    """One connection to a broker."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=60)
+
+    def call(self, name: str, version: int, **fields: Any) -> Any:
+        request = message(f"{name}Request")
+        key = ApiKey(request.api_key)
+        flexible = request_header_version(key, version) >= 2
+        header = struct.pack(">hhih5s", int(key), version, 1, 5, b"probe") + (b"\0" if flexible else b"")
+        body = bytes(request.program(version).encode(request(**fields)))
+        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        (size,) = struct.unpack(">i", self._read(4))
+        data = self._read(size)
+        start = 5 if response_header_version(key, version) >= 1 else 4
+        return message(f"{name}Response").program(version).decode(data, start)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = self._socket.recv(size - len(data))
+            assert chunk, "the broker closed the connection"
+            data += chunk
+        return data
+
+
+def topic_ids(caller: Socket) -> dict[str, bytes]:
+    """The ids of the script's topics, which are made if they are not there."""
+    request = message("CreateTopicsRequest")
+    topics = [
+        request.CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        for name, count in (("t1", 3), ("t2", 1))
+    ]
+    caller.call("CreateTopics", 7, topics=topics, timeout_ms=30_000)
+    asked = [message("MetadataRequest").MetadataRequestTopic(name=name) for name in ("t1", "t2")]
+    return {topic.name: bytes(topic.topic_id) for topic in caller.call("Metadata", 12, topics=asked).topics}
+
+
+def main() -> None:
+    """Write the vector."""
+    host, port = sys.argv[1].split(":")
+    caller = Socket(host, int(port))
+    for _ in range(120):
+        found = caller.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators[0]
+        if not found.error_code:
+            break
+        time.sleep(0.5)
+    ids = topic_ids(caller)
+    time.sleep(5)
+    script = ConsumerScript(caller, ids, lambda: time.sleep(2))
+    script.run()
+    ANSWERS.write_text(json.dumps(script.plain(), indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
