@@ -151,6 +151,12 @@ def test_settings_are_acted_on_as_the_table_says() -> None:
     through_topics = {name for row in topic_config_rows() if row.implemented for name in row.synonyms}
     # metadata/internal_topics.py puts these names together from a prefix.
     composed = {f"offsets.topic.{rest}" for rest in ("replication.factor", "num.partitions", "segment.bytes")}
+    # config/group.py does for the bounds of groups' own settings.
+    composed |= {
+        f"group.consumer.{bound}.{rest}"
+        for bound in ("min", "max")
+        for rest in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    }
     for row in broker_config_rows():
         read = f'"{row.name}"' in sources or row.name in through_topics | composed
         if row.implemented:

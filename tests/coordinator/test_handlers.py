@@ -34,6 +34,8 @@ def test_all_versions_that_kafka_serves_are_served() -> None:
         "LIST_GROUPS": (0, 5),
         "DELETE_GROUPS": (0, 2),
         "OFFSET_DELETE": (0, 0),
+        "CONSUMER_GROUP_HEARTBEAT": (0, 1),
+        "CONSUMER_GROUP_DESCRIBE": (0, 1),
     }
 
 

@@ -16,7 +16,9 @@ from kbroker.schemas import message
 from tests.coordinator.harness import World
 from tests.unbroken import UNBROKEN, finished
 
-HANDLERS: dict[int, Handler] = {int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS, *consumer_groups.HANDLERS)}
+HANDLERS: dict[int, Handler] = {
+    int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS, *consumer_groups.HANDLERS)
+}
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

@@ -147,9 +147,11 @@ class ConsumerGroups:
         if group is not None and isinstance(group.kind, ConsumerGroup):
             return group.kind
         joins = request.member_epoch == 0
-        if group is None and joins:
-            return ConsumerGroup(request.group_id)
-        if group is None or group.kind is not None or not joins:
+        if group is None:
+            if joins:
+                return ConsumerGroup(request.group_id)
+            raise GroupIdNotFoundError(f"Consumer group {request.group_id} not found.")
+        if group.kind is not None or not joins:
             return self._consumer(group, request.group_id)
         kind = upgrade(group, around, draft)
         # They join again, and find a group of the new kind.

@@ -1,16 +1,15 @@
 """Settings of consumer groups: the broker's, and what a group's own configuration says instead.
 
-A group's own session timeout and heartbeat interval are held between the broker's bounds when they are used, as the
-bounds may change after they were set.
+`kbroker.config.group` says what a group's own settings are, between the broker's bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kbroker.config.group import GroupConfig, group_config
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.metadata.image import ConfigResource
 
@@ -23,7 +22,6 @@ GROUP_RESOURCE = 32
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
-GROUP_SETTINGS = frozenset({SESSION_TIMEOUT, HEARTBEAT_INTERVAL, ASSIGNMENT_INTERVAL})
 
 
 class MigrationPolicy(Enum):
@@ -57,7 +55,6 @@ class ConsumerSettings:
     classic_max_size: int
     assignors: tuple[str, ...]
     migration: MigrationPolicy
-    _bounds: Mapping[str, tuple[int, int]]
 
     @staticmethod
     def of(config: BrokerConfig) -> ConsumerSettings:
@@ -76,52 +73,37 @@ class ConsumerSettings:
             config.get("group.max.size"),
             assignors,
             MigrationPolicy(config.get("group.consumer.migration.policy").lower()),
-            {
-                SESSION_TIMEOUT: (
-                    config.get("group.consumer.min.session.timeout.ms"),
-                    config.get("group.consumer.max.session.timeout.ms"),
-                ),
-                HEARTBEAT_INTERVAL: (
-                    config.get("group.consumer.min.heartbeat.interval.ms"),
-                    config.get("group.consumer.max.heartbeat.interval.ms"),
-                ),
-                ASSIGNMENT_INTERVAL: (
-                    config.get("group.consumer.min.assignment.interval.ms"),
-                    config.get("group.consumer.max.assignment.interval.ms"),
-                ),
-            },
         )
 
-    def with_group(self, own: Mapping[str, int]) -> ConsumerSettings:
-        """These settings, where a group's own configuration does not say otherwise."""
-        if not own:
-            return self
-        held = {name: min(max(own[name], low), high) for name, (low, high) in self._bounds.items() if name in own}
+    def with_group(self, own: GroupConfig) -> ConsumerSettings:
+        """These settings with a group's own values."""
         return replace(
             self,
-            session_timeout_ms=held.get(SESSION_TIMEOUT, self.session_timeout_ms),
-            heartbeat_interval_ms=held.get(HEARTBEAT_INTERVAL, self.heartbeat_interval_ms),
-            assignment_interval_ms=held.get(ASSIGNMENT_INTERVAL, self.assignment_interval_ms),
+            session_timeout_ms=own[SESSION_TIMEOUT],
+            heartbeat_interval_ms=own[HEARTBEAT_INTERVAL],
+            assignment_interval_ms=own[ASSIGNMENT_INTERVAL],
         )
 
 
 class GroupSettings:
     """The settings of each group, from the metadata of the moment."""
 
-    __slots__ = ("_cache", "broker")
+    __slots__ = ("_cache", "_config", "broker")
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
         self.broker = ConsumerSettings.of(config)
         self._cache = cache
+        self._config = config
 
     def follow(self, config: BrokerConfig) -> None:
         """The broker's settings have changed."""
         self.broker = ConsumerSettings.of(config)
+        self._config = config
 
     def of_group(self, group_id: str) -> ConsumerSettings:
         """What applies to a group."""
         configs = self._cache.image.configs
         if not configs:
             return self.broker
-        own = configs.get(ConfigResource(GROUP_RESOURCE, group_id), {})
-        return self.broker.with_group({name: int(value) for name, value in own.items() if name in GROUP_SETTINGS})
+        own = configs.get(ConfigResource(GROUP_RESOURCE, group_id))
+        return self.broker if own is None else self.broker.with_group(group_config(self._config, own))

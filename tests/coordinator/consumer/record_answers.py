@@ -1,5 +1,5 @@
-"""Ask Apache Kafka the script's questions and write its answers down: `python -m` this, with host:port of a fresh broker
-that has the settings and topics that the script names."""
+"""Ask Apache Kafka the questions of the script and write its answers down: `python -m` this, with host:port of a broker
+that is fresh and has the settings that the script names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ def topic_ids(caller: Socket) -> dict[str, bytes]:
     ]
     caller.call("CreateTopics", 7, topics=topics, timeout_ms=30_000)
     asked = [message("MetadataRequest").MetadataRequestTopic(name=name) for name in ("t1", "t2")]
-    return {topic.name: bytes(topic.topic_id) for topic in caller.call("Metadata", 12, topics=asked).topics}
+    while True:
+        found = caller.call("Metadata", 12, topics=asked).topics
+        if not any(topic.error_code for topic in found):
+            return {topic.name: bytes(topic.topic_id) for topic in found}
+        time.sleep(0.2)
 
 
 def main() -> None:

@@ -9,7 +9,9 @@ Members have ids of one letter: Kafka looks at them in the order of Java's hash 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from kbroker.schemas import message
@@ -69,7 +71,7 @@ class ConsumerScript:
             if isinstance(value, dict):
                 return {key: named(each) for key, each in value.items()}
             if isinstance(value, list):
-                return sorted((named(each) for each in value), key=repr)
+                return sorted((named(each) for each in value), key=partial(json.dumps, sort_keys=True))
             return names.get(value, value) if isinstance(value, str) else value
 
         return {label: named(plain(answer)) for label, answer in self.answers.items()}
