@@ -44,8 +44,9 @@ def check_idempotent(kind: ClientKind, admin: Admin, start: StartDriver) -> None
     assert by_place(driver.read(topic, ends(sent))) == by_place(sent)
 
 
-def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: StartDriver) -> None:
-    """Members join, leave and die, the broker restarts: each record reaches the group once and none is missing."""
+def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: StartDriver, **options: str) -> None:
+    """Members join (with `options`), leave and die, the broker restarts: each record reaches the group once and none is
+    missing."""
     topic = admin.create_topic(f"group-{kind.name}", PARTITIONS)
     group = unique(f"group-{kind.name}")
     producer = start(kind)
@@ -54,13 +55,13 @@ def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: St
 
     first = start(kind)
     story.add("before", 60)
-    first.join(topic, group)
+    first.join(topic, group, **options)
     story.expect([first], "the first member alone to read everything")
     assert first.assigned == everything
     first.commit()
 
     second = start(kind)
-    second.join(topic, group)
+    second.join(topic, group, **options)
     gather([first, second], lambda: shared([first, second]), "two members to share the partitions")
     story.add("shared", 60)
     story.expect([first, second], "both members to read on")
@@ -70,7 +71,7 @@ def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: St
     second.leave()
     gather([first], lambda: first.assigned == everything, "the partitions of a member that left to come back")
     third = start(kind)
-    third.join(topic, group, session_ms=SHORT_SESSION_MS)
+    third.join(topic, group, session_ms=SHORT_SESSION_MS, **options)
     gather([first, third], lambda: shared([first, third]), "a third member to take its share")
     third.die()
     gather([first], lambda: first.assigned == everything, "the partitions of a dead member to come back")
@@ -94,7 +95,7 @@ def check_group(kind: ClientKind, broker: BrokerProcess, admin: Admin, start: St
 
     last = start(kind)
     story.add("for the last", 6)
-    last.join(topic, group)
+    last.join(topic, group, **options)
     story.expect([first, second, third, last], "a new member to go on from the committed offsets")
     last.leave()
     assert by_place(producer.read(topic, ends(story.sent))) == by_place(story.sent)

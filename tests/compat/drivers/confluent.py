@@ -93,23 +93,26 @@ class ConfluentDriver(PythonDriver):
         return found
 
     def join(self, command: Json) -> None:
-        self._member = self._consumer(
-            command["group"],
-            **{
+        # The consumer protocol leaves sessions, heartbeats and the assignor to the broker.
+        settings = {"group.protocol": "consumer"}
+        if command.get("protocol") != "consumer":
+            settings = {
                 "session.timeout.ms": command["session_ms"],
                 "heartbeat.interval.ms": command["heartbeat_ms"],
                 "partition.assignment.strategy": "range",
-            },
-            **command.get("settings", {}),
-        )
+            }
+        self._member = self._consumer(command["group"], **settings, **command.get("settings", {}))
+        owned: set[int] = set()
 
         def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
-            self._positions = {}
-            emit("assigned", partitions=[place.partition for place in partitions])
+            owned.update(place.partition for place in partitions)
+            emit("assigned", partitions=sorted(owned))
 
-        def gone(_: Consumer, __: list[TopicPartition]) -> None:
-            self._positions = {}
-            emit("assigned", partitions=[])
+        def gone(_: Consumer, partitions: list[TopicPartition]) -> None:
+            for place in partitions:
+                owned.discard(place.partition)
+                self._positions.pop((place.topic, place.partition), None)
+            emit("assigned", partitions=sorted(owned))
 
         self._member.subscribe([command["topic"]], on_assign=assigned, on_revoke=gone, on_lost=gone)
 

@@ -10,9 +10,11 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -141,19 +143,27 @@ public final class Driver {
 
     private void join(JsonNode command) {
         Map<String, String> more = new HashMap<>();
-        more.put("session.timeout.ms", command.get("session_ms").asText());
-        more.put("heartbeat.interval.ms", command.get("heartbeat_ms").asText());
-        more.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
+        if (command.has("protocol")) {
+            // The consumer protocol leaves sessions, heartbeats and the assignor to the broker.
+            more.put("group.protocol", command.get("protocol").asText());
+        } else {
+            more.put("session.timeout.ms", command.get("session_ms").asText());
+            more.put("heartbeat.interval.ms", command.get("heartbeat_ms").asText());
+            more.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
+        }
+        Set<TopicPartition> owned = new HashSet<>();
         member = consumer(command.get("group").asText(), more);
         member.subscribe(List.of(command.get("topic").asText()), new ConsumerRebalanceListener() {
             @Override
             public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-                assigned(partitions);
+                owned.addAll(partitions);
+                assigned(owned);
             }
 
             @Override
             public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-                assigned(List.of());
+                owned.removeAll(partitions);
+                assigned(owned);
             }
         });
     }
