@@ -37,6 +37,7 @@ from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.runtime.background import Threads
+from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
@@ -46,13 +47,14 @@ from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.features import TRANSACTION_VERSION
 from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
@@ -80,6 +82,7 @@ from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, re
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
+from kbroker.replication.transaction_markers import MarkerWriter
 from kbroker.scheduling import process_started
 from kbroker.stop_signals import StopSignals
 from kbroker.storage.directories.log_dirs import LogDirError
@@ -218,6 +221,25 @@ class Broker:
             self.background,
         )
         services.group_coordinator.start()
+        services.markers = MarkerWriter(
+            services.replica_manager, self.clock, {GROUP_METADATA_TOPIC: services.group_coordinator}
+        )
+        services.transaction_coordinator = TransactionCoordinator(
+            self.config,
+            self.clock,
+            self.loop.call_later,
+            PartitionStateLog(
+                TRANSACTION_STATE_TOPIC,
+                services.replica_manager,
+                lambda: self._max_batch_bytes(services.metadata_cache.topic(TRANSACTION_STATE_TOPIC)),
+                self.loop.call_soon,
+            ),
+            services.metadata_cache,
+            services.producer_ids,
+            services.markers,
+            lambda: services.metadata_cache.image.features.level(TRANSACTION_VERSION),
+        )
+        services.transaction_coordinator.start()
 
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
@@ -319,7 +341,11 @@ class Broker:
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.pool.trim)
         self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, store.keep_spare)
-        for task in (*self.log_manager.periodic_tasks(), *self.services.group_coordinator.periodic_tasks()):
+        for task in (
+            *self.log_manager.periodic_tasks(),
+            *self.services.group_coordinator.periodic_tasks(),
+            *self.services.transaction_coordinator.periodic_tasks(),
+        ):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
         self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)
 
@@ -330,6 +356,7 @@ class Broker:
             listener.stop_accepting()
         self.services.group_coordinator.stop()
         self.background.close()
+        self.services.transaction_coordinator.stop()
         self.services.replica_manager.purgatory.expire_all()
         _, busy = await asyncio.wait(
             [self.loop.create_task(listener.drained()) for listener in self.listeners], timeout=DRAIN_SECONDS

@@ -103,6 +103,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     "coordinator": {
         "runtime": set(),
         "modern": {"runtime"},
+        "transactions": {"runtime"},
         "classic": {"runtime", "modern"},
         "consumer": {"runtime", "modern", "classic"},
     },

@@ -1,10 +1,11 @@
-"""`kbroker transactions`: open transactions of partitions, and their end, on any Kafka (KIP-664).
+"""`kbroker transactions`: transactional ids, open transactions of partitions, and their end, on any Kafka (KIP-664).
 
-A transaction that no coordinator ends holds every read_committed consumer of its partition at its first record, and
-compaction. Its coordinator ends one whose producer has died; one that was open when its partition was carried to
-another cluster has no coordinator there.
+An open transaction holds every read_committed consumer of its partition at its first record, and compaction.  Its
+coordinator ends one whose producer has died.  One that no coordinator knows is hanging: it was open when its partition
+was carried to another cluster, or its batch came after the marker.
 
-Spoken over Kafka's protocol (DescribeProducers, WriteTxnMarkers) without TLS and SASL.
+Spoken over Kafka's protocol (ListTransactions, DescribeTransactions, DescribeProducers, WriteTxnMarkers) without TLS
+and SASL.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +29,9 @@ NO_TRANSACTION = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has not ended in one partition; `last_written`: milliseconds since the epoch."""
+    """A transaction that has not ended in one partition; `last_written`: milliseconds since the epoch.
+
+    `transactional_id` of the coordinator that will end it; None: it hangs."""
 
     topic: str
     partition: int
@@ -37,6 +40,7 @@ class OpenTransaction:
     coordinator_epoch: int
     start_offset: int
     last_written: int
+    transactional_id: str | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}, offset {self.start_offset}, producer {self.producer_id}"
@@ -48,18 +52,55 @@ def command() -> None:
 
 
 @command.command("list")
+@click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
+@click.option("--pattern", help="Only ids that this regular expression matches as a whole.")
+@bootstrap_option()
+@timeout_option
+@json_option
+def list_transactions(
+    states: tuple[str, ...], pattern: str | None, bootstrap: str, timeout: float, as_json: bool
+) -> None:
+    """List transactional ids, with the producer behind each and the state of its transaction."""
+    with _cluster(bootstrap, timeout) as cluster:
+        rows = sorted(_listed(cluster, states, pattern), key=lambda row: row.transactional_id)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    print_table(
+        ("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER ID", "STATE"),
+        [(row.transactional_id, row.coordinator, row.producer_id, row.state) for row in rows],
+    )
+
+
+@command.command("describe")
+@click.argument("transactional_ids", nargs=-1, required=True)
+@bootstrap_option()
+@timeout_option
+@json_option
+def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+    """Show the transactions of transactional ids: since when they are open, and in which partitions."""
+    with _cluster(bootstrap, timeout) as cluster:
+        rows = [_described(cluster, transactional_id) for transactional_id in transactional_ids]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        print_table(("", ""), [(name.replace("_", " "), _text(name, value)) for name, value in row.items()])
+
+
+@command.command("open")
 @click.argument("topics", nargs=-1)
 @bootstrap_option()
 @timeout_option
 @json_option
-def list_transactions(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
-    """List open transactions, the oldest in its partition first.  Of all topics when none is named."""
+def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+    """List transactions that are open in partitions, the oldest of each first.  Of all topics when none is named."""
     with _cluster(bootstrap, timeout) as cluster:
         found = _open_transactions(cluster, topics or sorted(cluster.list_topics()), None)
     if as_json:
         print_json([asdict(each) for each in found])
         return
-    columns = ("TOPIC", "PARTITION", "START OFFSET", "PRODUCER ID", "EPOCH", "LAST WRITTEN")
+    columns = ("TOPIC", "PARTITION", "START OFFSET", "TRANSACTIONAL ID", "PRODUCER ID", "EPOCH", "LAST WRITTEN")
     print_table(
         columns,
         [
@@ -67,6 +108,7 @@ def list_transactions(topics: tuple[str, ...], bootstrap: str, timeout: float, a
                 each.topic,
                 each.partition,
                 each.start_offset,
+                each.transactional_id or "(hanging)",
                 each.producer_id,
                 each.producer_epoch,
                 time_text(each.last_written),
@@ -76,43 +118,48 @@ def list_transactions(topics: tuple[str, ...], bootstrap: str, timeout: float, a
     )
 
 
-@command.command("abort")
+@command.command("abort-hanging")
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @click.option(
     "--start-offset",
     type=click.IntRange(min=0),
-    help="Where the transaction begins in PARTITION, as `kbroker transactions list` shows it.",
+    help="Where the transaction begins in PARTITION, as `kbroker transactions open` shows it.",
 )
-@click.option("--all", "every", is_flag=True, help="All that are open; of a broker without transactions of its own.")
+@click.option("--all", "every", is_flag=True, help="All that no coordinator knows.")
 @bootstrap_option()
 @timeout_option
-def abort_transactions(
+def abort_hanging(
     topic: str, partition: int | None, start_offset: int | None, every: bool, bootstrap: str, timeout: float
 ) -> None:
     """Abort a transaction that no coordinator ends: its records stay, and read_committed consumers skip them.
 
-    A live producer must not be behind it.
+    One that a coordinator knows is left to it: end its producer, or wait for its timeout.
     """
     if every == (start_offset is not None):
         raise click.UsageError("give --start-offset, or --all")
     if start_offset is not None and partition is None:
         raise click.UsageError("--start-offset needs a PARTITION")
     with _cluster(bootstrap, timeout) as cluster:
-        if every:
-            _refuse_where_served(cluster)
         found = _open_transactions(cluster, [topic], partition)
-        chosen = found if every else [each for each in found if each.start_offset == start_offset]
+        if every:
+            chosen = [each for each in found if each.transactional_id is None]
+        else:
+            chosen = [each for each in found if each.start_offset == start_offset]
         if not chosen and not every:
             known = "; ".join(map(str, found)) or "none"
             raise click.ClickException(
                 f"{topic}-{partition} has no open transaction that begins at offset {start_offset}; open: {known}"
             )
         for each in chosen:
+            if each.transactional_id is not None:
+                raise click.ClickException(
+                    f"{each} is of transactional id {each.transactional_id}: its coordinator ends it"
+                )
             _abort(cluster, each)
             click.echo(f"aborted: {each}")
     if not chosen:
-        click.echo(f"{topic}: no transaction is open")
+        click.echo(f"{topic}: no transaction hangs")
 
 
 @contextmanager
@@ -131,18 +178,70 @@ def _cluster(bootstrap: str, timeout: float) -> Iterator[Cluster]:
         raise click.ClickException(str(error)) from None
 
 
-def _refuse_where_served(cluster: Cluster) -> None:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A transactional id."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+def _listed(cluster: Cluster, states: Sequence[str], pattern: str | None) -> list[Listed]:
+    """Transactional ids of all brokers; none where the cluster does not serve transactions."""
     from kbroker.protocol.api import ApiKey
     from kbroker.replay.client.errors import UnsupportedError
+    from kbroker.schemas import request_message
 
-    try:
-        cluster.any().version_of(ApiKey.END_TXN)
-    except UnsupportedError:
-        return
-    raise click.UsageError(
-        "this cluster serves transactions, so some of those that are open may have a live producer: choose by "
-        "--start-offset"
+    request = request_message(ApiKey.LIST_TRANSACTIONS)(
+        state_filters=list(states), producer_id_filters=[], transactional_id_pattern=pattern
     )
+    found: list[Listed] = []
+    for node_id in cluster.nodes():
+        try:
+            answer = cluster.node(node_id).send(request)
+        except UnsupportedError:
+            continue
+        _refuse(answer.error_code, f"broker {node_id}")
+        if answer.unknown_state_filters:
+            raise click.UsageError(f"no state of a transaction: {', '.join(answer.unknown_state_filters)}")
+        found += [
+            Listed(row.transactional_id, node_id, row.producer_id, row.transaction_state)
+            for row in answer.transaction_states
+        ]
+    return found
+
+
+def _described(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    find = request_message(ApiKey.FIND_COORDINATOR)(
+        key_type=1, coordinator_keys=[transactional_id], key=transactional_id
+    )
+    found = cluster.any().send(find)
+    row = found.coordinators[0] if found.coordinators else found
+    _refuse(row.error_code, transactional_id)
+    request = request_message(ApiKey.DESCRIBE_TRANSACTIONS)(transactional_ids=[transactional_id])
+    (state,) = cluster.node(row.node_id).send(request).transaction_states
+    _refuse(state.error_code, transactional_id)
+    return {
+        "transactional_id": transactional_id,
+        "coordinator": row.node_id,
+        "state": state.transaction_state,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "timeout_ms": state.transaction_timeout_ms,
+        "started": state.transaction_start_time_ms,
+        "partitions": [f"{topic.topic}-{index}" for topic in state.topics for index in topic.partitions],
+    }
+
+
+def _text(name: str, value: Any) -> str:
+    if name == "started":
+        return "never" if value < 0 else time_text(value) or ""
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
@@ -162,6 +261,12 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
     if lost:
         click.echo(f"kbroker: not shown, as they have no leader: partitions of {', '.join(sorted(lost))}", err=True)
     found = []
+    # Complete ones have ended: what is open of their producer now came after the marker.
+    owners = {
+        each.producer_id: each.transactional_id
+        for each in _listed(cluster, (), None)
+        if each.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
+    }
     request = wire.DescribeProducersRequest
     for leader, wanted in by_leader.items():
         rows = [request.TopicRequest(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
@@ -178,6 +283,7 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
                         each.coordinator_epoch,
                         each.current_txn_start_offset,
                         each.last_timestamp,
+                        owners.get(each.producer_id),
                     )
                     for each in row.active_producers
                     if each.current_txn_start_offset != NO_TRANSACTION

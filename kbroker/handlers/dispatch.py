@@ -30,11 +30,13 @@ from kbroker.handlers import (
     metadata,
     offsets,
     produce,
-    producer_ids,
     producers,
     reassignments,
     topics,
     transaction_markers,
+    transaction_reports,
+    transactional_offsets,
+    transactions,
 )
 from kbroker.handlers.table import narrowed
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
@@ -63,11 +65,13 @@ FAMILIES = (
     metadata,
     offsets,
     produce,
-    producer_ids,
     producers,
     reassignments,
     topics,
     transaction_markers,
+    transaction_reports,
+    transactional_offsets,
+    transactions,
 )
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1

@@ -1,11 +1,9 @@
 """Members and administration of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups,
 ListGroups, DeleteGroups.
 
-FindCoordinator v0-v6: the node that leads the partition of a group's state; v1 names the kind of key, v4 asks for
-    several at once.
-    The state topic is made if need be, so the answer is never "not yet".  Of a transactional id it is this node, too,
-    though transactions are not served: InitProducerId (see `producer_ids`), which comes next, refuses it in a way that
-    every client takes as final, while some (sarama) look for a coordinator again whatever the error.  Share groups have
+FindCoordinator v0-v6: the node that leads the partition of a group's state, or of a transactional id's; v1 names the
+    kind of key, v4 asks for several at once.
+    The state topic is made if need be, so the answer is never "not yet".  Share groups have
     none: COORDINATOR_NOT_AVAILABLE, with a message that says so.
 JoinGroup v0-v9: waits until the generation forms.  v0 has no rebalance timeout: the session timeout stands for it.
     v4+ without a member id is sent back with one (MEMBER_ID_REQUIRED), v5 brings static members, v9 skip_assignment.
@@ -36,7 +34,6 @@ from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, wh
 from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
-from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -86,15 +83,16 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     coordinator = wire.FindCoordinatorResponse.Coordinator
     try:
         _check_key_type(ctx, key_type)
-        if key_type == _GROUP_KEY:
-            await ctx.services.controller.ensure_internal_topic(GROUP_METADATA_TOPIC)
+        topic = _STATE_TOPICS[key_type]
+        try:
+            await ctx.services.controller.ensure_internal_topic(topic)
+        except KafkaError as error:
+            raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     except KafkaError as error:
-        code = error.code if key_type != _GROUP_KEY else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = error.code
         return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)
     image = ctx.services.metadata_cache.image
-    node_id = coordinator_node(image, _STATE_TOPICS[key_type], key)
-    if node_id == NO_LEADER and key_type == _TRANSACTION_KEY and TRANSACTION_STATE_TOPIC not in image.topics:
-        node_id = ctx.services.node_id
+    node_id = coordinator_node(image, topic, key)
     broker = image.brokers.get(node_id)
     endpoint = None if broker is None or broker.is_fenced else endpoint_for(ctx, broker)
     if endpoint is None:

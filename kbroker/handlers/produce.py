@@ -10,7 +10,8 @@ appended in slices of the loop's time.  The answer waits until what it acknowled
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
+from kbroker.handlers.transactional_produce import Guards, verify_batches
 from kbroker.log_output import RateLimitedLog
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.protocol.api import ApiKey
@@ -40,6 +42,7 @@ from kbroker.storage.log.message_set_validator import (
     records_take_long,
     validate_records,
 )
+from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,9 +105,25 @@ async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appe
                 known[id(row)] = offsets
             elif _takes_long(ctx, topic, row):
                 long_batches.append((topic, row))
+    guards: Guards = {}
+    if request.transactional_id is not None and _are_valid(request.acks):
+        rows = _rows_to_append(ctx, request, known)
+        guards, refused = await verify_batches(ctx, request.transactional_id, rows)
+        known.update(refused)
     if long_batches and _are_valid(request.acks):
-        return LongProduce(request, long_batches, known)
-    return await _append_all(ctx, request, known)
+        return LongProduce(request, long_batches, known, guards)
+    return await _append_all(ctx, request, known, guards)
+
+
+def _rows_to_append(
+    ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known]
+) -> Iterator[tuple[Any, Partition]]:
+    """The rows that are still to be appended, each with the partition that it names; not where there is none."""
+    for topic in request.topic_data:
+        for row in topic.partition_data:
+            if id(row) not in known:
+                with suppress(KafkaError):
+                    yield row, _partition(ctx, topic, row.index)
 
 
 def _are_valid(acks: int) -> bool:
@@ -127,8 +146,11 @@ def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
 class LongProduce(Pending):
     """A produce with batches that a thread judges, one after the other; then all are appended in order."""
 
-    def __init__(self, request: Any, long_batches: list[tuple[Any, Any]], known: dict[int, Known]) -> None:
+    def __init__(
+        self, request: Any, long_batches: list[tuple[Any, Any]], known: dict[int, Known], guards: Guards
+    ) -> None:
         self._request = request
+        self._guards = guards
         self._left = long_batches[::-1]
         self._known = known
 
@@ -139,6 +161,8 @@ class LongProduce(Pending):
         ctx = self.ctx
         while self._left:
             topic, data = self._left.pop()
+            if id(data) in self._known:
+                continue
             try:
                 partition = _partition(ctx, topic, data.index)
             except KafkaError as error:
@@ -172,7 +196,8 @@ class LongProduce(Pending):
 
     def _append(self) -> None:
         """Also where the client has gone meanwhile: what it sent before is stored, as with any produce."""
-        self.give_way(CoroutineAnswer(_append_all(self.ctx, self._request, self._known), self.ctx.services.loop))
+        appending = _append_all(self.ctx, self._request, self._known, self._guards)
+        self.give_way(CoroutineAnswer(appending, self.ctx.services.loop))
 
 
 def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch | None:
@@ -199,7 +224,9 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview | None
     )
 
 
-async def _append_all(ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known]) -> Any:
+async def _append_all(
+    ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known], guards: Guards
+) -> Any:
     """Appends each batch and gives the answer; `known` has what came of a row so far, by its id()."""
     pace = ctx.services.slices.pace()
     responses: list[Any] = []
@@ -209,7 +236,9 @@ async def _append_all(ctx: RequestContext, request: wire.ProduceRequest, known: 
             answers: list[Any] = []
             for data in topic.partition_data:
                 await pace
-                answers.append(_answer(ctx, request.acks, topic, data, known.get(id(data)), waits))
+                answers.append(
+                    _answer(ctx, request.acks, topic, data, known.get(id(data)), guards.get(id(data)), waits)
+                )
             responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
@@ -227,13 +256,19 @@ def _discard_what_is_left(ctx: RequestContext, known: dict[int, Known]) -> None:
 
 
 def _answer(
-    ctx: RequestContext, acks: int, topic: Any, data: Any, known: Known | None, waits: list[Unacknowledged]
+    ctx: RequestContext,
+    acks: int,
+    topic: Any,
+    data: Any,
+    known: Known | None,
+    guard: VerificationGuard | None,
+    waits: list[Unacknowledged],
 ) -> Any:
     """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait."""
     if not _are_valid(acks):
         return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1)
     try:
-        return _append(ctx, topic, data, known, acks == ALL_REPLICAS, waits)
+        return _append(ctx, topic, data, known, guard, acks == ALL_REPLICAS, waits)
     except KafkaError as error:
         return _refuse(ctx, topic, data.index, error)
 
@@ -250,7 +285,13 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
 
 
 def _append(
-    ctx: RequestContext, topic: Any, data: Any, known: Known | None, acks_all: bool, waits: list[Unacknowledged]
+    ctx: RequestContext,
+    topic: Any,
+    data: Any,
+    known: Known | None,
+    guard: VerificationGuard | None,
+    acks_all: bool,
+    waits: list[Unacknowledged],
 ) -> Any:
     """Appends a batch, unless that was done; its answer.  Raises KafkaError."""
     partition = _partition(ctx, topic, data.index)
@@ -268,13 +309,11 @@ def _append(
         analyzed = _judge(ctx, partition, data.records) if known is None else known
         if analyzed is None:
             return PartitionProduceResponse(index=data.index, base_offset=-1)
-        if analyzed.info.is_transactional:
-            # The one code that every client takes as final; FindCoordinator gives it, too.
-            raise KafkaError.of(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
-            )
+        if analyzed.info.is_transactional and guard is None:
+            # It was not verified: the request names no transactional id.
+            raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         result = ctx.services.replica_manager.append(
-            partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed
+            partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed, guard=guard or NO_GUARD
         )
         last = result.last_offset
         answer = PartitionProduceResponse(

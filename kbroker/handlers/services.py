@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
+    from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.group_configs import GroupConfigs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kbroker.replication.fetch_session import FetchSessionCache
     from kbroker.replication.replica_manager import ReplicaManager
     from kbroker.replication.state_log import PartitionStateLog
+    from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.storage.manager.log_manager import LogManager
 
 # Of a broker that lacks a part: tests make some without storage.
@@ -49,6 +51,8 @@ class Services:
     replica_manager: ReplicaManager = _ABSENT
     group_coordinator: GroupCoordinator = _ABSENT
     consumer_groups: ConsumerGroups = _ABSENT
+    transaction_coordinator: TransactionCoordinator = _ABSENT
+    markers: MarkerWriter = _ABSENT
     state_log: PartitionStateLog = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()

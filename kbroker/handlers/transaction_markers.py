@@ -18,23 +18,18 @@ v0 had no flexible fields and Kafka 4 dropped it; v2 adds the transaction versio
 from __future__ import annotations
 
 import asyncio
-import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.table import Handler
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
-from kbroker.records.control import ControlType, build_end_transaction
+from kbroker.replication.transaction_markers import Marker
 from kbroker.schemas import wire
-from kbroker.storage.log.log_values import AppendOrigin
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
-    from kbroker.handlers.services import RequestContext, Services
-    from kbroker.replication.partition import Partition
-
-logger = logging.getLogger("kbroker.handlers")
+    from kbroker.handlers.services import RequestContext
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 SLICE_SECONDS = 0.005
@@ -44,92 +39,56 @@ SLICE_SECONDS = 0.005
 async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMarkersRequest) -> Struct:
     """WriteTxnMarkers v0-v2; see the module's docstring."""
     response = wire.WriteTxnMarkersResponse
-    services = ctx.services
+    writer = ctx.services.markers
     unsettled: list[asyncio.Future[None]] = []
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_SECONDS
     markers = []
-    for marker in request.markers:
+    for each in request.markers:
+        marker = Marker(
+            each.producer_id,
+            each.producer_epoch,
+            bool(each.transaction_result),
+            each.coordinator_epoch,
+            each.transaction_version,
+        )
         topics = []
-        for topic in marker.topics:
+        for topic in each.topics:
             rows = []
             for index in topic.partition_indexes:
-                row = response.WritableTxnMarkerPartitionResult(partition_index=index)
+                # Until the marker is committed.
+                row = response.WritableTxnMarkerPartitionResult(
+                    partition_index=index, error_code=ErrorCode.REQUEST_TIMED_OUT
+                )
                 rows.append(row)
+                done: asyncio.Future[None] = loop.create_future()
                 try:
-                    partition = services.replica_manager.partition(topic.name, index)
-                    last_offset = _end_transaction(services, partition, marker)
+                    writer.write(topic.name, index, marker, partial(_settled, row, done))
                 except KafkaError as error:
                     row.error_code = error.code
                     continue
-                _wait_for_commit(services, partition, last_offset, marker, row, unsettled)
+                if not done.done():
+                    unsettled.append(done)
                 if loop.time() > slice_end:
                     await asyncio.sleep(0)
                     slice_end = loop.time() + SLICE_SECONDS
             if rows:
                 topics.append(response.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         if topics:
-            markers.append(response.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+            markers.append(response.WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
     if unsettled:
         await asyncio.wait(unsettled, timeout=REQUEST_TIMEOUT_SECONDS)
     return response(markers=markers)
 
 
-def _end_transaction(
-    services: Services, partition: Partition, marker: wire.WriteTxnMarkersRequest.WritableTxnMarker
-) -> int:
-    """Appends the marker; its offset."""
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
-        raise InvalidRequestError("a marker needs the id and the epoch of a producer")
-    partition.check_in_sync()
-    if partition.topic == GROUP_METADATA_TOPIC:
-        services.group_coordinator.check_partition(partition.index)
-    log = partition.log
-    log.producer_state.check_final_epoch(
-        marker.producer_id, marker.producer_epoch, marker.transaction_version, log.log_end_offset
-    )
-    control_type = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
-    batch = build_end_transaction(
-        control_type, marker.coordinator_epoch, marker.producer_id, marker.producer_epoch, services.clock.now_ms()
-    )
-    result = services.replica_manager.append(partition, batch, origin=AppendOrigin.COORDINATOR)
-    logger.info(
-        "%s: wrote a marker at offset %d: %s of producer %d, epoch %d",
-        partition,
-        result.last_offset,
-        control_type.name,
-        marker.producer_id,
-        marker.producer_epoch,
-    )
-    return int(result.last_offset)
-
-
-def _wait_for_commit(
-    services: Services,
-    partition: Partition,
-    last_offset: int,
-    marker: wire.WriteTxnMarkersRequest.WritableTxnMarker,
+def _settled(
     row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult,
-    unsettled: list[asyncio.Future[None]],
+    done: asyncio.Future[None],
+    error: KafkaError | None,
 ) -> None:
-    """Until the marker is committed the row says REQUEST_TIMED_OUT; the transaction's offsets are decided with it."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    row.error_code = ErrorCode.REQUEST_TIMED_OUT
-
-    def settled(error: KafkaError | None) -> None:
-        if error is None and partition.topic == GROUP_METADATA_TOPIC:
-            services.group_coordinator.end_transaction(
-                partition.index, marker.producer_id, bool(marker.transaction_result)
-            )
-        if not done.done():
-            row.error_code = error.code if error is not None else ErrorCode.NONE
-            done.set_result(None)
-
-    if partition.is_acknowledged(last_offset, by_all=True):
-        settled(None)
-    else:
-        partition.wait(last_offset, True, settled)
-        unsettled.append(done)
+    if not done.done():
+        row.error_code = error.code if error is not None else ErrorCode.NONE
+        done.set_result(None)
 
 
 HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.WRITE_TXN_MARKERS, 0, 2, handle_write_txn_markers),)

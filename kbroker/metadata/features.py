@@ -44,7 +44,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(GROUP_VERSION, 0, 1, 1),
     Feature(SHARE_VERSION, 0, 0, 0),
     Feature(STREAMS_VERSION, 0, 0, 0),
-    Feature(TRANSACTION_VERSION, 0, 0, 0),
+    Feature(TRANSACTION_VERSION, 0, 2, 2),
 )
 
 

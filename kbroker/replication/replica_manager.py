@@ -26,6 +26,7 @@ from kbroker.errors import (
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
+from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -283,11 +284,14 @@ class ReplicaManager:
         *,
         origin: AppendOrigin,
         analyzed: AnalyzedBatch | None = None,
+        guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         """Append one batch as leader.  Whether it may be acknowledged says `Partition.is_acknowledged`."""
         log = partition.log
         try:
-            result = log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
+            result = log.append_as_leader(
+                records, partition.leader_epoch, origin=origin, analyzed=analyzed, guard=guard
+            )
         except OSError as error:
             raise log.storage_error("appending records", error) from error
         if not result.duplicate:

@@ -8,11 +8,18 @@ must not reach a coordinator which is half way through an append.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.records.batch import TRANSACTIONAL_FLAG
 from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.verification import NO_GUARD
+
+_ATTRIBUTES = 22
+_PRODUCER_ID = struct.Struct(">q")
+_PRODUCER_ID_AT = 43
 
 if TYPE_CHECKING:
     from kbroker.errors import KafkaError
@@ -44,7 +51,11 @@ class PartitionStateLog:
     def append(self, partition_index: int, batch: bytearray) -> int:
         """Append one batch; the offset of its last record.  Raises KafkaError when the partition cannot take it."""
         partition = self._manager.partition(self.topic, partition_index)
-        last_offset = self._manager.append(partition, batch, origin=AppendOrigin.COORDINATOR).last_offset
+        guard = NO_GUARD
+        if batch[_ATTRIBUTES] & TRANSACTIONAL_FLAG:
+            # Given out when the transaction was verified, and taken away by a marker since.
+            guard = partition.log.producer_state.verification_guard(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0])
+        last_offset = self._manager.append(partition, batch, origin=AppendOrigin.COORDINATOR, guard=guard).last_offset
         if not partition.is_acknowledged(last_offset, by_all=True):
             self.uncommitted[partition] = last_offset
         return last_offset

@@ -67,14 +67,14 @@ def test_an_aborted_transaction_lets_committed_readers_go_on(fsync: str, kbroker
     """A partition that was carried with an open transaction would block its read_committed consumers for good."""
     broker = broker_with_open_transaction(kbroker_process, {"kbroker.fsync": fsync})
     assert committed_values(broker) == [b"before"]
-    rows = json.loads(kbroker(broker, "list", "--json"))
+    rows = json.loads(kbroker(broker, "open", "--json"))
     assert [(row["start_offset"], row["producer_id"]) for row in rows] == [(1, PRODUCER_ID), (3, PRODUCER_ID + 1)]
-    assert "aborted: t-0, offset 1" in kbroker(broker, "abort", "t", "0", "--start-offset", "1")
+    assert "aborted: t-0, offset 1" in kbroker(broker, "abort-hanging", "t", "0", "--start-offset", "1")
     with Client(broker.port) as client:
         assert committed_end(client) == 3
-    assert "offset 3" in kbroker(broker, "abort", "t", "0", "--start-offset", "2", status=1)
-    assert "aborted: t-0, offset 3" in kbroker(broker, "abort", "t", "--all")
-    assert json.loads(kbroker(broker, "list", "t", "--json")) == []
+    assert "offset 3" in kbroker(broker, "abort-hanging", "t", "0", "--start-offset", "2", status=1)
+    assert "aborted: t-0, offset 3" in kbroker(broker, "abort-hanging", "t", "--all")
+    assert json.loads(kbroker(broker, "open", "t", "--json")) == []
     assert committed_values(broker) == [b"before", b"after"]
     for kill in (False, True):
         broker.restart(kill=kill)

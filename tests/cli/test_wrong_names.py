@@ -17,7 +17,7 @@ CLIENTS = (
     ("groups", "list"),
     ("settings", "show", "log.dirs"),
     ("logs", "list"),
-    ("transactions", "list"),
+    ("transactions", "open"),
     ("consume", "orders", "--exit-at-end"),
     ("produce", "orders"),
 )
@@ -82,7 +82,7 @@ def test_the_port_of_clients_is_told_from_that_of_the_metrics(broker: BrokerProc
         ("consume", "oders", "--exit-at-end"),
         ("consume", "oders", "--exit-at-end", "--group", "g"),
         ("groups", "reset-offsets", "g", "--topic", "oders", "--to-earliest"),
-        ("transactions", "list", "oders"),
+        ("transactions", "open", "oders"),
         ("logs", "list", "oders"),
         ("logs", "describe", "oders"),
         ("logs", "explain", "oders", "0"),

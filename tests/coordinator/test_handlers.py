@@ -112,14 +112,14 @@ def test_the_coordinator_is_where_the_client_dialled(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 def test_a_transactional_id_is_looked_for_here(version: int) -> None:
-    """Some clients look for its coordinator again and again, whatever the error: InitProducerId is who refuses."""
+    """No transactional producer would start."""
     client = Client(World())
     if version >= 4:
         found = client.call("FindCoordinator", version, key_type=1, coordinator_keys=["t"]).coordinators[0]
     else:
         found = client.call("FindCoordinator", version, key_type=1, key="t")
     assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "127.0.0.1", 9092)
-    assert client.controller.ensured == [], "the topic of the groups is not made for a transaction"
+    assert client.controller.ensured == ["__transaction_state"], "the topic of the groups is not made for a transaction"
 
 
 def test_a_state_topic_that_cannot_be_made_is_no_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from kbroker.handlers import consumer_groups, groups, offsets
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
-from tests.coordinator.harness import World
+from tests.coordinator.harness import World, create_topics, topic_image
 from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {
@@ -31,9 +31,11 @@ class Controller:
         self.ensured: list[str] = []
 
     async def ensure_internal_topic(self, name: str) -> None:
-        assert name == GROUP_METADATA_TOPIC
         self.ensured.append(name)
-        self._world.log.ensure_topic()
+        if name == GROUP_METADATA_TOPIC:
+            self._world.log.ensure_topic()
+        elif self._world.cache.topic(name) is None:
+            create_topics(self._world.cache, topic_image(name, bytes(range(48, 64)), 2))
 
 
 @dataclass

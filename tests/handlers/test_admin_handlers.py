@@ -253,14 +253,6 @@ def test_an_answer_that_quotes_a_long_name_can_be_sent(broker: AdminBroker, name
         assert bool(refused) == (resource_type < 16)
 
 
-def test_a_transactional_id_is_refused_for_good(broker: AdminBroker, caplog: pytest.LogCaptureFixture) -> None:
-    """init_transactions() would hang until its timeout, without a word why."""
-    answer = broker.ask("InitProducerId", 5, {"transactional_id": "tx", "transaction_timeout_ms": 1})
-    assert answer["error_code"] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer["producer_id"] == -1
-    assert "'tx': kbroker does not implement transactions yet" in caplog.text
-
-
 def test_a_failing_store_is_answered_not_raised(broker: AdminBroker) -> None:
     """Every client would be disconnected as long as the disk is full."""
     _create(broker, "a")

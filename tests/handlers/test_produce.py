@@ -18,7 +18,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 FIRST_WITH_ZSTD, FIRST_WITH_TOPIC_IDS = 7, 13
 OUT_OF_RANGE_SEQUENCE, OLD_EPOCH, INVALID_RECORD, TOO_LARGE, CORRUPT = 45, 47, 87, 10, 2
 UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, INVALID_TOPIC, INVALID_ACKS, INVALID_TIMESTAMP = 3, 100, 17, 21, 32
-UNSUPPORTED_COMPRESSION, NO_TRANSACTIONS = 76, 53
+UNSUPPORTED_COMPRESSION, NO_TRANSACTIONAL_ID = 76, 53
 LARGE = {"max.message.bytes": str(64 << 20)}
 # Half of it compresses: more than 64 KiB on the wire goes to a thread, and a codec has something to do.
 BLOCK = os.urandom(2048) + bytes(2048)
@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
     "magic 1": (message_set_v1(b"k", b"v", T0), INVALID_RECORD),
     "magic 1, large": (message_set_v1(b"k", b"v" * 100_000, T0), INVALID_RECORD),
     "control": (Batch(attributes=0x20).encoded(), INVALID_RECORD),
-    "transactional": (Batch(attributes=0x10).encoded(), NO_TRANSACTIONS),
+    "transactional": (Batch(attributes=0x10).encoded(), NO_TRANSACTIONAL_ID),
     "producer without a sequence": (Batch(producer_id=9, producer_epoch=0).encoded(), INVALID_RECORD),
     "the same, large": (batch(large(1), GZIP, producer=9), INVALID_RECORD),
     "count": (Batch(lies={"records_count": 2, "last_offset_delta": 1}).encoded(), INVALID_RECORD),

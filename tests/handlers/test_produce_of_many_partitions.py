@@ -70,7 +70,9 @@ class Broker:
         except KeyError:
             raise UnknownTopicIdError() from None
 
-    def append(self, partition: Partition, records: Any, *, origin: AppendOrigin, analyzed: Any = None) -> Any:
+    def append(
+        self, partition: Partition, records: Any, *, origin: AppendOrigin, analyzed: Any = None, guard: Any = None
+    ) -> Any:
         result = partition.log.append_as_leader(records, partition.leader_epoch, origin=origin, analyzed=analyzed)
         if not result.duplicate:
             partition.appended()

@@ -176,6 +176,7 @@ def test_open_transaction_holds_the_stable_offset(tmp_path: Path) -> None:
     assert log.last_stable_offset == 5
     data = log.read(0, 1 << 20, FetchIsolation.TXN_COMMITTED, True)
     assert data.aborted_transactions == [AbortedTransaction(1, 1, 3, 2)]
+    assert log.local.segments.active.has_txn_index, "a fast fetch would give its records without that list"
     assert log.read(4, 1 << 20, FetchIsolation.TXN_COMMITTED, True).aborted_transactions == []
     assert len(read_all(log)) == 5
 

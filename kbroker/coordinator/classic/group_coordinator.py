@@ -40,6 +40,7 @@ from kbroker.coordinator.classic.messages import (
 from kbroker.coordinator.classic.offset_commits import Committer, OffsetCommits
 from kbroker.coordinator.classic.offsets import OffsetTable
 from kbroker.coordinator.classic.rebalance import GroupLimits, Rebalances
+from kbroker.coordinator.runtime.plan import TransactionalProducer
 from kbroker.coordinator.runtime.shard import SLICE_SECONDS, StateLog
 from kbroker.coordinator.runtime.timers import TimerHandle
 from kbroker.errors import (
@@ -259,6 +260,19 @@ class GroupCoordinator:
     def commit_offsets(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order."""
         return self._commits.commit(who, commits, api_version)
+
+    def commit_transactional_offsets(
+        self, who: Committer, commits: Sequence[PartitionCommit], producer: TransactionalProducer, api_version: int
+    ) -> list[ErrorCode]:
+        """Store offsets that count once the producer's transaction is committed; one code per commit, in order."""
+        if not who.group_id:
+            raise InvalidGroupIdError()
+        return self._commits.commit_transactional(who, commits, producer, api_version)
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group's state is in.  CoordinatorNotAvailableError while there
+        is no such topic."""
+        return self.registry.runtime.partition_of(group_id)
 
     def offsets_of(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> OffsetTable | None:
         """The committed offsets of a group, to read; None when there is no such group.  A member that says who it is

@@ -24,7 +24,7 @@ from kbroker.coordinator.classic.messages import JoinResult, SyncResult
 from kbroker.coordinator.classic.state_records import OffsetRecord, UnknownRecordError
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, write_error
-from kbroker.coordinator.runtime.shard import Shard, ShardState, StateLog
+from kbroker.coordinator.runtime.shard import Shard, StateLog
 from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -178,7 +178,7 @@ class GroupRegistry:
 
     def is_offline(self, group_id: str) -> bool:
         """Whether the group's partition is not served by this broker: its log is elsewhere, or its disk has failed."""
-        return bool(self.runtime.shards) and self._shard_of(group_id).state is ShardState.UNLOADED
+        return self.runtime.is_elsewhere(group_id)
 
     def check_complete(self) -> None:
         """Raise unless every group that this broker coordinates is known."""

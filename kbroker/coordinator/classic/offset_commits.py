@@ -20,7 +20,7 @@ from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit
 from kbroker.coordinator.classic.offsets import CommittedOffset
 from kbroker.coordinator.classic.rebalance import Rebalances
-from kbroker.coordinator.runtime.plan import KeyValue, write_error
+from kbroker.coordinator.runtime.plan import KeyValue, Plan, TransactionalProducer, write_error
 from kbroker.errors import (
     ErrorCode,
     GroupIdNotFoundError,
@@ -72,6 +72,40 @@ class OffsetCommits:
     def commit(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order.  Raises what concerns all of them."""
         group, check = self._admit(who, api_version)
+        codes, accepted, records = self._accepted(group, check, commits)
+        try:
+            self._registry.append(group, records)
+        except KafkaError as error:
+            raise self._not_stored(group, len(records), error) from error
+        for topic, partition, committed in accepted:
+            group.offsets.put(topic, partition, committed)
+        if not accepted:
+            self._registry.discard_unused(group)
+        return codes
+
+    def commit_transactional(
+        self, who: Committer, commits: Sequence[PartitionCommit], producer: TransactionalProducer, api_version: int
+    ) -> list[ErrorCode]:
+        """Store offsets of an open transaction; the same, but for when they count."""
+        group, check = self._admit_transactional(who, api_version)
+        codes, accepted, records = self._accepted(group, check, commits)
+        try:
+            self._registry.runtime.write(group.partition_index, lambda _state, _now_ms: Plan(None, records, producer))
+        except KafkaError as error:
+            raise self._not_stored(group, len(records), error) from error
+        if not accepted:
+            self._registry.discard_unused(group)
+        return codes
+
+    def _not_stored(self, group: Group, count: int, error: KafkaError) -> KafkaError:
+        self._registry.discard_unused(group)
+        logger.warning("group %s: %d offsets could not be stored: %s", group, count, error)
+        return KafkaError.of(write_error(error, ErrorCode.INVALID_COMMIT_OFFSET_SIZE))
+
+    def _accepted(
+        self, group: Group, check: CommitCheck | None, commits: Sequence[PartitionCommit]
+    ) -> tuple[list[ErrorCode], list[tuple[str, int, CommittedOffset]], list[KeyValue]]:
+        """One code per commit, and those that may be stored, as values and as records."""
         now_ms = self._clock.now_ms()
         codes: list[ErrorCode] = []
         accepted: list[tuple[str, int, CommittedOffset]] = []
@@ -92,17 +126,33 @@ class OffsetCommits:
             key = state_records.offset_key(group.group_id, topic, partition)
             records.append((key, state_records.offset_value(committed)))
             codes.append(ErrorCode.NONE)
-        try:
-            self._registry.append(group, records)
-        except KafkaError as error:
-            self._registry.discard_unused(group)
-            logger.warning("group %s: %d offsets could not be stored: %s", group, len(records), error)
-            raise KafkaError.of(write_error(error, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)) from error
-        for topic, partition, committed in accepted:
-            group.offsets.put(topic, partition, committed)
-        if not accepted:
-            self._registry.discard_unused(group)
-        return codes
+        return codes, accepted, records
+
+    def _admit_transactional(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
+        """The same for a commit in a transaction; who names no member (before KIP-447) is let in."""
+        group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
+        is_member = who.generation_id >= 0 or bool(who.member_id) or who.group_instance_id is not None
+        if group is None:
+            if who.generation_id < 0:
+                return self._registry.create(who.group_id), None
+            raise IllegalGenerationError()
+        if not is_member:
+            return group, None
+        if group.kind is not None:
+            try:
+                check = group.kind.check_commit(who.member_id, who.group_instance_id, who.generation_id, api_version)
+            except KafkaError as error:
+                if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                    # The one that its client knows.
+                    raise IllegalGenerationError() from error
+                raise
+            return group, check
+        if who.generation_id < 0 and group.state is GroupState.EMPTY:
+            return group, None
+        group.check_member(who.member_id, who.group_instance_id)
+        if who.generation_id != group.generation_id:
+            raise IllegalGenerationError()
+        return group, None
 
     def _admit(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
         """The group, if `who` may commit to it now, and what to ask for each partition; a commit is a sign of life as

@@ -154,6 +154,11 @@ class CoordinatorRuntime(Generic[S]):
             raise CoordinatorNotAvailableError()
         return partition_for(key, len(self.shards))
 
+    def is_elsewhere(self, key: str) -> bool:
+        """Whether the partition that the state of `key` lives on is not led by this broker: another one leads it, or
+        its disk has failed."""
+        return bool(self.shards) and self.shards[self.partition_of(key)].state is ShardState.UNLOADED
+
     def shard(self, partition_index: int) -> Shard[S]:
         """A partition, served or not.  CoordinatorNotAvailableError where there is none."""
         if not 0 <= partition_index < len(self.shards):

@@ -191,6 +191,12 @@ class Cluster(Closing):
             connection = self._connect(address)
         return connection
 
+    def nodes(self) -> list[int]:
+        """The ids of all brokers, as the metadata say."""
+        if not self._nodes:
+            self._refresh(())
+        return sorted(self._nodes)
+
     def forget(self, *topics: str) -> None:
         """Leaders of these topics (all without any) are asked for anew at the next use."""
         for name in topics or tuple(self._topics):

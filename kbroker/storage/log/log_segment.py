@@ -244,8 +244,9 @@ class LogSegment(SegmentFields):
 
     @property
     def has_txn_index(self) -> bool:
-        """Whether there is a transaction index."""
-        return self._has_txn_index
+        """Whether a transaction was aborted in this segment, by what was found on disk or has been written since."""
+        index = self._txn_index
+        return self._has_txn_index if index is None else index.has_entries
 
     def rename_suffix(self, suffix: str) -> None:
         """Gives every file of the segment another last suffix (".1.deleted", ".swap" or none).

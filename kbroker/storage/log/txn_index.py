@@ -58,6 +58,11 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None if exists else []
 
     @property
+    def has_entries(self) -> bool:
+        """Without a look into the file: one that is there has entries."""
+        return self._entries is None or bool(self._entries)
+
+    @property
     def entries(self) -> list[AbortedTransaction]:
         """The aborted transactions, read when first needed.  ValueError for a damaged file."""
         if self._entries is None:

@@ -1,0 +1,63 @@
+"""What comes before the append of a produce with a transactional id: its batches are verified (`verification`).
+
+A batch whose transaction is open in its partition already goes on at once, without a look at the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kbroker._fast.records.record_batch import BatchError, read_header
+from kbroker.errors import KafkaError
+from kbroker.handlers import verification
+from kbroker.handlers.verification import Batch, ClientGeneration
+from kbroker.storage.log.verification import VerificationGuard
+
+if TYPE_CHECKING:
+    from kbroker.handlers.services import RequestContext
+    from kbroker.replication.partition import Partition
+
+FIRST_ADDING_VERSION = 12
+FIRST_ABORTABLE_VERSION = 11
+
+# Of a row of the request, by its id(): the guard that its append has to bring, or why it is refused.
+Guards = dict[int, VerificationGuard]
+Refused = dict[int, KafkaError]
+
+
+async def verify_batches(
+    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Any, Partition]]
+) -> tuple[Guards, Refused]:
+    """Let in the batches of a produce that are part of their producer's transaction; each row comes with the partition
+    that it names.  A row without a transactional batch gets no guard."""
+    generation = ClientGeneration(ctx.api_version >= FIRST_ADDING_VERSION, ctx.api_version >= FIRST_ABORTABLE_VERSION)
+    guards: Guards = {}
+    refused: Refused = {}
+    asked: list[tuple[Any, Batch]] = []
+    for row, partition in rows:
+        try:
+            batch = _transactional(row, partition)
+            if batch is None:
+                continue
+            guard = guards[id(row)] = verification.start(batch, generation)
+        except KafkaError as error:
+            refused[id(row)] = error.with_traceback(None)
+            continue
+        if verification.needs_verification(ctx.services, guard, generation):
+            asked.append((row, batch))
+    if asked:
+        errors = await verification.verify(ctx.services, transactional_id, [batch for _, batch in asked], generation)
+        refused.update({id(row): error for (row, _), error in zip(asked, errors, strict=True) if error is not None})
+    return guards, refused
+
+
+def _transactional(row: Any, partition: Partition) -> Batch | None:
+    """The batch of a row, where it is one of a transaction; what is wrong with it says the append."""
+    try:
+        info = read_header(row.records)
+    except (BatchError, TypeError):
+        return None
+    if not info.is_transactional or info.producer_id < 0:
+        return None
+    return Batch(partition, info.producer_id, info.producer_epoch, info.base_sequence)

@@ -1,0 +1,210 @@
+"""Transactions of real clients: what is committed is read once, what is aborted never, whatever client writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+from tests.compat.tooling import node_folder, run_java
+
+# Each client writes records `<transaction>-<number>` in so many transactions; the odd ones are aborted.
+TRANSACTIONS = 6
+RECORDS = 20
+
+KAFKA_PYTHON = """
+import sys
+from kafka import KafkaProducer
+producer = KafkaProducer(bootstrap_servers=sys.argv[1], transactional_id=sys.argv[2])
+producer.init_transactions()
+for number in range(6):
+    producer.begin_transaction()
+    for each in range(20):
+        producer.send(sys.argv[3], b"%d-%d" % (number, each), partition=each % 2)
+    producer.flush()
+    producer.abort_transaction() if number % 2 else producer.commit_transaction()
+producer.close()
+"""
+KAFKAJS = """
+const { Kafka, logLevel } = require('kafkajs')
+const [bootstrap, id, topic] = process.argv.slice(1)
+const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING })
+const producer = kafka.producer({ transactionalId: id, idempotent: true, maxInFlightRequests: 1 })
+async function main () {
+  await producer.connect()
+  for (let number = 0; number < 6; number++) {
+    const transaction = await producer.transaction()
+    const messages = []
+    for (let each = 0; each < 20; each++) messages.push({ value: `${number}-${each}`, partition: each % 2 })
+    await transaction.send({ topic, messages })
+    if (number % 2) await transaction.abort()
+    else await transaction.commit()
+  }
+  await producer.disconnect()
+}
+main().catch(error => { console.error(error); process.exit(1) })
+"""
+
+
+def confluent(bootstrap: str, transactional_id: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(60)
+    for number in range(TRANSACTIONS):
+        producer.begin_transaction()
+        for each in range(RECORDS):
+            producer.produce(topic, b"%d-%d" % (number, each), partition=each % 2)
+        # What is still in the client when it aborts is never sent.
+        producer.flush()
+        if number % 2:
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+
+
+def aiokafka(bootstrap: str, transactional_id: str, topic: str) -> None:
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+        await producer.start()
+        try:
+            for number in range(TRANSACTIONS):
+                await producer.begin_transaction()
+                for each in range(RECORDS):
+                    await producer.send_and_wait(topic, b"%d-%d" % (number, each), partition=each % 2)
+                await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=node_folder(), timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def kafka_python(bootstrap: str, transactional_id: str, topic: str) -> None:
+    _run(sys.executable, "-c", KAFKA_PYTHON, bootstrap, transactional_id, topic)
+
+
+def kafkajs(bootstrap: str, transactional_id: str, topic: str) -> None:
+    _run("node", "-e", KAFKAJS, bootstrap, transactional_id, topic)
+
+
+def create(bootstrap: str, **topics: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, count) for name, count in topics.items()]).values():
+        future.result(30)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[bytes]:
+    """The values of a topic up to its end, as it is for this kind of reader."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values: list[bytes] = []
+    ends = 0
+    try:
+        while ends < partitions:
+            message = consumer.poll(30)
+            assert message is not None, "no end of the partition was told"
+            if message.error() is None:
+                values.append(message.value() or b"")
+            else:
+                ends += 1
+    finally:
+        consumer.close()
+    return values
+
+
+@pytest.mark.parametrize("client", [confluent, kafka_python, aiokafka, kafkajs])
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+    client: Callable[[str, str, str], None], broker: BrokerProcess
+) -> None:
+    """Users of a client would see records of aborted transactions, or miss those of committed ones."""
+    topic = f"transactions-{client.__name__}"
+    create(broker.bootstrap, **{topic: 2})
+    client(broker.bootstrap, f"id-{client.__name__}", topic)
+    expected = {b"%d-%d" % (number, each) for number in range(0, TRANSACTIONS, 2) for each in range(RECORDS)}
+    assert Counter(read_all(broker.bootstrap, topic, 2)) == Counter(expected)
+    everything = read_all(broker.bootstrap, topic, 2, "read_uncommitted")
+    assert Counter(everything) == Counter(
+        b"%d-%d" % (number, each) for number in range(TRANSACTIONS) for each in range(RECORDS)
+    )
+
+
+def test_a_producer_of_the_same_id_fences_the_one_before(broker: BrokerProcess) -> None:
+    """A zombie would commit what its successor has taken over, and records would be there twice."""
+    create(broker.bootstrap, fenced=1)
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "fenced"}
+    zombie = Producer(settings)
+    zombie.init_transactions(60)
+    zombie.begin_transaction()
+    zombie.produce("fenced", b"of the zombie")
+    zombie.flush()
+    successor = Producer(settings)
+    successor.init_transactions(60)
+    with pytest.raises(KafkaException, match="fenced"):
+        zombie.commit_transaction(60)
+    successor.begin_transaction()
+    successor.produce("fenced", b"of the successor")
+    successor.commit_transaction(60)
+    assert read_all(broker.bootstrap, "fenced", 1) == [b"of the successor"]
+
+
+@contextmanager
+def killed_often(broker: BrokerProcess, seconds: float) -> Iterator[list[int]]:
+    """The broker is killed and started again, over and over; gives a list that grows with each."""
+    stop = threading.Event()
+    kills: list[int] = []
+
+    def kill() -> None:
+        while not stop.wait(seconds):
+            broker.restart(kill=True)
+            kills.append(1)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield kills
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_copy_is_exact_over_kills_of_the_broker(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """Consume, process, produce would lose records, or write some twice, whenever the broker dies in between."""
+    broker = kbroker_process()
+    create(broker.bootstrap, source=1, copy=2)
+    count = 20_000
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(count):
+        producer.produce("source", b"%d" % number, partition=0)
+    producer.flush()
+    fixed = ["--input-topic", "source", "--input-partition", "0", "--output-topic", "copy"]
+    fixed += ["--consumer-group", "copier", "--transactional-id", "copier", "--enable-random-aborts"]
+    fixed += ["--transaction-size", "20", "--max-messages", str(count), "--broker-list", broker.bootstrap]
+    with killed_often(broker, 1.0) as kills:
+        done = run_java("org.apache.kafka.tools.TransactionalMessageCopier", *fixed, seconds=240)
+    assert '"stage":"ShutdownComplete"' in done.stdout, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
+    assert len(kills) >= 3
+    assert Counter(read_all(broker.bootstrap, "copy", 2)) == Counter(b"%d" % number for number in range(count))
