@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
+    from kbroker.quotas.mutation_quota import MutationQuota
     from kbroker.types import TopicPartition
 
 
@@ -41,8 +42,10 @@ class Controller(ABC):
     # Topics
 
     @abstractmethod
-    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
-        """Create topics, or only say what would come of it.
+    async def create_topics(
+        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        """Create topics, or only say what would come of it.  `quota` is what partitions are counted against.
 
         Outcomes are in the order of the request; names that the request repeats come last, once each.
         PolicyViolationError when the request asks for too many partitions in all.
@@ -58,12 +61,12 @@ class Controller(ABC):
 
     @abstractmethod
     async def create_partitions(
-        self, requests: Sequence[NewPartitions], validate_only: bool = False
+        self, requests: Sequence[NewPartitions], validate_only: bool = False, quota: MutationQuota | None = None
     ) -> list[TopicOutcome]:
         """Add partitions to topics.  Names that the request repeats come first, once each, then the others."""
 
     @abstractmethod
-    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[TopicOutcome]:
+    async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
         """Delete topics by id, in one transaction.  An unknown id has UNKNOWN_TOPIC_ID."""
 
     # Settings

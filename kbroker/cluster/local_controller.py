@@ -24,6 +24,7 @@ from kbroker.cluster import reassignments as moves
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.controller import Controller
+from kbroker.cluster.mutations import charged
 from kbroker.cluster.partition_updates import (
     NOT_TO_ELECT,
     NOT_TO_REASSIGN,
@@ -69,6 +70,7 @@ from kbroker.metadata.image import (
 from kbroker.metadata.store import MetadataStore, MetadataStoreError, ProducerIdBlock, StoreCalls
 from kbroker.quotas.alteration import EntityAlteration, alter
 from kbroker.quotas.host_names import HostNames
+from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import hosts_of
 from kbroker.types import TopicPartition
 
@@ -131,16 +133,21 @@ class LocalController(Controller):
         takers = [] if self.all_cordoned() else image.alive_brokers()
         return plans.TopicContext(image, self._settings.config, takers, self._collisions)
 
-    async def create_topics(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
+    async def create_topics(
+        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
         async with self._changing:
-            return await self._create(requests, validate_only)
+            return await self._create(requests, validate_only, quota)
 
-    async def _create(self, requests: Sequence[NewTopic], validate_only: bool = False) -> list[TopicOutcome]:
+    async def _create(
+        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
         pace, context = self._slices.pace(), self._context()
         counts = Counter(request.name for request in requests)
         unique = [request for request in requests if counts[request.name] == 1]
         plans.check_total(unique, context)
         outcomes = [await _attempt(request.name, plans.plan_topic, request, context, pace) for request in unique]
+        outcomes = charged(outcomes, quota, lambda topic: len(topic.partitions))
         created = [outcome.topic for outcome in outcomes if outcome.topic is not None]
         if created and not validate_only:
             await self._call(self._store.create_topics, created)
@@ -174,13 +181,16 @@ class LocalController(Controller):
         return topic
 
     async def create_partitions(
-        self, requests: Sequence[NewPartitions], validate_only: bool = False
+        self, requests: Sequence[NewPartitions], validate_only: bool = False, quota: MutationQuota | None = None
     ) -> list[TopicOutcome]:
         counts = Counter(request.name for request in requests)
         unique = [request for request in requests if counts[request.name] == 1]
         async with self._changing:
             pace, context = self._slices.pace(), self._context()
             outcomes = [await _attempt(request.name, plans.plan_growth, request, context, pace) for request in unique]
+            outcomes = charged(
+                outcomes, quota, lambda new: len(new.partitions) - len(context.existing(new.name).partitions)
+            )
             grown = [outcome.topic for outcome in outcomes if outcome.topic is not None]
             additions = [(new, new.partitions[len(context.existing(new.name).partitions) :]) for new in grown]
             if sum(len(added) for _, added in additions) > plans.MAX_PARTITIONS_PER_REQUEST:
@@ -194,7 +204,7 @@ class LocalController(Controller):
                     await pace
         return plans.duplicates(counts) + outcomes
 
-    async def delete_topics(self, topic_ids: Sequence[bytes]) -> list[TopicOutcome]:
+    async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
         async with self._changing:
             pace = self._slices.pace()
             found: dict[bytes, TopicImage] = {}
@@ -206,8 +216,10 @@ class LocalController(Controller):
                     unknown = UnknownTopicIdError("This server does not host this topic ID.")
                     outcomes.append(TopicOutcome("", error=unknown))
                     continue
-                found[topic_id] = topic
-                outcomes.append(TopicOutcome(topic.name, topic))
+                (outcome,) = charged([TopicOutcome(topic.name, topic)], quota, lambda topic: len(topic.partitions))
+                if outcome.error is None:
+                    found[topic_id] = topic
+                outcomes.append(outcome)
             if found:
                 await self._call(self._store.delete_topics, list(found))
                 topics = self._cache.image.topics

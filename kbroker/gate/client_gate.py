@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.net.gate import Gate
 from kbroker.gate.authorizer import CachedAuthorizer, Operation, ResourceKind
-from kbroker.gate.mutation_quota import MutationQuota
 from kbroker.gate.principal import Session
 from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
+from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import Limit
 from kbroker.schemas import wire
 
@@ -50,10 +50,10 @@ class ClientGate(Gate):
         self._now_ms = now_ms
         self._mutations: MutationQuota | None = None
 
-    def is_authorized(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+    def is_authorized(self, operation: int, kind: int, name: str) -> bool:
         """Whether the client may do that."""
         return self._authorizer is None or self._authorizer.is_authorized(
-            self.session.principal, self.session.host, operation, kind, name
+            self.session.principal, self.session.host, Operation(operation), ResourceKind(kind), name
         )
 
     def admit(self, ctx: RequestContext) -> bool:

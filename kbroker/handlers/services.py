@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kbroker._fast.base.slices import Slices
+    from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.config import BrokerConfig
@@ -113,6 +114,10 @@ class RequestContext(Protocol):
     @property
     def connection(self) -> ClientConnection:
         """Where the request came from."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """What the request has passed; None where nothing was asked of it."""
 
     @property
     def services(self) -> Services:

@@ -8,6 +8,10 @@ CreateTopics and CreatePartitions
 - More than 10,000 new partitions in a request are POLICY_VIOLATION for all its topics (Kafka's CreatePartitions says
   UNKNOWN_SERVER_ERROR).
 
+A `controller_mutation_rate` counts partitions that are made or deleted: CreateTopics v6+, CreatePartitions v3+ and
+DeleteTopics v5+ answer THROTTLING_QUOTA_EXCEEDED for a topic behind the one that used it up; older versions do all, and
+mute the connection.
+
 DeleteTopics
 - v0-v5 by name; v6+ by name or by id.  v5+ has error texts.  Names and ids that the request repeats are refused, also
   an id next to the name that it stands for.
@@ -34,11 +38,14 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
+    from kbroker.quotas.mutation_quota import MutationQuota
 
 logger = logging.getLogger("kbroker.handlers")
 
 TOPIC_DELETION_DISABLED_FROM = 3
 CONFIGS_FROM = 5
+# From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_CREATE, STRICT_GROW, STRICT_DELETE = 6, 3, 5
 
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
 NO_SUCH_TOPIC_ID = "This server does not host this topic ID."
@@ -60,7 +67,8 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
             )
         )
     outcomes = await _or_all_fail(
-        [topic.name for topic in new_topics], ctx.services.controller.create_topics(new_topics, request.validate_only)
+        [topic.name for topic in new_topics],
+        ctx.services.controller.create_topics(new_topics, request.validate_only, _quota(ctx, STRICT_CREATE)),
     )
     response = wire.CreateTopicsResponse
     topics = []
@@ -68,6 +76,11 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
         await pace
         topics.append(_created(ctx, outcome))
     return response(topics=topics)
+
+
+def _quota(ctx: RequestContext, strict_from: int) -> MutationQuota | None:
+    """What the client's changes of topics are counted against, if anything."""
+    return None if ctx.gate is None else ctx.gate.mutation_quota(ctx.api_version >= strict_from)
 
 
 def _created(ctx: RequestContext, outcome: TopicOutcome) -> wire.CreateTopicsResponse.CreatableTopicResult:
@@ -108,7 +121,7 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
         growths.append(NewPartitions(topic.name, topic.count, brokers))
     outcomes = await _or_all_fail(
         [growth.name for growth in growths],
-        ctx.services.controller.create_partitions(growths, request.validate_only),
+        ctx.services.controller.create_partitions(growths, request.validate_only, _quota(ctx, STRICT_GROW)),
     )
     response = wire.CreatePartitionsResponse
     results = []
@@ -148,7 +161,7 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     pace = ctx.services.slices.pace()
     results, topic_ids = await _sort_out(ctx, wanted, pace)
     try:
-        outcomes = await ctx.services.controller.delete_topics(topic_ids)
+        outcomes = await ctx.services.controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
         outcomes = [TopicOutcome("", error=error)] * len(topic_ids)

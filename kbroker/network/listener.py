@@ -153,12 +153,15 @@ class Listener:
         if admission.verdict is Verdict.SERVED:
             return
         self.paced[admission.verdict.value] += 1
-        connection.mute(admission.delay_ms)
+        connection.mute()
+        delay = admission.delay_ms / 1000
         if admission.verdict is Verdict.REFUSED:
             self._complaints.warning(
                 "connection_creation_rate", "connections of %s come faster than its quota", connection.peer_host
             )
-            self._loop.call_later(admission.delay_ms / 1000, connection.close, "connection_creation_rate")
+            self._loop.call_later(delay, connection.close, "connection_creation_rate")
+        else:
+            self._loop.call_later(delay, connection.unmute)
 
     def connection_closed(self, connection: Connection, reason: str) -> None:
         """Count a connection out."""

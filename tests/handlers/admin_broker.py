@@ -59,6 +59,7 @@ class Context:
     client_id: str | None = "test"
     open: bool = True
     waiting: Any = None
+    gate: Any = None
 
     def respond(self, response: Any) -> None:
         raise AssertionError("admin APIs answer by return value")

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.errors import ErrorCode
+from kbroker.replay.client.connection import Connection
+from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
-from tests.quotas.throttled import consumed_per_second, fill, produced_per_second, set_quotas
+from tests.quotas.throttled import alter_quotas, consumed_per_second, fill, produced_per_second, set_quotas
 
 TOPIC = "limited"
 RATE = 500_000
@@ -211,3 +214,55 @@ def test_the_command_shows_sets_and_removes_quotas_that_outlive_a_restart(tmp_pa
         assert "has no quota request_percentage" in again.stderr
     finally:
         broker.stop()
+
+
+def names_and_errors(answer: wire.CreateTopicsResponse) -> dict[str, tuple[int, str | None]]:
+    return {topic.name: (topic.error_code, topic.error_message) for topic in answer.topics}
+
+
+def test_changes_of_topics_are_counted_in_partitions(broker: BrokerProcess) -> None:
+    """A client could make topics as fast as it likes, or would not know why it may not (KIP-599)."""
+    request = wire.CreateTopicsRequest
+
+    def topics(*names: str) -> wire.CreateTopicsRequest:
+        rows = [request.CreatableTopic(name=name, num_partitions=6, replication_factor=1) for name in names]
+        return request(topics=rows, timeout_ms=10_000)
+
+    # A burst of 10 partitions.
+    set_quotas(broker.port, {"client-id": "maker"}, controller_mutation_rate=5.0)
+    exceeded = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+    try:
+        with Connection("127.0.0.1", broker.port, client_id="maker") as connection:
+            answer = connection.send(topics("first", "second", "third"), version=7)
+            assert names_and_errors(answer) == {"first": (0, None), "second": (0, None), "third": exceeded}
+            assert 200 < answer.throttle_time_ms <= 400
+            # The connection was muted until there were 0 again.
+            deleted = wire.DeleteTopicsRequest(topic_names=["first"], timeout_ms=10_000)
+            answer = connection.send(deleted, version=4)
+            assert answer.responses[0].error_code == 0
+            assert answer.throttle_time_ms > 800
+            answer = connection.send(topics("fourth", "fifth"), version=5)
+            assert {code for code, _ in names_and_errors(answer).values()} == {0}
+            assert answer.throttle_time_ms > 2_000
+    finally:
+        set_quotas(broker.port, {"client-id": "maker"}, controller_mutation_rate=None)
+
+
+def test_connections_of_an_address_come_no_faster_than_its_quota(broker: BrokerProcess) -> None:
+    """One host could keep the broker busy with connections (KIP-612)."""
+    with Connection("127.0.0.1", broker.port, client_id="quota-admin") as admin:
+        alter_quotas(admin, {"ip": "127.0.0.1"}, connection_creation_rate=4.0)
+        try:
+            # Eight may come at once.
+            for _ in range(8):
+                with RawClient(broker.port) as client:
+                    client.ask(raw.api_versions())
+            with RawClient(broker.port) as client:
+                begin = time.monotonic()
+                assert client.closed_after(raw.api_versions())
+                assert time.monotonic() - begin > 0.1
+            assert metric(broker, "kbroker_connections_paced_total", verdict="refused") == 1
+        finally:
+            alter_quotas(admin, {"ip": "127.0.0.1"}, connection_creation_rate=None)
+    with RawClient(broker.port) as client:
+        client.ask(raw.api_versions())

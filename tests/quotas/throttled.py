@@ -18,13 +18,18 @@ EIGHT_BATCHES = 16_600
 
 def set_quotas(port: int, entity: Mapping[str, str | None], **values: float | None) -> None:
     """Set quotas of an entity, None to remove one."""
+    with Connection("127.0.0.1", port, client_id="quota-admin") as connection:
+        alter_quotas(connection, entity, **values)
+
+
+def alter_quotas(connection: Connection, entity: Mapping[str, str | None], **values: float | None) -> None:
+    """The same on a connection that is there."""
     request = wire.AlterClientQuotasRequest
     entry = request.EntryData(
         entity=[request.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
         ops=[request.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
     )
-    with Connection("127.0.0.1", port, client_id="quota-admin") as connection:
-        (result,) = connection.send(request(entries=[entry])).entries
+    (result,) = connection.send(request(entries=[entry])).entries
     assert result.error_code == 0, result.error_message
 
 

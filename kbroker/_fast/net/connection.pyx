@@ -396,9 +396,9 @@ cdef class Connection(Responder):
         self.endpoint.loop.call_later(throttle_ms / 1000.0, self.unmute)
         return 0
 
-    def mute(self, int throttle_ms) -> None:
-        """Begin no request for so long, on a connection that was just accepted."""
-        self._mute(throttle_ms)
+    def mute(self) -> None:
+        """Begin no further request until `unmute`."""
+        self.throttled = True
 
     def unmute(self) -> None:
         """The throttle time is over."""

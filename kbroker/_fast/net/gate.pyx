@@ -27,6 +27,15 @@ cdef class Gate:
         """How many bytes of records an answer may have; -1 for no limit."""
         return -1
 
+    def is_authorized(self, operation, kind, name) -> bool:
+        """Whether the client may do that to a resource; numbers are Kafka's."""
+        return True
+
+    def mutation_quota(self, strict):
+        """What a request that changes topics is counted against; None for nothing.  `strict`: whether its version
+        knows THROTTLING_QUOTA_EXCEEDED."""
+        return None
+
     def settle(self, ctx, bytes_in, bytes_out, spent_ns):
         """Counts a request whose answer is ready: (milliseconds to mute the connection for, whether its records are
         withheld).  `spent_ns`: of the loop's time; `bytes_out`: of the answer, for APIs whose answers have records."""

@@ -3,6 +3,7 @@ from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.log_fields import PartitionFields
+from kbroker._fast.net.gate import Gate
 
 class Connection(Protocol):
     @property
@@ -29,6 +30,8 @@ class Request(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def connection(self) -> Connection: ...
+    @property
+    def gate(self) -> Gate | None: ...
     @property
     def services(self) -> Any: ...
     @property
