@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bench.admin import answers
 from bench.native_build import BUILD, congestion_preload
-from tests.ports import free_port
+from kbroker.testing.ports import free_port
 
 HERE = pathlib.Path(__file__).parent
 KAFKA_VERSION = "4.3.1"

@@ -36,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from bench import frames
 from bench.admin import Admin, AdminError
 from bench.brokers import Broker
-from tests.ports import free_port
+from kbroker.testing.ports import free_port
 
 TOPIC = "restart"
 PARTITIONS_PER_TOPIC = 1_000

@@ -1,51 +1,5 @@
-"""Loopback ports for servers that tests and benchmarks start, none given twice on this machine.
+"""Loopback ports for servers that tests start."""
 
-Processes of one user that ask at the same time (workers of one test run, two runs side by side) share a file of which
-byte N is locked for as long as the process lives that was given port N.  Between the choice of a port and the moment
-its server listens, and while a server is down for a restart, nothing else tells the others that it is taken.
-"""
+from kbroker.testing.ports import free_port
 
-from __future__ import annotations
-
-import fcntl
-import functools
-import os
-import random
-import socket
-import tempfile
-from pathlib import Path
-
-# Below those that the system gives to connections (from 32768 on): none of them can take a port before its server does.
-FIRST, BEHIND_LAST = 10_000, 32_000
-_given: set[int] = set()
-
-
-@functools.cache
-def _locks(process: int) -> int:
-    """The descriptor of the shared file; a forked process gets one of its own, as it holds no locks of its parent."""
-    path = Path(tempfile.gettempdir()) / f"kbroker-test-ports-{os.getuid()}"
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-def _reserve(port: int) -> bool:
-    """Take a port from all other processes until this one ends; False if one of them has it."""
-    try:
-        fcntl.lockf(_locks(os.getpid()), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-    except OSError:
-        return False
-    return True
-
-
-def free_port() -> int:
-    """A port that nothing listens on and that no other call was given, in this process or another."""
-    while True:
-        port = random.randrange(FIRST, BEHIND_LAST)
-        if port in _given or not _reserve(port):
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _given.add(port)
-        return port
+__all__ = ["free_port"]

@@ -76,6 +76,7 @@ PACKAGES: dict[str, set[str]] = {
     "handlers": HANDLERS,
     "broker": BROKER,
     "replay": REPLAY,
+    "testing": {"__init__"},
     "cli": BROKER | REPLAY | {"cli"},
 }
 

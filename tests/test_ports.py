@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import ports
+from kbroker.testing import ports
 
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = 10
 # Prints what it was given, and keeps it until its input ends; nothing ever listens.
 OTHER = f"""
 import sys
-from tests import ports
+from kbroker.testing import ports
 ports.FIRST, ports.BEHIND_LAST = map(int, sys.argv[1:])
 print(*(ports.free_port() for _ in range({ASKED})), flush=True)
 sys.stdin.read()

@@ -26,7 +26,7 @@ kbroker.api.versions|LIST|||distinct|+|
 kbroker.fsync|STRING|os||one of os, interval, commit|+|
     when records are fsynced: os (by the system), interval, or commit (before they are acknowledged); docs/durability.md
 kbroker.fsync.interval.ms|INT|1000||>=1|+|how long records wait for fsync at most with kbroker.fsync=interval
-kbroker.disk.reserve.bytes|LONG|67108864||>=0|+|
+kbroker.disk.reserve.bytes|LONG|67108864|cluster|>=0|+|
     free space in a log directory below which produce is refused there until there is more; 0 turns the watch off
 kbroker.max.open.segments|INT|null||>=16|+|
     segments open at a time, each with a file descriptor and up to two maps; the rest of the descriptors (ulimit -n) is

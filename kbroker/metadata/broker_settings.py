@@ -229,6 +229,7 @@ FOLLOWED: frozenset[str] = frozenset(
     {
         "cordoned.log.dirs",
         "group.consumer.assignment.interval.ms",
+        "kbroker.disk.reserve.bytes",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",

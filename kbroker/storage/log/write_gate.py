@@ -113,6 +113,12 @@ class DirectoryGate(WriteGate):
         """Open, with that much to spare above the reserve."""
         return not self.closed and self.free_bytes >= self.reserve_bytes + room_bytes
 
+    def keep(self, reserve_bytes: int) -> None:
+        """Another reserve counts from now on."""
+        if reserve_bytes != self.reserve_bytes:
+            self.reserve_bytes = reserve_bytes
+            self.measure()
+
     def measure(self) -> None:
         """Looks at the free space; says so when that opens or closes the gate."""
         try:

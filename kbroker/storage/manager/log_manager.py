@@ -338,6 +338,8 @@ class LogManager:
         self._config = config
         self.plans.follow(config)
         self.cleaner.reconfigure(config)
+        for gate in self.gates:
+            gate.keep(config.get("kbroker.disk.reserve.bytes"))
         expiration_ms = config.get("producer.id.expiration.ms")
         verifies = config.get("transaction.partition.verification.enable")
         environment = self.environment
