@@ -62,6 +62,7 @@ from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.sources import (
     CommitTotals,
     ConnectionTotals,
+    ConversionTotals,
     DirectorySpace,
     GroupSummary,
     OfflineTotals,
@@ -305,6 +306,7 @@ class Broker:
             logs=self.log_manager.logs.values,
             directories=self._directory_spaces,
             commits=self._commit_totals,
+            conversions=lambda: self.services.conversions.totals() if self.readiness.ready else ConversionTotals(),
             storage=self._storage_totals,
             offline=self._offline_totals,
             rebalances=lambda: self.services.group_coordinator.rebalance_count if self.readiness.ready else 0,

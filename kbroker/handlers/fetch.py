@@ -20,6 +20,7 @@ from kbroker._fast.requests.fetch_answer import FetchRules
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, failed, read_partition
+from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 FetchResponse: Any = wire.FetchResponse
 FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
 
-FIRST_VERSION, LAST_VERSION = 4, 18
+FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 # From so many named partitions on, a fetch is served in slices of the loop's time (2,000 take some 2 ms).
 MANY_PARTITIONS = 2_000
@@ -50,12 +51,15 @@ READ_COMMITTED = 1
 
 
 def handle_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct | Pending | Coroutine[Any, Any, Any]:
-    """Versions 4 to 18.  v7 on: incremental sessions; v13 on: topics by id; v15 on: replica id in a tagged field.
+    """Versions 0 to 18.  Up to v3: `old_fetch`.  v7 on: incremental sessions; v13 on: topics by id; v15 on: replica id
+    in a tagged field.
 
     A follower reads to the log end, and what it asks for tells how far it is (`Partition.follower_fetched`).  A fetch
     that names more than MANY_PARTITIONS is served in slices of the loop's time; where it waits for data, it looks again
     from time to time.
     """
+    if ctx.api_version < FIRST_VERSION_OF_BATCHES:
+        return handle_old_fetch(ctx, request)
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -200,7 +204,7 @@ def versions() -> tuple[int, ...]:
     request, response = wire.FetchRequest.schema, wire.FetchResponse.schema
     asked, answered = _since(request.fields), _since(response.fields)
     return (
-        FIRST_VERSION,
+        FIRST_VERSION_OF_BATCHES,
         LAST_VERSION,
         answered["throttle_time_ms"],
         asked["max_bytes"],

@@ -28,6 +28,7 @@ AbortedTransaction: Any = wire.FetchResponse.AbortedTransaction
 EpochEndOffset: Any = wire.FetchResponse.EpochEndOffset
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+LAST_VERSION_WITH_HARD_LIMIT = 2
 EMPTY = b""
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -87,7 +88,8 @@ def _read(
         isolation = FetchIsolation.LOG_END
     else:
         isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
-    data = log.read(target.fetch_offset, limit, isolation, first)
+    hard_limit = version <= LAST_VERSION_WITH_HARD_LIMIT
+    data = log.read(target.fetch_offset, limit, isolation, first and not hard_limit)
     if replica_id >= 0:
         partition.follower_fetched(replica_id, target.fetch_offset, target.log_start_offset)
     aborted = None
@@ -96,8 +98,8 @@ def _read(
             AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
             for txn in data.aborted_transactions or ()
         ]
-    # Part of a batch helps no client when it is all that there is room for.
-    records = None if data.first_entry_incomplete else data.records
+    # Part of a batch helps no client when it is all that there is room for; old ones learn by it that it is too large.
+    records = None if data.first_entry_incomplete and not hard_limit else data.records
     answer = PartitionData(
         partition_index=target.index,
         # What the follower has told moves it: the answer says what is committed now.

@@ -316,6 +316,8 @@ def _append(
             partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed, guard=guard or NO_GUARD
         )
         last = result.last_offset
+        if analyzed.conversion_seconds:
+            ctx.services.conversions.produced(last - result.first_offset + 1, analyzed.conversion_seconds)
         answer = PartitionProduceResponse(
             index=data.index,
             base_offset=result.first_offset,

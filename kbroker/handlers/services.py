@@ -8,8 +8,10 @@ that handlers have of the network layer's objects: Protocols, because the real o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from kbroker.handlers.conversions import Conversions
 
 if TYPE_CHECKING:
     import asyncio
@@ -63,6 +65,7 @@ class Services:
     directory_moves: DirectoryMoves = _ABSENT
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
+    conversions: Conversions = field(default_factory=Conversions)
 
 
 class ClientConnection(Protocol):

@@ -187,6 +187,20 @@ def _storage(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
+def _conversions(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    made = snapshot.conversions
+    for what, count, seconds in (
+        ("produce", made.produce_count, made.produce_seconds),
+        ("fetch", made.fetch_count, made.fetch_seconds),
+    ):
+        name = f"kbroker_{what}_message_conversions"
+        yield CounterMetricFamily(name, f"Records converted between message formats in {what}.", value=count)
+        yield CounterMetricFamily(f"{name}_seconds", "Time of these conversions.", value=seconds)
+    yield _gauge("kbroker_converted_bytes", "Bytes of converted records not taken yet.", made.held_bytes)
+
+
 def _groups(snapshot: Snapshot) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -255,6 +269,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("Topics and partitions", _logs),
     ("Log directories", _disks),
     ("Open files and producers", _storage),
+    ("Message formats", _conversions),
     ("Groups", _groups),
     ("Compaction, retention, flushes", _maintenance),
     ("The process", _process),

@@ -18,6 +18,7 @@ from kbroker.metrics.sources import (
     STARTED_AT,
     CommitTotals,
     ConnectionTotals,
+    ConversionTotals,
     DirectorySpace,
     LogView,
     OfflineTotals,
@@ -114,6 +115,7 @@ class Snapshot:
     loop_delay_buckets: tuple[int, ...]
     directories: tuple[DirectorySpace, ...]
     commits: CommitTotals
+    conversions: ConversionTotals
     rebalance_count: int
     expired_offset_count: int
     maintenance: Values
@@ -161,6 +163,7 @@ async def take(sources: Sources) -> Snapshot:
         loop_delay_buckets=delay_buckets,
         directories=tuple(sources.directories()),
         commits=sources.commits(),
+        conversions=sources.conversions(),
         rebalance_count=sources.rebalances(),
         expired_offset_count=sources.expired_offsets(),
         maintenance=maintenance,

@@ -97,6 +97,16 @@ class CommitTotals(NamedTuple):
     settled_count: int = 0
 
 
+class ConversionTotals(NamedTuple):
+    """Records converted between message formats so far, and what is held of those for consumers."""
+
+    produce_count: int = 0
+    produce_seconds: float = 0.0
+    fetch_count: int = 0
+    fetch_seconds: float = 0.0
+    held_bytes: int = 0
+
+
 class StorageTotals(NamedTuple):
     """Segments with an open file, how many there may be, maps of their indexes; idempotent producers remembered.
 
@@ -200,6 +210,7 @@ class Sources:
     fetches_waiting: Callable[[], int] = _nothing
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals
+    conversions: Callable[[], ConversionTotals] = ConversionTotals
     storage: Callable[[], StorageTotals] = StorageTotals
     offline: Callable[[], OfflineTotals] = OfflineTotals
     rebalances: Callable[[], int] = _nothing

@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,21 +199,26 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.hex() if len(data) < 30 else f"{len(data)} bytes"
 
 
-def main() -> None:
-    """Ask Kafka, and write the record."""
+def kafka_answers(ask: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    """What `ask` finds out of Kafka 3.9.1."""
     from tests.compat.old_kafka import OldKafka, zookeeper
 
     with tempfile.TemporaryDirectory() as folder, zookeeper(Path(folder) / "zk") as address:
         kafka = OldKafka(Path(folder) / "kafka", SETTINGS, zookeeper=address)
         kafka.start()
         try:
-            found = answers(kafka.port)
+            found: dict[str, Any] = json.loads(json.dumps(ask(kafka.port)))
         finally:
             kafka.stop()
-    RECORD.parent.mkdir(exist_ok=True)
+    return found
+
+
+def write_record(path: Path, found: dict[str, Any]) -> None:
+    """One line for each answer."""
+    path.parent.mkdir(exist_ok=True)
     lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in found.items()]
-    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
-    main()
+    write_record(RECORD, kafka_answers(answers))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbroker._fast.records.record_batch import validate
 from tests.broker.client import Client
-from tests.compat.message_sets import RECORD, SETTINGS, TOPICS, answers, cases, described, fetched
-from tests.compat.old_kafka import OldKafka, zookeeper
+from tests.compat.message_sets import RECORD, TOPICS, answers, cases, described, fetched, kafka_answers
 from tests.conftest import BrokerProcess, StartBroker
 from tests.records.stored import stored_batches
 
@@ -40,15 +38,9 @@ def test_message_sets_are_answered_and_stored_as_by_kafka(found: dict[str, Any],
 
 
 @pytest.mark.kafka
-def test_the_record_is_what_kafka_answers(tmp_path: Path) -> None:
+def test_the_record_is_what_kafka_answers() -> None:
     """The test above would hold kbroker to what no Kafka does."""
-    with zookeeper(tmp_path / "zookeeper") as address:
-        kafka = OldKafka(tmp_path / "kafka", SETTINGS, zookeeper=address)
-        kafka.start()
-        try:
-            assert json.loads(json.dumps(answers(kafka.port))) == RECORDED
-        finally:
-            kafka.stop()
+    assert kafka_answers(answers) == RECORDED
 
 
 def test_batches_of_newer_clients_are_stored_in_the_topics_format(kbroker_process: StartBroker) -> None:

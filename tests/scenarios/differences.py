@@ -27,7 +27,7 @@ class Difference:
 
 
 OLD_VERSIONS = (
-    "Versions that Kafka 4 has dropped are still answered as Kafka 3.9.1 answers them: Produce, "
+    "Versions that Kafka 4 has dropped are still answered as Kafka 3.9.1 answers them: Produce, Fetch, "
     "ListOffsets, OffsetForLeaderEpoch, CreateTopics, DeleteTopics, DescribeConfigs, OffsetCommit and OffsetFetch from "
     "version 0."
 )
@@ -63,6 +63,7 @@ NO_TIMES = (
 OLD_RANGES = tuple(
     f"api_keys/{api}"
     for api in (
+        "Fetch",
         "ListOffsets",
         "OffsetForLeaderEpoch",
         "CreateTopics",
@@ -79,6 +80,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference("versions.*", "*", OLD_RANGES, OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "create topics v1", (), OLD_VERSIONS),
     Difference("versions.unknown_apis_and_versions", "list offsets v0", (), OLD_VERSIONS),
+    Difference("versions.unknown_apis_and_versions", "fetch v3", (), OLD_VERSIONS),
     Difference("versions.produce_versions_of_the_old_formats", "*", (), OLD_VERSIONS),
     Difference("produce.broken_batches", "magic [3-]*", ("responses[]/partition_responses[]/error_message",), MAGIC),
     Difference("list_offsets.at_times", "max of records without time", (), NO_TIMES),

@@ -343,6 +343,10 @@ cdef class AppendTail:
         self.size += size
         return due
 
+    def forget_batches(self) -> None:
+        """What was appended was no single batch: positions are found by the index until others have come."""
+        self.batches = 0
+
     def find(self, int64_t offset):
         """(position, size) of the remembered batch that holds `offset`, or None."""
         cdef const TailBatch* batch = self.batch_of(offset)

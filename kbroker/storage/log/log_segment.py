@@ -301,8 +301,20 @@ class LogSegment(SegmentFields):
             self.indexes_full = self.offset_index.is_full or self.time_index.is_full
         return tail
 
-    def append(self, base_offset: int, last_offset: int, max_timestamp: int, data: Buffer, size: int) -> None:
-        """Writes one batch at the end.  OSError leaves everything as it was."""
+    def append(
+        self,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        data: Buffer,
+        size: int,
+        *,
+        is_one: bool = True,
+    ) -> None:
+        """Writes one batch at the end, or several messages of the older formats, each of which is found by itself.
+
+        OSError leaves everything as it was.
+        """
         tail = self.tail
         if tail is None:
             tail = self.prepare_append()
@@ -320,7 +332,9 @@ class LogSegment(SegmentFields):
             raise
         self.recently_used = True
         if tail.append(base_offset, last_offset, size, max_timestamp):
-            self.index_batch(tail, last_offset, position)
+            self.index_batch(tail, last_offset if is_one else base_offset, position)
+        if not is_one:
+            tail.forget_batches()
 
     def take_file(self, path: str, file: SegmentFile, allocated_bytes: int) -> None:
         """Replaces the log file of an empty segment; `account` counts the batch that it holds.

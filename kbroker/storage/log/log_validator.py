@@ -98,7 +98,16 @@ class AnalyzedBatch:
     then differ from what the producer sent.  `aside` is the file that a thread has written a large batch to.
     """
 
-    __slots__ = ("aside", "info", "needs_rebuild", "size_in_bytes", "source_codec", "target_codec", "view")
+    __slots__ = (
+        "aside",
+        "conversion_seconds",
+        "info",
+        "needs_rebuild",
+        "size_in_bytes",
+        "source_codec",
+        "target_codec",
+        "view",
+    )
 
     def __init__(
         self,
@@ -110,12 +119,19 @@ class AnalyzedBatch:
         size_in_bytes: int,
     ) -> None:
         self.aside: SetAside | None = None
+        # How long it took to bring it from one message format to another; 0 where that was not needed.
+        self.conversion_seconds = 0.0
         self.info = info
         self.view = view
         self.source_codec = source_codec
         self.target_codec = target_codec
         self.needs_rebuild = needs_rebuild
         self.size_in_bytes = size_in_bytes
+
+    @property
+    def is_one(self) -> bool:
+        """Whether a reader finds all of it at one place."""
+        return True
 
     def place(self, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
         """Gives the batch its place in the log; the bytes are then ready to be written."""

@@ -15,6 +15,7 @@ clients do not take for passing.
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,6 +98,10 @@ class AnalyzedMessages(AnalyzedBatch):
         made._wrap(at)
         return made
 
+    @property
+    def is_one(self) -> bool:
+        return self.target_codec != Codec.NONE
+
     def place(self, base_offset: int, leader_epoch: int) -> Buffer:
         if not self.target_codec:
             number_messages(self.view, self.size_in_bytes, base_offset)
@@ -152,7 +157,16 @@ def validate_records(
         return validate_and_analyze(
             view, config, now_ms, origin=origin, topic_partition=topic_partition, produce_version=produce_version
         )
+    began = time.perf_counter()
     request = _Request(view, config, now_ms, topic_partition, log_end_offset)
+    analyzed = _analyze(request, origin, produce_version)
+    if analyzed is not None and analyzed.needs_rebuild:
+        analyzed.conversion_seconds = time.perf_counter() - began
+    return analyzed
+
+
+def _analyze(request: _Request, origin: AppendOrigin, produce_version: int) -> AnalyzedBatch | None:
+    topic_partition = request.topic_partition
     if produce_version >= FIRST_PRODUCE_VERSION_OF_BATCHES:
         return _of_batch(request, origin, produce_version)
     try:

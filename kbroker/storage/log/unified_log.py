@@ -230,7 +230,7 @@ class UnifiedLog(LogFields):
                 marker = markers.checked_marker(self.producer_state, info, data, first)
         try:
             if aside is None:
-                segment.append(first, last, max_timestamp, data, size)
+                segment.append(first, last, max_timestamp, data, size, is_one=analyzed.is_one)
             else:
                 segment = self.segment_for(size, last, max_timestamp, first, alone=True)
                 aside.append_to(segment, first, last, max_timestamp, data)

@@ -1,0 +1,273 @@
+"""Fetch (API 1) of versions 0 to 3, whose consumers know the message formats before record batches.
+
+v0 and v1 get messages of magic 0, v2 and v3 of magic 0 and 1.  Up to v2 a partition's limit is hard: where the first
+message is larger, a part of one tells the consumer so.  Topics that are stored in a format that the consumer knows are
+sent as they are, others converted (`records/down_conversion`), by threads, chunk by chunk, within the budget of
+`conversions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.log.fetch_target import FetchTarget
+from kbroker._fast.log.log_fields import PartitionFields
+from kbroker._fast.net.pending import DelayedFetch
+from kbroker._fast.records.record_batch import LOG_OVERHEAD, BatchError, BatchInfo, TruncatedBatchError
+from kbroker._fast.records.stored_header import read_stored_header
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.handlers.conversions import MOST_BYTES
+from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
+from kbroker.records.compression import CompressionError
+from kbroker.records.down_conversion import NoOlderCodecError, down_convert
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.conversions import ConvertedRecords
+    from kbroker.handlers.services import RequestContext
+    from kbroker.replication.partition import Partition
+    from kbroker.storage.files.filesystem import FileSystem
+
+LAST_VERSION_OF_MAGIC_0 = 1
+READ_BYTES = 256 << 10
+SIZE = struct.Struct(">qi")
+
+
+class _Asked(NamedTuple):
+    topic: str
+    target: FetchTarget
+
+
+class _Job(NamedTuple):
+    """A partition's records that are to be converted: `answer` gets what came of it."""
+
+    region: FileRegion
+    files: FileSystem
+    answer: Any
+    partition: Partition
+    least: int
+
+
+class _Signal(DelayedFetch):
+    """Waits with an old fetch for data in its partitions."""
+
+    def __init__(self, purgatory: Any, partitions: tuple[PartitionFields, ...], wait_ms: int) -> None:
+        super().__init__(purgatory, partitions, wait_ms)
+        self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def attempt(self, force: bool) -> bool:
+        if not self.came.done():
+            self.came.set_result(force)
+        self.answer(None)
+        return True
+
+
+async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct:
+    """Fetch v0-v3; see the module's docstring."""
+    pace = ctx.services.slices.pace()
+    loop = asyncio.get_running_loop()
+    purgatory = ctx.services.replica_manager.purgatory
+    asked = _asked(request)
+    deadline = loop.time() + request.max_wait_ms / 1000
+    forced = request.max_wait_ms <= 0 or request.min_bytes <= 0
+    while True:
+        signal = None
+        if not forced:
+            places = _places(ctx, asked)
+            if places:
+                signal = _Signal(purgatory, places, max(0, round((deadline - loop.time()) * 1000)))
+                # Before it reads: what comes meanwhile must not be missed.
+                purgatory.add(signal)
+        answers, found, urgent = await _read(ctx, request, asked, pace)
+        enough = signal is None or urgent or found >= request.min_bytes
+        if enough and await _convert(ctx, answers) == 0 and found and not urgent and signal is not None:
+            # Nothing of it is for this consumer, which would ask in a loop.
+            enough = not ctx.open
+        if enough or signal is None:
+            if signal is not None:
+                _forget(purgatory, signal)
+            return _response(asked, answers)
+        forced = await signal.came
+
+
+def _forget(purgatory: Any, signal: _Signal) -> None:
+    purgatory.forget(signal)
+    signal.lose()
+
+
+def _asked(request: wire.FetchRequest) -> list[_Asked]:
+    """The targets, each partition once."""
+    found = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            target = FetchTarget(
+                topic.topic, b"\0" * 16, row.partition, row.fetch_offset, row.partition_max_bytes, -1, -1, -1
+            )
+            found[topic.topic, row.partition] = _Asked(topic.topic, target)
+    return list(found.values())
+
+
+def _places(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ...]:
+    found = []
+    for topic, target in asked:
+        try:
+            found.append(ctx.services.replica_manager.partition(topic, target.index))
+        except KafkaError:
+            continue
+    return tuple(found)
+
+
+async def _read(
+    ctx: RequestContext, request: wire.FetchRequest, asked: Iterable[_Asked], pace: Pace
+) -> tuple[list[Any], int, bool]:
+    """(each partition's part of the answer, bytes found, whether that must be told at once)."""
+    services, version = ctx.services, ctx.api_version
+    left = min(request.max_bytes, services.fetch_max_bytes)
+    answers = []
+    found = 0
+    any_urgent = False
+    for topic, target in asked:
+        await pace
+        error = _refusal(ctx, topic, target.index)
+        if error:
+            answers.append((target, failed(target.index, error, None)))
+            any_urgent = True
+            continue
+        answer, urgent = read_partition(services, version, request.replica_id, False, target, left, found == 0)
+        size = len(answer.records)
+        found += size
+        left = max(0, left - size)
+        any_urgent = any_urgent or urgent
+        answers.append((target, answer))
+    return answers, found, any_urgent
+
+
+def _refusal(ctx: RequestContext, topic: str, index: int) -> ErrorCode:
+    """Why a partition is not for this version at all, whatever is stored there."""
+    try:
+        config = ctx.services.replica_manager.partition(topic, index).log.config
+    except KafkaError:
+        return ErrorCode.NONE
+    if config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if config.message_magic > _magic_of(ctx) and not config.message_downconversion_enable:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def _magic_of(ctx: RequestContext) -> int:
+    return 0 if ctx.api_version <= LAST_VERSION_OF_MAGIC_0 else 1
+
+
+async def _convert(ctx: RequestContext, answers: Iterable[tuple[FetchTarget, Any]]) -> int:
+    """Converts what this version cannot read; the bytes of all records."""
+    conversions = ctx.services.conversions
+    magic = _magic_of(ctx)
+    jobs = list(_jobs(ctx, answers, magic))
+    if jobs and ctx.open:
+        log = jobs[0].partition.log
+        room = conversions.room(jobs[0].files, log.parent)
+        async with conversions.turn:
+            began = time.perf_counter()
+            count = await asyncio.get_running_loop().run_in_executor(None, _convert_all, jobs, magic, room)
+            conversions.fetched(count, time.perf_counter() - began)
+            room.settle()
+    return sum(len(answer.records) for _, answer in answers)
+
+
+def _jobs(ctx: RequestContext, answers: Iterable[tuple[FetchTarget, Any]], magic: int) -> Iterator[_Job]:
+    for target, answer in answers:
+        if answer.error_code or not len(answer.records):
+            continue
+        partition = ctx.services.replica_manager.partition(target.topic or "", target.index)
+        if partition.log.config.message_magic > magic:
+            yield _Job(answer.records, partition.log.local.environment.files, answer, partition, target.fetch_offset)
+
+
+def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> int:
+    """What a thread does: the records that were converted.
+
+    Of each partition as many bytes as were read, of all MOST_BYTES, but the first batch whole.
+    """
+    total = 0
+    for job in jobs:
+        start, region = room.size, job.region
+        end = min(start + region.size, MOST_BYTES)
+        if start and start >= end:
+            job.answer.records = EMPTY
+            continue
+        error = ErrorCode.NONE
+        whole = False
+        try:
+            for chunk, info in _batches(region, job.files):
+                whole = True
+                messages, count = down_convert(chunk, info, magic, job.least)
+                if room.size > start and len(messages) > end - room.size:
+                    # What fits of them, and a part of the next message, which consumers leave out.
+                    room.write(memoryview(messages)[: max(0, end - room.size)])
+                    break
+                if messages:
+                    room.write(messages)
+                total += count
+        except NoOlderCodecError:
+            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        except (BatchError, CompressionError):
+            error = ErrorCode.CORRUPT_MESSAGE
+        except OSError as problem:
+            error = job.partition.log.storage_error("reading records", problem).code
+        if room.size > start:
+            # What comes behind is told when it is asked for.
+            job.answer.records = room.region(start, room.size - start)
+        elif error:
+            job.answer.records, job.answer.error_code = EMPTY, error
+            job.answer.high_watermark = -1
+        elif whole:
+            job.answer.records = EMPTY
+        else:
+            job.answer.records = _part_of_a_message(region.size)
+    return total
+
+
+def _batches(region: FileRegion, files: FileSystem) -> Iterator[tuple[memoryview, BatchInfo]]:
+    """The whole batches of a stretch of a segment, with the chunk that each lies in; their checksums are verified."""
+    position, end = region.position, region.position + region.size
+    while end - position > LOG_OVERHEAD:
+        data = memoryview(files.pread(region.fd, min(READ_BYTES, end - position), position))
+        at = 0
+        while True:
+            try:
+                info = read_stored_header(data, at, check_crc=True)
+            except TruncatedBatchError:
+                break
+            yield data, info
+            at += info.size_in_bytes
+        if at == 0:
+            size = SIZE.unpack_from(data)[1] + LOG_OVERHEAD
+            if size <= len(data) or size > end - position:
+                return
+            data = memoryview(files.pread(region.fd, size, position))
+            info = read_stored_header(data, 0, check_crc=True)
+            yield data, info
+            at = size
+        position += at
+
+
+def _part_of_a_message(size: int) -> bytes:
+    """What tells an old consumer that a message is larger than it asked for."""
+    return SIZE.pack(-1, max(size + 1, 61))[:size]
+
+
+def _response(asked: Iterable[_Asked], answers: Iterable[tuple[FetchTarget, Any]]) -> Struct:
+    topics: dict[str, Any] = {}
+    for (topic, _), (_, answer) in zip(asked, answers, strict=True):
+        if topic not in topics:
+            topics[topic] = wire.FetchResponse.FetchableTopicResponse(topic=topic)
+        topics[topic].partitions.append(answer)
+    return wire.FetchResponse(responses=list(topics.values()))
