@@ -47,7 +47,7 @@ MEASURED_WITHIN = {
     "fast_fetch": "bench/test_ordinary_paths.py: test_read_direct",
     "fetch_answer": "bench/test_ordinary_paths.py: test_read_direct",
     "fetch_target": "bench/test_ordinary_paths.py: test_fetch_of_a_session",
-    "log_fields": "bench/test_ordinary_paths.py: test_append_ordinary",
+    "log_fields": "bench/test_ordinary_paths.py: test_append_fast",
     "partition_read": "bench/test_ordinary_paths.py: test_read_direct",
     "targets_read": "bench/test_ordinary_paths.py: test_fetch_of_a_session",
     "native_codecs": "bench/test_records.py: test_native_payloads",

@@ -17,9 +17,9 @@ from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.directory import list_directory, read_small_file
 from kbroker._fast.log.append_group import append_together
+from kbroker._fast.log.fast_append import append_batch
 from kbroker._fast.log.fetch_target import FetchTarget
-from kbroker._fast.log.ordinary_append import append_ordinary
-from kbroker._fast.requests.ordinary_produce import OrdinaryProduce
+from kbroker._fast.requests.fast_produce import FastProduce
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import FAST_FETCH, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
@@ -55,13 +55,13 @@ def _data() -> bytearray:
 
 
 @pytest.mark.benchmark(group="append: one record")
-def test_append_ordinary(benchmark: Any, log: UnifiedLog, data: bytearray) -> None:
+def test_append_fast(benchmark: Any, log: UnifiedLog, data: bytearray) -> None:
     start = bytes(data[:16])
     view = memoryview(data)
 
     def run() -> None:
         view[:16] = start
-        if append_ordinary(log, view, 0, START_MS) < 0:
+        if append_batch(log, view, 0, START_MS) < 0:
             append(log, data)  # the next blocks have to be reserved
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
@@ -118,7 +118,7 @@ def _services(log: UnifiedLog) -> Any:
 def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: bytearray) -> None:
     frame = bytearray(produce_request(9, 1, bytes(data)))
     start = bytes(frame)
-    direct = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce)
+    direct = FastProduce(frozenset(), SystemClock, versions(), handle_produce)
 
     def run() -> None:
         frame[:] = start
@@ -142,7 +142,7 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
     starts = [produce_request(9, 1, data, name) for name in names]
     frames = [bytearray(start) for start in starts]
     asked = [(9, 1, frame) for frame in frames]
-    direct, helper_pool = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce), HelperPool(threads)
+    direct, helper_pool = FastProduce(frozenset(), SystemClock, versions(), handle_produce), HelperPool(threads)
 
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):
@@ -181,7 +181,7 @@ def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, pa
         for at in range(0, 8, partitions)
     ]
     frames = [bytearray(start) for start in starts]
-    direct = OrdinaryProduce(frozenset(), SystemClock, versions(), handle_produce)
+    direct = FastProduce(frozenset(), SystemClock, versions(), handle_produce)
 
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):

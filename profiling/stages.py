@@ -27,10 +27,10 @@ _BY_CALL = {call: stage for stage, calls in _SYSTEM_CALLS.items() for call in ca
 _EXTENSIONS = {
     "receive": ("receiver", "receive_buffer", "connection"),
     # Of an ordinary request decoding, gates and the answer are one.
-    "decode": ("decoder", "structs", "codec", "direct", "ordinary_produce", "fast_fetch", "targets_read"),
+    "decode": ("decoder", "structs", "codec", "direct", "fast_produce", "fast_fetch", "targets_read"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
     "append": (
-        "ordinary_append",
+        "fast_append",
         "append_group",
         "partition_read",
         "producer_entry",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker._fast.records.record_batch import MAGIC_V2
-from kbroker._fast.requests.ordinary_produce import OrdinaryProduce, ProduceVersions
+from kbroker._fast.requests.fast_produce import FastProduce, ProduceVersions
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
@@ -47,7 +47,7 @@ from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 if TYPE_CHECKING:
     import asyncio
 
-    from kbroker._fast.requests.ordinary_produce import Appended
+    from kbroker._fast.requests.fast_produce import Appended
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
 
@@ -385,5 +385,7 @@ def versions() -> ProduceVersions:
     )
 
 
-ORDINARY = OrdinaryProduce(INTERNAL_TOPICS, SystemClock, versions(), handle_produce)
-HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.PRODUCE, FIRST_VERSION, LAST_VERSION, handle_produce, direct=ORDINARY),)
+FAST_PRODUCE = FastProduce(INTERNAL_TOPICS, SystemClock, versions(), handle_produce)
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.PRODUCE, FIRST_VERSION, LAST_VERSION, handle_produce, direct=FAST_PRODUCE),
+)

@@ -24,8 +24,8 @@ from kbroker.errors import ErrorCode, UnknownTopicIdError, UnknownTopicOrPartiti
 from kbroker.handlers.fetch import FAST_FETCH as FETCH
 from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse
 from kbroker.handlers.fetch_partition import PartitionData
+from kbroker.handlers.produce import FAST_PRODUCE as PRODUCE
 from kbroker.handlers.produce import INTERNAL_TOPICS, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from kbroker.handlers.produce import ORDINARY as PRODUCE
 from kbroker.records.compression import Codec
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
@@ -362,8 +362,9 @@ def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:
         ("an old version", PRODUCE, 2, produce(2, good)),
         ("a codec that its version lacks", PRODUCE, 6, produce(6, bytes(batch(compression=Codec.ZSTD)))),
         ("acks that are none", PRODUCE, 9, produce(9, good, acks=2)),
-        ("a transaction's id", PRODUCE, 9, produce(9, good, transactional_id="t")),
-        ("a transaction's batch", PRODUCE, 9, produce(9, transactional)),
+        ("a transaction's id that is no ASCII", PRODUCE, 9, produce(9, good, transactional_id="größe")),
+        ("a transaction's batch without its id", PRODUCE, 9, produce(9, transactional)),
+        ("a transaction that begins", PRODUCE, 9, produce(9, transactional, transactional_id="t")),
         ("no records", PRODUCE, 9, produce(9, None)),
         ("an empty batch", PRODUCE, 9, produce(9, b"")),
         ("a wrong checksum", PRODUCE, 9, produce(9, bytes(broken))),
@@ -483,7 +484,7 @@ def test_damaged_requests_are_answered_as_the_decoder_reads_them(requests: list[
                 (topic,) = asked.topic_data
                 assert (bytes(topic.topic_id) == ID) if version >= FIRST_WITH_IDS else (topic.name == NAME)
                 (row,) = topic.partition_data
-                assert (row.index, asked.acks in (0, 1, -1), asked.transactional_id) == (3, True, None)
+                assert (row.index, asked.acks in (0, 1, -1)) == (3, True)
                 assert frame == (produced(version, end) if asked.acks else NO_RESPONSE)
                 stored = Path(side.log.local.segments.active.path).read_bytes()
                 assert stored.endswith(bytes(row.records)[16:])

@@ -17,7 +17,7 @@ from kbroker._fast.net.direct import Partly
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.errors import ErrorCode, UnknownTopicIdError, UnknownTopicOrPartitionError
-from kbroker.handlers.produce import ORDINARY, ProduceResponse, handle_produce
+from kbroker.handlers.produce import FAST_PRODUCE, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
@@ -82,7 +82,7 @@ class Broker:
         """The answer as bytes; ("waits", partitions that do), NO_RESPONSE, or None for a connection that is closed."""
         connection = SimpleNamespace(close=self.closed.append)
         ctx: Any = SimpleNamespace(services=self.services, api_version=version, client_id="c", connection=connection)
-        answer = ORDINARY.ask(self.services, version, 77, data) if fast else None
+        answer = FAST_PRODUCE.ask(self.services, version, 77, data) if fast else None
         if answer is None or isinstance(answer, Partly):
             request = ProduceRequest.program(version).decode(data, 0, len(data))
             answer = finished(handle_produce(ctx, request, None if answer is None else answer.appended))
@@ -173,8 +173,8 @@ def test_a_request_of_sound_batches_is_answered_without_being_decoded() -> None:
         broker = Broker(Path(folder))
         for version in range(7, 14):
             for acks in (1, -1):
-                assert isinstance(ORDINARY.ask(broker.services, version, 77, request(version, acks, rows)), bytes)
-            assert ORDINARY.ask(broker.services, version, 77, request(version, 0, rows)) is NO_RESPONSE
+                assert isinstance(FAST_PRODUCE.ask(broker.services, version, 77, request(version, acks, rows)), bytes)
+            assert FAST_PRODUCE.ask(broker.services, version, 77, request(version, 0, rows)) is NO_RESPONSE
         broker.close()
 
 
@@ -183,7 +183,7 @@ def test_one_batch_that_is_left_costs_the_others_nothing() -> None:
     rows = [("a", 0, 0), ("a", 1, 7), ("b", 0, 1), ("a", 1, 0)]
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder))
-        answer = ORDINARY.ask(broker.services, 9, 77, request(9, 1, rows))
+        answer = FAST_PRODUCE.ask(broker.services, 9, 77, request(9, 1, rows))
         assert isinstance(answer, Partly)
         # The request names topic by topic: a's three rows, then b's.
         assert answer.appended == [(2, 2), None, None, (2, 3)], "what follows a batch that was left waits for it"
@@ -204,7 +204,7 @@ def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> 
     async def main(folder: Path) -> None:
         broker = Broker(folder)
         slices = broker.services.slices = Slices(asyncio.get_running_loop())
-        answer = ORDINARY.ask(broker.services, 9, 77, data)
+        answer = FAST_PRODUCE.ask(broker.services, 9, 77, data)
         assert isinstance(answer, Partly)
         assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
@@ -227,7 +227,7 @@ def test_a_request_of_very_many_partitions_rests_at_each() -> None:
     async def main(folder: Path) -> None:
         broker = Broker(folder)
         slices = broker.services.slices = Slices(asyncio.get_running_loop(), 0)
-        assert ORDINARY.ask(broker.services, 9, 77, data) is None
+        assert FAST_PRODUCE.ask(broker.services, 9, 77, data) is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
         ctx: Any = SimpleNamespace(services=broker.services, api_version=9, client_id="c")
         stored, unknown = (await handle_produce(ctx, request)).responses
@@ -246,6 +246,6 @@ def test_a_name_that_is_no_text_stores_nothing_of_its_request() -> None:
         broker = Broker(Path(folder))
         data = request(9, 1, [("a", 0, 0), ("unknown", 0, 0)])
         data[data.index(b"unknown") : data.index(b"unknown") + 7] = b"\xff" * 7
-        assert ORDINARY.ask(broker.services, 9, 77, data) is None
+        assert FAST_PRODUCE.ask(broker.services, 9, 77, data) is None
         assert broker.topics["a"][0].log.log_end_offset == 2
         broker.close()

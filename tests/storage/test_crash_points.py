@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.log.append_group import append_together
+from kbroker._fast.log.fast_append import append_batch
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.storage.files.filesystem import FileSystem
@@ -17,6 +19,12 @@ from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, append_set_aside, batch, environment, open_log, read_all
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 
+# How batches are appended: by `UnifiedLog`, or on the fast path, one by one or as groups.
+GENERAL, ALONE, TOGETHER = "general", "alone", "together"
+# On the fast path most batches still go the general way: the first of each epoch and of each segment.
+each_way = pytest.mark.parametrize(
+    "way", [ALONE, *(pytest.param(way, marks=pytest.mark.slow) for way in (GENERAL, TOGETHER))]
+)
 CONFIG = LogConfig(internal_segment_bytes=330, index_interval_bytes=60)
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -29,8 +37,10 @@ def epoch_of(offset: int) -> int:
 class Workload:
     """Appends, rolls, flushes, a truncation, deletion of records and a clean reopen, noting what was promised."""
 
-    def __init__(self, directory: Path, files: FileSystem) -> None:
+    def __init__(self, directory: Path, files: FileSystem, way: str = GENERAL) -> None:
         self.directory = directory
+        self.way = way
+        self.fast_appends = 0
         self.env = environment(files)
         self.expected: list[bytes] = []
         self.flushed = 0
@@ -43,9 +53,26 @@ class Workload:
             value = b"%05d" % len(self.expected)
             sequence = len(self.expected)
             data = batch([value], timestamp=START_MS + sequence, producer_id=9, epoch=0, sequence=sequence)
-            how(log, data, leader_epoch=epoch_of(sequence))
+            if how is append and self.way != GENERAL:
+                self._append_fast(log, data, epoch_of(sequence))
+            else:
+                how(log, data, leader_epoch=epoch_of(sequence))
             self.expected.append(value)
             self.flushed = max(self.flushed, log.recovery_point)
+
+    def _append_fast(self, log: UnifiedLog, data: bytearray, epoch: int) -> None:
+        """As a produce does: in C where that takes the batch, else by the log."""
+        now_ms = START_MS + len(self.expected)
+        if self.way == ALONE:
+            offset = append_batch(log, memoryview(data), epoch, now_ms)
+        else:
+            (found,) = append_together(log, [data], epoch, now_ms)
+            offset = -1 if found is None else found
+        if offset < 0:
+            append(log, data, leader_epoch=epoch)
+            return
+        self.fast_appends += 1
+        log.maybe_increment_high_watermark(log.log_end_offset)
 
     def flush(self, log: UnifiedLog) -> None:
         log.flush()
@@ -82,9 +109,11 @@ def scratch() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def calls_of_workload(scratch: Path) -> int:
+def calls_of_workload(scratch: Path, way: str = GENERAL) -> int:
     files = FaultyFiles()
-    Workload(scratch / "count", files).run()
+    workload = Workload(scratch / "count", files, way)
+    workload.run()
+    assert (workload.fast_appends >= 5) == (way != GENERAL), "the append that is meant was not taken"
     return files.calls
 
 
@@ -129,14 +158,15 @@ def check_and_go_on(directory: Path, workload: Workload) -> None:
     log.close(clean=False)
 
 
+@each_way
 @each_crash
-def test_crash_at_every_call(fault: Fault, scratch: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_at_every_call(fault: Fault, way: str, scratch: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A crash at the wrong moment would lose flushed records, repeat some, or keep the broker from starting."""
-    total = calls_of_workload(scratch)
+    total = calls_of_workload(scratch, way)
     for crash_at in range(1, total + 1):
         directory = scratch / "run"
         files = FaultyFiles(crash_at, fault)
-        workload = Workload(directory, files)
+        workload = Workload(directory, files, way)
         with pytest.raises(CrashedError):
             workload.run()
         files.after_crash()
@@ -187,13 +217,14 @@ def crash_every_recovery(base: Path, workload: Workload, fault: Fault) -> int:
             return crash_at - 1
 
 
-def test_error_at_every_call_leaves_a_log_that_goes_on(scratch: Path) -> None:
+@pytest.mark.parametrize("way", [ALONE, TOGETHER])
+def test_error_at_every_call_leaves_a_log_that_goes_on(way: str, scratch: Path) -> None:
     """One failing write would corrupt the log or stop the partition until a restart."""
-    total = calls_of_workload(scratch)
+    total = calls_of_workload(scratch, way)
     for crash_at in range(1, total + 1):
         directory = scratch / "run"
         files = FaultyFiles(crash_at, Fault.ERROR)
-        workload = Workload(directory, files)
+        workload = Workload(directory, files, way)
         try:
             workload.run()
         except (KafkaError, OSError):

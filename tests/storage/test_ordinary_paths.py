@@ -15,21 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker._fast.log.append_group import append_together
+from kbroker._fast.log.fast_append import append_batch
 from kbroker._fast.log.log_fields import FileFields
-from kbroker._fast.log.ordinary_append import append_ordinary
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec
-from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer, FileSystem
 from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.handlers.fast_reads import FastReader
 from tests.handlers.frames import plain
-from tests.storage.batches import START_MS, append, batch, environment, marker, open_log
+from tests.storage.batches import START_MS, append, batch, environment, marker, open_log, read_all
 
 native_codecs_loaded()
 
@@ -86,7 +86,7 @@ def general(log: UnifiedLog, data: bytearray) -> Any:
 
 def quick(log: UnifiedLog, data: bytearray, now_ms: int) -> Any:
     before = bytes(data)
-    first = append_ordinary(log, memoryview(data), 0, now_ms)
+    first = append_batch(log, memoryview(data), 0, now_ms, transactional=True)
     if first < 0:
         assert bytes(data) == before
         return general(log, data)
@@ -137,7 +137,7 @@ class WriteCalls:
 
 @settings(max_examples=150, deadline=None)
 @given(config=st.sampled_from(CONFIGS), batches=st.lists(produced(), min_size=1, max_size=12))
-def test_an_ordinary_append_leaves_what_the_general_one_leaves(config: LogConfig, batches: list[bytes]) -> None:
+def test_a_fast_append_leaves_what_the_general_one_leaves(config: LogConfig, batches: list[bytes]) -> None:
     """Records would be stored that a rule forbids, twice, at other offsets, or without their index entries."""
     with tempfile.TemporaryDirectory() as folder:
         env = [environment(SYSTEM_FILES), environment(SYSTEM_FILES)]
@@ -217,25 +217,62 @@ def test_plain_batches_take_the_ordinary_way(tmp_path: Path) -> None:
     general(log, batch())  # makes the segment ready, and its first time known
     general(log, batch())
     for at in range(5):
-        assert append_ordinary(log, memoryview(batch([b"x", b"y"])), 0, START_MS) == 2 + 2 * at
+        assert append_batch(log, memoryview(batch([b"x", b"y"])), 0, START_MS) == 2 + 2 * at
     for sequence in range(3):
         data = batch([b"x"], producer_id=4, epoch=0, sequence=sequence)
-        assert append_ordinary(log, memoryview(data), 0, START_MS) == 12 + sequence
+        assert append_batch(log, memoryview(data), 0, START_MS) == 12 + sequence
     assert (log.high_watermark, log.log_end_offset) == (2, 15), "an append is not a commit"
     for at, codec in enumerate((Codec.LZ4, Codec.ZSTD)):
-        assert append_ordinary(log, memoryview(batch(compression=codec)), 0, START_MS) == 15 + at
-    assert append_ordinary(log, memoryview(batch([os.urandom(66_000)], compression=Codec.LZ4)), 0, START_MS) == -1
-    assert append_ordinary(log, memoryview(batch()), 1, START_MS) == -1  # an epoch that the log has not seen
+        assert append_batch(log, memoryview(batch(compression=codec)), 0, START_MS) == 15 + at
+    assert append_batch(log, memoryview(batch([os.urandom(66_000)], compression=Codec.LZ4)), 0, START_MS) == -1
+    assert append_batch(log, memoryview(batch()), 1, START_MS) == -1  # an epoch that the log has not seen
     log.close()
 
 
-def test_logs_on_other_files_never_take_it(tmp_path: Path) -> None:
-    """Faults that a test puts behind the file calls would not be met."""
-    log = open_log(tmp_path)
-    for _ in range(3):
+class SeenWrites(FileSystem):
+    """Files that note what is written to them."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[bytes, int]] = []
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> None:
+        self.writes.append((bytes(data), position))
+        super().pwrite(fd, data, position)
+
+
+def test_what_stands_in_front_of_the_files_sees_every_write(tmp_path: Path) -> None:
+    """Faults that a test puts behind the file calls would not be met by the append that production uses."""
+    files = SeenWrites()
+    log = open_log(tmp_path, env=environment(files))
+    for _ in range(2):
         general(log, batch())
-    assert append_ordinary(log, memoryview(batch()), 0, START_MS) == -1
+    one, several = batch([b"alone"]), [batch([b"first"]), batch([b"second"])]
+    end = log.local.segments.active.size
+    files.writes.clear()
+    assert append_batch(log, memoryview(one), 0, START_MS) == 2
+    assert append_together(log, several, 0, START_MS) == [3, 4]
+    assert files.writes == [(bytes(one), end), (bytes(several[0] + several[1]), end + len(one))]
+    log.maybe_increment_high_watermark(5)
+    assert [value for _, value in read_all(log)][2:] == [b"alone", b"first", b"second"]
     assert FastReader(log).read(0, 1 << 20) is None
+    log.close()
+
+
+def test_a_batch_that_goes_on_with_a_transaction_is_appended(tmp_path: Path) -> None:
+    """Transactional producers would pay for the general append with each batch; or one would be let in unverified."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    general(log, batch())
+    batches = [batch([b"x"], producer_id=8, epoch=0, sequence=at, transactional=True) for at in range(4)]
+    assert append_batch(log, memoryview(batches[0]), 0, START_MS, transactional=True) == -1  # it begins one
+    general(log, batches[0])
+    assert append_batch(log, memoryview(batches[1]), 0, START_MS) == -1  # its request names no transactional id
+    assert append_batch(log, memoryview(batches[1]), 0, START_MS, transactional=True) == 2
+    assert append_batch(log, memoryview(batches[3]), 0, START_MS, transactional=True) == -1  # one is missing
+    assert append_batch(log, memoryview(batches[2]), 0, START_MS, transactional=True) == 3
+    plain_batch = batch([b"x"], producer_id=8, epoch=0, sequence=3)
+    assert append_batch(log, memoryview(plain_batch), 0, START_MS, transactional=True) == -1
+    log.maybe_increment_high_watermark(4)
+    assert log.last_stable_offset == 1
     log.close()
 
 
@@ -249,7 +286,7 @@ def test_a_write_that_fails_is_left_to_the_general_way(tmp_path: Path, failure: 
     data = batch([b"lost"])
     before = bytes(data)
     with failing_writes(segment, failure):
-        assert append_ordinary(log, memoryview(data), 0, START_MS) == -1
+        assert append_batch(log, memoryview(data), 0, START_MS) == -1
         assert bytes(data) == before
         assert log.log_end_offset == 2
     assert general(log, data) == (2, -1)
@@ -274,7 +311,7 @@ def test_a_file_given_up_by_another_thread_while_a_large_batch_is_judged_or_writ
         for at in range(60):
             segment.file()
             buffer = bytearray(data)
-            first = append_ordinary(log, memoryview(buffer), 0, START_MS)
+            first = append_batch(log, memoryview(buffer), 0, START_MS)
             assert first == at or (first < 0 and general(log, buffer) == (at, -1))
     finally:
         done.set()
@@ -309,7 +346,7 @@ def with_transactions(folder: Path, *, aborts: bool) -> UnifiedLog:
         max_size=60,
     ),
 )
-def test_an_ordinary_read_gives_what_the_general_one_gives(aborts: bool, reads: list[tuple[int, int, bool]]) -> None:
+def test_a_fast_read_gives_what_the_general_one_gives(aborts: bool, reads: list[tuple[int, int, bool]]) -> None:
     """A consumer would get other records than are at its offset, or aborted ones."""
     with tempfile.TemporaryDirectory() as folder:
         log = with_transactions(Path(folder), aborts=aborts)
@@ -331,7 +368,7 @@ def test_an_ordinary_read_gives_what_the_general_one_gives(aborts: bool, reads: 
         log.close()
 
 
-def test_reading_on_takes_the_ordinary_way(tmp_path: Path) -> None:
+def test_reading_on_takes_the_fast_path(tmp_path: Path) -> None:
     """A condition that never holds would send every fetch the long way, unnoticed."""
     log = open_log(tmp_path, LogConfig(segment_bytes=4000), env=environment(SYSTEM_FILES))
     for _ in range(200):

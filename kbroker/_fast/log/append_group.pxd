@@ -4,7 +4,8 @@ from kbroker._fast.records.batch_info cimport Header
 from kbroker._fast.base.helper_pool cimport MOST_WORKERS, HelperPool
 from kbroker._fast.log.log_fields cimport FileFields, LogFields, SegmentFields
 from kbroker._fast.records.native_codecs cimport Codecs
-from kbroker._fast.log.ordinary_append cimport STAMPED_BYTES
+from kbroker._fast.log.batch_rules cimport BatchRules
+from kbroker._fast.log.fast_append cimport STAMPED_BYTES
 from kbroker._fast.records.record_walk cimport Walk
 
 cdef enum:
@@ -26,11 +27,7 @@ cdef struct Group:
     int64_t position
     int64_t first_offset
     int32_t leader_epoch
-    int64_t now_ms
-    int64_t before_max_ms
-    int64_t after_max_ms
-    int64_t expansion_bytes
-    bint needs_keys
+    BatchRules rules
     int count
     Member[GROUP_BATCHES] members
     int64_t wanted              # bytes of the batches that are in order
@@ -48,7 +45,8 @@ cdef class AppendGroup:
     cdef Group group
 
     cdef bint begin(self, LogFields log, int32_t leader_epoch, int64_t now_ms) except -1
-    cdef bint add(self, uint8_t* data, Py_ssize_t size) except -1
+    cdef bint add(self, uint8_t* data, Py_ssize_t size, bint transactional) except -1
+    cdef int _write_by_hook(self) except -1
     cdef bint _knows_producer(self, const Header* header)
     cdef bint is_current(self)
     cdef bint _is_at_the_end(self)

@@ -10,15 +10,15 @@ objects again (`finish`).
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, RECORDS_POSITION, BatchInfo, walk_fits
-from kbroker._fast.records.compressed_walk cimport walk_unpacked
-from kbroker._fast.log.log_fields cimport AppendRules
+from kbroker._fast.log.batch_rules cimport examine_batch, rules_at
+from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows, write_by
+from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, BatchInfo
 from kbroker._fast.records.native_payloads cimport borrow_codecs
-from kbroker._fast.log.ordinary_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows
-from kbroker._fast.records.record_batch cimport examine, stamp_at
+from kbroker._fast.records.record_batch cimport stamp_at
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -34,21 +34,6 @@ cdef enum:
 cdef (Codecs*)[MOST_WORKERS] codecs_of
 
 
-cdef bint is_in_order(const Group* self, Member* member, Codecs* codecs) noexcept nogil:
-    """Whether checksum and records are as the log may take them."""
-    cdef uint32_t crc
-    if not examine(member.data, member.header, &member.walk, &crc):
-        return False
-    if member.header.attributes & COMPRESSION_MASK and not walk_unpacked(
-        &member.walk, member.header, codecs, member.data + RECORDS_POSITION, member.size - RECORDS_POSITION,
-        self.expansion_bytes
-    ):
-        return False
-    if self.needs_keys and member.walk.keyless_count:
-        return False
-    return walk_fits(member.header, &member.walk, self.now_ms, self.before_max_ms, self.after_max_ms)
-
-
 cdef void examine_group(Group* self, Codecs* codecs) noexcept nogil:
     """Gives the batches that are in order their offsets."""
     cdef int64_t offset = self.first_offset
@@ -57,30 +42,35 @@ cdef void examine_group(Group* self, Codecs* codecs) noexcept nogil:
     for index in range(self.count):
         member = &self.members[index]
         member.offset = -1
-        if is_in_order(self, member, codecs):
+        if examine_batch(&self.rules, member.data, member.size, member.header, &member.walk, codecs):
             member.offset = offset
             offset += <int64_t> member.header.last_offset_delta + 1
             self.wanted += member.size
 
 
-cdef void write_group(Group* self) noexcept nogil:
-    """Stamps and writes them; they are as they were before where that fails."""
-    cdef iovec[GROUP_BATCHES] vector
-    cdef int pieces = 0
+cdef int stamp_group(Group* self, iovec* pieces) noexcept nogil:
+    """Stamps what is to be written, which `pieces` names then; how many they are."""
+    cdef int count = 0
     cdef Member* member
     cdef int index
-    if self.wanted == 0:
-        return
     for index in range(self.count):
         member = &self.members[index]
         if member.offset < 0:
             continue
         memcpy(member.before, member.data, STAMPED_BYTES)
         stamp_at(member.data, member.offset, self.leader_epoch)
-        vector[pieces].iov_base = member.data
-        vector[pieces].iov_len = member.size
-        pieces += 1
-    self.written = pwritev(self.fd, vector, pieces, self.position)
+        pieces[count].iov_base = member.data
+        pieces[count].iov_len = member.size
+        count += 1
+    return count
+
+
+cdef void write_group(Group* self) noexcept nogil:
+    """Stamps and writes them; they are as they were before where that fails."""
+    cdef iovec[GROUP_BATCHES] pieces
+    if self.wanted == 0:
+        return
+    self.written = pwritev(self.fd, pieces, stamp_group(self, pieces), self.position)
     if self.written != self.wanted:
         take_back_stamps(self)
 
@@ -108,7 +98,6 @@ cdef class AppendGroup:
     cdef bint begin(self, LogFields log, int32_t leader_epoch, int64_t now_ms) except -1:
         """False for a log that has no active segment with an open file."""
         cdef Group* group = &self.group
-        cdef AppendRules rules
         self.clear()
         if log is None or log.local_ is None or log.local_.segments_ is None or log.append_rules is None:
             return False
@@ -118,20 +107,15 @@ cdef class AppendGroup:
         self.log = log
         # Held, so that the descriptor stays open, whoever takes it from the segment meanwhile.
         self.file = self.segment.open_file_
-        rules = log.append_rules
-        group.needs_keys = rules.needs_keys
-        group.before_max_ms = rules.before_max_ms
-        group.after_max_ms = rules.after_max_ms
-        group.expansion_bytes = rules.expansion_bytes
-        group.now_ms = now_ms
+        group.rules = rules_at(log.append_rules, now_ms)
         group.leader_epoch = leader_epoch
         group.fd = self.file.fd
         group.first_offset = self.next_offset = log.local_.log_end_offset
         group.position = self.segment.tail.size
         return True
 
-    cdef bint add(self, uint8_t* data, Py_ssize_t size) except -1:
-        """Takes a batch that is ordinary by its header and fits behind those before it; False, and it is left alone,
+    cdef bint add(self, uint8_t* data, Py_ssize_t size, bint transactional) except -1:
+        """Takes a batch that is plain by its header and fits behind those before it; False, and it is left alone,
         for any other.  Whether its records are in order is seen later."""
         cdef int count = self.group.count
         cdef Member* member = &self.group.members[count]
@@ -139,7 +123,8 @@ cdef class AppendGroup:
         if count == GROUP_BATCHES:
             return False
         info = admit(
-            self.log, data, size, self.group.leader_epoch, self.next_offset, self.group.position + self.total
+            self.log, data, size, self.group.leader_epoch, self.next_offset, self.group.position + self.total,
+            transactional,
         )
         if info is None or self._knows_producer(&info.header) or not follows(self.log, info):
             return False
@@ -171,6 +156,21 @@ cdef class AppendGroup:
         return not self.log.gate_.closed and ends_at(
             self.log.local_, self.segment, self.group.position, self.group.first_offset
         )
+
+    cdef int _write_by_hook(self) except -1:
+        """`write_group` to files that are not the system's own, which see one write."""
+        cdef iovec[GROUP_BATCHES] pieces
+        cdef int index
+        if self.group.wanted == 0:
+            return 0
+        data = b"".join([
+            PyBytes_FromStringAndSize(<const char*> pieces[index].iov_base, pieces[index].iov_len)
+            for index in range(stamp_group(&self.group, pieces))
+        ])
+        self.group.written = write_by(self.file, data, self.group.position)
+        if self.group.written != self.group.wanted:
+            take_back_stamps(&self.group)
+        return 0
 
     cdef bint finish(self) except -1:
         """Counts in what was written, whose members have their offsets then.  False when nothing was."""
@@ -243,9 +243,15 @@ cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1:
     for index in range(count):
         group = groups[index]
         if group.total and group.is_current():
+            if group.file.pwrite is not None:
+                examine_group(&group.group, codecs_of[0])
+                group._write_by_hook()
+                continue
             items[pieces] = &group.group
             pieces += 1
             total += group.total
+    if pieces == 0:
+        return 0
     if count == 1 and total >= RELEASE_GIL_BYTES:
         examine_group(&group.group, codecs_of[0])
         with nogil:
@@ -266,7 +272,7 @@ cdef int provide_codecs(int workers) except -1:
 def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms):
     """Appends batches (writable buffers, GROUP_BATCHES at most count) as one group.
 
-    The base offset of each; None for one that is out of the ordinary or had to wait for another of the group, or for
+    The base offset of each; None for one that is not appended here or had to wait for another of the group, or for
     all where the group was not written.  Those are as they were.
     """
     cdef AppendGroup group = AppendGroup()
@@ -281,7 +287,7 @@ def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms
         PyObject_GetBuffer(each, &view, PyBUF_WRITABLE)
         # The memoryview keeps the bytes in place behind this.
         PyBuffer_Release(&view)
-        members.append(group.group.count - 1 if group.add(<uint8_t*> view.buf, view.len) else None)
+        members.append(group.group.count - 1 if group.add(<uint8_t*> view.buf, view.len, False) else None)
     try:
         write_groups([group], 1, HelperPool(0))
         if not group.finish():

@@ -17,6 +17,7 @@ cdef class AppendRules:
 
 cdef class FileFields:
     cdef public int fd
+    cdef public object pwrite
 
 
 cdef class GateFields:

@@ -1,4 +1,7 @@
+from collections.abc import Callable
 from typing import Any
+
+from typing_extensions import Buffer
 
 class AppendRules:
     def __init__(
@@ -14,6 +17,7 @@ class AppendRules:
 
 class FileFields:
     fd: int
+    pwrite: Callable[[int, Buffer, int], None] | None
 
 class GateFields:
     closed: bool

@@ -30,7 +30,7 @@ cdef class AppendRules:
 
 
 cdef class FileFields:
-    """Of `SegmentFile`.  -1 is no descriptor."""
+    """Of `SegmentFile`.  -1 is no descriptor.  `pwrite(fd, data, position)`: what writes, None for the system's own."""
 
     def __cinit__(self):
         self.fd = -1

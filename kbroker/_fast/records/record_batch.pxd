@@ -6,7 +6,6 @@ from kbroker._fast.records.record_walk cimport Walk
 
 
 cdef BatchInfo whole_batch(const uint8_t* data, Py_ssize_t size)
-cdef bint is_sound(BatchInfo info, const uint8_t* data) noexcept
 cdef bint examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil
 
 

@@ -201,17 +201,6 @@ cdef BatchInfo whole_batch(const uint8_t* data, Py_ssize_t size):
     return make_info(&header, 0) if _counts_agree(&header) else None
 
 
-cdef bint is_sound(BatchInfo info, const uint8_t* data) noexcept:
-    """Whether `validate` would find nothing wrong with checksum and records behind the header of `whole_batch`."""
-    cdef Walk walk
-    cdef uint32_t crc
-    if not _judge(data, &info.header, &walk, &crc):
-        return False
-    if not info.header.attributes & COMPRESSION_MASK:
-        info.take_walk(&walk)
-    return True
-
-
 cdef uint8_t* _writable_batch(object buffer, Py_buffer* view, Py_ssize_t pos) except NULL:
     PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     if pos < 0 or view.len - pos < RECORDS_POSITION:

@@ -16,6 +16,7 @@ from kbroker._fast.base.cursor cimport (
     cursor_uvarint,
 )
 from kbroker._fast.net.direct cimport Topic, read_size, read_text_size, read_topic
+from kbroker._fast.requests.fetch_rows cimport is_ascii
 
 
 cdef struct ProduceLayout:
@@ -34,6 +35,7 @@ cdef struct ProduceRows:
     Cursor cursor
     bint flexible
     bint by_id
+    bint transactional          # the request names a transactional id
     int16_t acks
     int32_t timeout_ms
     Py_ssize_t topics           # that are still to come
@@ -47,12 +49,20 @@ cdef struct ProduceRows:
 
 cdef inline bint begin_rows(ProduceRows* self, const ProduceLayout* layout, int version, const uint8_t* data,
                             Py_ssize_t size) noexcept nogil:
-    """Reads what stands before the topics; False where it is not plain: a transaction's id, an unknown acks."""
+    """Reads what stands before the topics; False where it is not plain: an odd transactional id, an unknown acks."""
+    cdef const uint8_t* transactional_id
+    cdef Py_ssize_t id_bytes
     self.flexible = version >= layout.flexible
     self.by_id = version >= layout.topic_ids
     self.rows = 0
     cursor_init(&self.cursor, data, size)
-    if read_text_size(&self.cursor, self.flexible) != -1:
+    id_bytes = read_text_size(&self.cursor, self.flexible)
+    self.transactional = id_bytes >= 0
+    if self.transactional:
+        transactional_id = cursor_take(&self.cursor, id_bytes)
+        if transactional_id == NULL or not is_ascii(transactional_id, id_bytes):
+            return False
+    elif id_bytes != -1:
         return False
     self.acks = cursor_int16(&self.cursor)
     self.timeout_ms = cursor_int32(&self.cursor)

@@ -48,6 +48,8 @@ class SegmentFile(FileFields):
 
     def __init__(self, files: FileSystem, path: str, flags: int) -> None:
         self._files = files
+        # What stands in front of the system's calls (a test, a fault) has to see every write.
+        self.pwrite = None if type(files) is FileSystem else files.pwrite
         self.fd = -1
         self.fd = files.open(path, flags)
 

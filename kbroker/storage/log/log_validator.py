@@ -57,7 +57,6 @@ from kbroker.records.compression import (
     compressor,
     iter_decompress,
 )
-from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside
 from kbroker.types import NO_TIMESTAMP
 
@@ -208,14 +207,10 @@ def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int)
     return analyzed.place(base_offset, leader_epoch)
 
 
-def append_rules(config: LogConfig, files: FileSystem) -> AppendRules | None:
-    """What `_fast.log.ordinary_append` asks of a batch; None where no batch is ordinary.
-
-    That is where the broker changes what it stores, and on files that are not the system's own: what is put behind
-    their calls must see all of them.
-    """
+def append_rules(config: LogConfig) -> AppendRules | None:
+    """What `_fast.log.fast_append` asks of a batch; None where it takes none, as the broker changes what it stores."""
     keeps = config.compression_type in KEEPS_UNCOMPRESSED and config.message_timestamp_type == CREATE_TIME
-    if not keeps or type(files) is not FileSystem or config.message_magic < MAGIC_V2:
+    if not keeps or config.message_magic < MAGIC_V2:
         return None
     return AppendRules(
         min(config.max_message_bytes, SET_ASIDE_BYTES - 1),

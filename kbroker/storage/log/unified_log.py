@@ -25,6 +25,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.log.batch_rules import fits_segment
 from kbroker._fast.log.log_fields import LogFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
@@ -34,7 +35,7 @@ from kbroker.storage.log import log_lookup, markers, replicated_append
 from kbroker.storage.log.group_commit import GroupCommit
 from kbroker.storage.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog, LogEnvironment, storage_error
-from kbroker.storage.log.log_segment import ASK_RULE, MAX_RELATIVE_OFFSET, NEVER, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_segment import ASK_RULE, NEVER, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.log.producer_state import ControlMarker, ProducerState
@@ -95,7 +96,7 @@ class UnifiedLog(LogFields):
         self.gate = environment.gates.get(self.parent) or WriteGate()
         self._commits = environment.commits or GroupCommit(environment.files)
         self.committer = self._commits.committer(self)
-        self.append_rules = append_rules(self._config, self._environment.files)
+        self.append_rules = append_rules(self._config)
 
     def __repr__(self) -> str:
         bounds = f"{self.log_start_offset}..{self.log_end_offset}, high_watermark={self.high_watermark}"
@@ -140,7 +141,7 @@ class UnifiedLog(LogFields):
         if config is self._config:
             return
         self._config = self.local.config = config
-        self.append_rules = append_rules(self._config, self._environment.files)
+        self.append_rules = append_rules(self._config)
         self.committer = self._commits.committer(self, self.committer)
         active = self.local.segments.active
         active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
@@ -297,14 +298,8 @@ class UnifiedLog(LogFields):
         if tail is None:
             tail = segment.prepare_append()
             self._set_roll_deadline(segment)
-        limit = config.segment_bytes if config.internal_segment_bytes is None else config.internal_segment_bytes
-        if (
-            tail.size + size <= limit
-            and max_timestamp <= segment.roll_after_timestamp
-            and not segment.indexes_full
-            and last - segment.base_offset <= MAX_RELATIVE_OFFSET
-            and not (alone and tail.size)
-        ):
+        limit = config.roll_bytes
+        if fits_segment(segment, limit, tail.size, size, last, max_timestamp) and not (alone and tail.size):
             return segment
         if size > limit:
             raise RecordListTooLargeError(

@@ -1,9 +1,9 @@
 """Produce on the fast path: each partition's batch is appended here, from the request's bytes, where it can be.
 
-A request of any number of partitions is read row by row.  A batch that the log takes as it is (`ordinary_append`) is
+A request of any number of partitions is read row by row.  A batch that the log takes as it is (`fast_append`) is
 appended in C; one that it does not take is left, alone, to the handler, which gets the request decoded and what was
 appended here, and gives the answer for all (`Partly`).  Batches of one partition keep their order: behind one that was
-left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A request that is not plain by its form (a transaction's id, tagged fields, null or no
+left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A request that is not plain by its form (tagged fields, null or no
 records, bytes too many or too few) is left to the handler as a whole, and nothing of it is stored here.
 """
 
@@ -18,7 +18,7 @@ from kbroker._fast.net.direct cimport MOST_REQUESTS, NAME_BYTES, DirectRequest, 
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
-from kbroker._fast.log.ordinary_append cimport append_at
+from kbroker._fast.log.fast_append cimport append_at
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, next_row
 from kbroker._fast.base.put cimport put8, put16, put32, put64
@@ -51,7 +51,7 @@ cdef class ProduceVersions:
                                     zstd)
 
 
-cdef class OrdinaryProduce(DirectAnswers):
+cdef class FastProduce(DirectAnswers):
     """`internal`: the topics that clients may not write to.  `system_clock`: the type of a clock that gives the
     system's time, which is then read without it.  `finish`: see `Partly`."""
 
@@ -105,7 +105,8 @@ cdef class OrdinaryProduce(DirectAnswers):
         partition = self._place(services.replica_manager, version, rows)
         if partition is None:
             return None
-        first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, self._now_ms(services))
+        first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, self._now_ms(services),
+                          rows.transactional)
         if first < 0:
             return None
         after_append(partition)
@@ -130,7 +131,8 @@ cdef class OrdinaryProduce(DirectAnswers):
             first = -1
             late = late or now_ns() >= slice_end
             if partition is not None and not late and partition not in left:
-                first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, now_ms)
+                first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, now_ms,
+                                  rows.transactional)
             if first < 0:
                 appended.append(None)
                 left.append(partition)
@@ -213,7 +215,7 @@ cdef class OrdinaryProduce(DirectAnswers):
             partitions.append(partition)
         group = self.groups[number]
         group_of[0] = number
-        if group.file is not None and group.add(rows.records, rows.size):
+        if group.file is not None and group.add(rows.records, rows.size, rows.transactional):
             member_of[0] = group.group.count - 1
         return 0
 
@@ -356,7 +358,7 @@ cdef inline uint8_t* put_tail(uint8_t* at, bint flexible) noexcept:
 cdef class DelayedBatch(Pending):
     """The answer for one batch that is appended and may not be acknowledged yet (`Partition.wait`)."""
 
-    cdef OrdinaryProduce path
+    cdef FastProduce path
     cdef PartitionFields partition
     cdef ProduceRows rows
     cdef bytes topic        # what `rows.topic` points into

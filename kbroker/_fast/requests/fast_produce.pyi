@@ -18,7 +18,7 @@ class ProduceVersions:
         zstd: int,
     ) -> None: ...
 
-class OrdinaryProduce(DirectAnswers):
+class FastProduce(DirectAnswers):
     def __init__(
         self,
         internal: frozenset[str],

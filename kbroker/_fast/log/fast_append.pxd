@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.records.batch_info cimport BatchInfo
-from kbroker._fast.log.log_fields cimport LocalLogFields, LogFields, SegmentFields
+from kbroker._fast.log.log_fields cimport FileFields, LocalLogFields, LogFields, SegmentFields
 
 cdef enum:
     # Base offset, length and leader epoch: what an append writes into a header.
@@ -10,10 +10,13 @@ cdef enum:
     RELEASE_GIL_BYTES = 131072
 
 
-cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms) except -2
-cpdef object append_ordinary(LogFields log, records, int32_t leader_epoch, int64_t now_ms)
+cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms,
+                       bint transactional) except -2
+cdef int64_t write_by(FileFields file, object data, int64_t position) except -2
+cpdef object append_batch(LogFields log, records, int32_t leader_epoch, int64_t now_ms, bint transactional=*)
 cdef BatchInfo admit(
-    LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position
+    LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position,
+    bint transactional
 )
 cdef bint follows(LogFields log, BatchInfo info) except -1
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept

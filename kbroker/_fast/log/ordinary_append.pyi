@@ -1,3 +1,0 @@
-from kbroker._fast.log.log_fields import LogFields
-
-def append_ordinary(log: LogFields, records: memoryview | bytearray | None, leader_epoch: int, now_ms: int) -> int: ...
