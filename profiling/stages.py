@@ -26,7 +26,7 @@ _BY_CALL = {call: stage for stage, calls in _SYSTEM_CALLS.items() for call in ca
 #: Extensions by what they do in a request; those not named count by their callers.
 _EXTENSIONS = {
     "receive": ("receiver", "receive_buffer", "connection"),
-    # Of an ordinary request decoding, gates and the answer are one.
+    # Of a plain request decoding, gates and the answer are one.
     "decode": ("decoder", "structs", "codec", "direct", "fast_produce", "fast_fetch", "targets_read"),
     "validate": ("record_batch", "batch_info", "crc32c", "record_stream", "record_codec", "varint"),
     "append": (

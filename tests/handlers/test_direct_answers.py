@@ -35,7 +35,7 @@ from kbroker.storage.log.log_values import FetchIsolation
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
-from tests.storage.test_ordinary_paths import failing_writes
+from tests.storage.test_fast_paths import failing_writes
 
 ID = bytes(range(16))
 NAME = "events"
@@ -247,7 +247,7 @@ def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> N
 
 
 def any_batch(rng: random.Random) -> bytes:
-    """Good ones of all ordinary kinds, idempotent ones that follow or do not, and broken ones."""
+    """Good ones of all plain kinds, idempotent ones that follow or do not, and broken ones."""
     data = batch(
         [rng.randbytes(rng.choice((10, 900, 20_000)))] * rng.randint(1, 3),
         compression=rng.choice((Codec.NONE, Codec.NONE, Codec.LZ4, Codec.ZSTD)),
@@ -353,7 +353,7 @@ def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_pat
         each.log.close(clean=False)
 
 
-def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:
+def not_plain() -> list[tuple[str, Any, int, bytearray]]:
     good = bytes(batch())
     broken = bytearray(good)
     broken[-1] ^= 1
@@ -387,8 +387,8 @@ def out_of_the_ordinary() -> list[tuple[str, Any, int, bytearray]]:
 
 @pytest.mark.parametrize(
     "direct, version, request_bytes",
-    [row[1:] for row in out_of_the_ordinary()],
-    ids=[row[0] for row in out_of_the_ordinary()],
+    [row[1:] for row in not_plain()],
+    ids=[row[0] for row in not_plain()],
 )
 def test_anything_else_is_left_to_the_handler(side: Side, direct: Any, version: int, request_bytes: bytearray) -> None:
     """What has to be refused, or done in another way, would be answered as if all were well."""

@@ -95,7 +95,7 @@ def test_zstd_of_an_old_version_is_refused_among_other_batches(client: Client) -
     """Consumers of that age would be sent what they cannot read."""
     client.create("old-zstd", 2)
     rows = [{"index": 0, "records": batch([b"no"], ZSTD)}, {"index": 1, "records": batch([b"yes"], LZ4)}]
-    for offset in range(3):  # the first batch of a log is not an ordinary one
+    for offset in range(3):  # the first batch of a log does not take the fast path
         topics = [{"name": "old-zstd", "partition_data": rows}]
         answer = client.ask("Produce", 6, {"acks": 1, "timeout_ms": 1000, "topic_data": topics}).responses[0]
         found = [(each.error_code, each.base_offset) for each in answer.partition_responses]

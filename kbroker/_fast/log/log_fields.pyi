@@ -1,8 +1,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from typing_extensions import Buffer
-
 class AppendRules:
     def __init__(
         self,
@@ -17,7 +15,7 @@ class AppendRules:
 
 class FileFields:
     fd: int
-    pwrite: Callable[[int, Buffer, int], None] | None
+    pwrite: Callable[[int, bytes | bytearray | memoryview, int], None] | None
 
 class GateFields:
     closed: bool

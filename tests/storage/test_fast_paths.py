@@ -1,4 +1,4 @@
-"""The ordinary append and read in C do what the general ones do, byte for byte, or leave it to them."""
+"""Appends and reads of the fast path do what the general ones do, byte for byte, or leave it to them."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_group_that_cannot_be_written_leaves_all_of_it(tmp_path: Path, failure
     log.close()
 
 
-def test_plain_batches_take_the_ordinary_way(tmp_path: Path) -> None:
+def test_plain_batches_take_the_fast_path(tmp_path: Path) -> None:
     """A condition that never holds would send every produce the long way, unnoticed."""
     log = open_log(tmp_path, env=environment(SYSTEM_FILES))
     general(log, batch())  # makes the segment ready, and its first time known

@@ -1,4 +1,4 @@
-"""The ordinary append and read in C beside the general ones, a fetch that waits, and what a start reads of each
+"""Appends and reads of the fast path beside the general ones, a fetch that waits, and what a start reads of each
 partition."""
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, pa
 
 @pytest.mark.benchmark(group="produce: one record")
 def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: bytearray) -> None:
-    """Through structs and the general append: what anything out of the ordinary takes."""
+    """Through structs and the general append: what a request that is not plain takes."""
     frame = bytearray(produce_request(9, 1, bytes(data)))
     start = bytes(frame)
     decode = ProduceRequest.program(9).decode
