@@ -15,14 +15,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.coordinator.consumer.draft import HeartbeatAnswer, HeartbeatRequest
-from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
+from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
-from kbroker.metadata.features import GROUP_VERSION, NO_LEVEL
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.types import random_uuid, uuid_to_text
@@ -43,13 +42,6 @@ _MEMBERS_MAKE_IDS = 1
 _NOT_SERVED = "The consumer group protocol is not enabled."
 
 
-def _is_enabled(ctx: RequestContext) -> bool:
-    services = ctx.services
-    return services.metadata_cache.image.features.level(GROUP_VERSION) > NO_LEVEL and GROUP_TYPE in services.config.get(
-        "group.coordinator.rebalance.protocols"
-    )
-
-
 # ConsumerGroupHeartbeat
 
 
@@ -57,7 +49,7 @@ def handle_consumer_group_heartbeat(
     ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest
 ) -> Struct | Pending:
     """ConsumerGroupHeartbeat v0-v1."""
-    if not _is_enabled(ctx):
+    if not ctx.services.consumer_groups.is_enabled():
         return _refused(ErrorCode.UNSUPPORTED_VERSION, _NOT_SERVED)
     try:
         _check(ctx, request)
@@ -149,7 +141,7 @@ async def handle_consumer_group_describe(
     """ConsumerGroupDescribe v0-v1."""
     response = wire.ConsumerGroupDescribeResponse
     described = response.DescribedGroup
-    if not _is_enabled(ctx):
+    if not ctx.services.consumer_groups.is_enabled():
         code = ErrorCode.UNSUPPORTED_VERSION
         return response(groups=[described(group_id=group_id, error_code=code) for group_id in request.group_ids])
     await ensure_group_topic(ctx)

@@ -45,6 +45,7 @@ from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
 from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownMemberIdError
+from kbroker.metadata.features import GROUP_VERSION, NO_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.classic.group_registry import GroupPartition
     from kbroker.coordinator.runtime.background import Background
     from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.features import Features
     from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 T = TypeVar("T")
@@ -83,6 +85,8 @@ class ConsumerGroups:
         self._cache = metadata_cache
         self._background = background
         self._topics_version = metadata_cache.image.version
+        self._features: Features | None = None
+        self._is_on = False
         self.rebalance_count = 0
         for record_type in RECORD_TYPES:
             self._registry.record_kinds[record_type] = self._replay
@@ -275,7 +279,7 @@ class ConsumerGroups:
         self._follow(group_id, draft)
 
     def _set_timer(self, group_id: str, timer: TimerChange, seconds: float) -> None:
-        shard = self._runtime.shard(self._runtime.partition_of(group_id))
+        shard = self._runtime.shard(self._index(group_id))
         key = (group_id, timer.member_id, timer.kind)
         if not (timer.if_absent and key in shard.timers):
             shard.timers.set(key, seconds, partial(self._on_timer, group_id, timer))
@@ -288,7 +292,7 @@ class ConsumerGroups:
                 if timer.delay_ms is not None:
                     self._set_timer(group_id, timer, timer.delay_ms / 1000)
                 else:
-                    shard = self._runtime.shard(self._runtime.partition_of(group_id))
+                    shard = self._runtime.shard(self._index(group_id))
                     shard.timers.cancel((group_id, timer.member_id, timer.kind))
         if draft.rebalanced is not None:
             self.rebalance_count += 1
@@ -384,7 +388,20 @@ class ConsumerGroups:
         return kind
 
     def _write(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[T]]) -> Outcome[T]:
-        return self._runtime.write(self._runtime.partition_of(group_id), operation)
+        return self._runtime.write(self._index(group_id), operation)
+
+    def _index(self, group_id: str) -> int:
+        # The hash of an id takes longer than all else of a heartbeat.
+        group = self._registry.groups.get(group_id)
+        return self._runtime.partition_of(group_id) if group is None else group.partition_index
+
+    def is_enabled(self) -> bool:
+        """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""
+        features = self._cache.image.features
+        if features is not self._features:
+            self._features = features
+            self._is_on = features.level(GROUP_VERSION) > NO_LEVEL
+        return self._is_on and self._settings.serves_consumers
 
     def check_assignor(self, name: str | None) -> None:
         """UNSUPPORTED_ASSIGNOR as a KafkaError for an assignor that `group.consumer.assignors` leaves out."""

@@ -75,8 +75,7 @@ class Draft:
             self.cancel_timer(kind, member_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """`topics_version`: the version of the metadata in which topics were last created."""
 
     now_ms: int
@@ -85,8 +84,7 @@ class Surroundings:
     topics_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(NamedTuple):
     """ConsumerGroupHeartbeat; None where the member says nothing new."""
 
     group_id: str

@@ -88,11 +88,12 @@ class ConsumerSettings:
 class GroupSettings:
     """The settings of each group, from the metadata of the moment."""
 
-    __slots__ = ("_cache", "_config", "broker")
+    __slots__ = ("_cache", "_config", "broker", "serves_consumers")
 
     def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
         self.broker = ConsumerSettings.of(config)
         self._cache = cache
+        self.serves_consumers = "consumer" in config.get("group.coordinator.rebalance.protocols")
         self._config = config
 
     def follow(self, config: BrokerConfig) -> None:
