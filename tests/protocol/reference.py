@@ -96,8 +96,11 @@ class Reference:
             if count is not None and count > len(self.rest):
                 raise MalformedError("count")
             return None if count is None else [self.item(field) for _ in range(count)]
-        if field.is_struct and nullable and struct.unpack(">b", self.take(1))[0] < 0:
-            return None
+        if field.is_struct and nullable:
+            # In a tagged field a varint says whether it is there, else an int8.
+            tagged = is_tagged(field, self.version) and self.flexible
+            if self.uvarint() == 0 if tagged else struct.unpack(">b", self.take(1))[0] < 0:
+                return None
         return self.item(field, nullable)
 
     def item(self, field: Field, nullable: bool = False) -> Any:

@@ -173,6 +173,21 @@ def test_nullable_structs_are_read_and_written() -> None:
     assert program.decode(program.encode(full)) == full
 
 
+def test_a_nullable_struct_in_a_tagged_field_is_marked_as_kafka_does() -> None:
+    """Kafka would take each member of a consumer group for one that speaks the classic protocol, or fail to read it."""
+    value = message("ConsumerGroupMemberMetadataValue")
+    program = value.program(0)
+    # Of Apache Kafka 4.3.1: tag 0, one byte, no struct.
+    kafka = b"\x00\x00\x06probe\x0b/127.0.0.1\x02\x03t1\x01\x00\x00\xea`\x00\x01\x00\x01\x00"
+    read = program.decode(kafka)
+    assert (read.client_id, read.classic_member_metadata) == ("probe", None)
+    assert program.encode(read) == kafka
+    classic = value.ClassicMemberMetadata(session_timeout_ms=7, supported_protocols=[])
+    read.classic_member_metadata = classic
+    assert program.encode(read).endswith(b"\x01\x00\x07\x01\x00\x00\x00\x07\x01\x00")
+    assert program.decode(program.encode(read)).classic_member_metadata == classic
+
+
 def test_records_share_the_receive_buffer() -> None:
     """Every produced byte would be copied once more."""
     produce = message("ProduceRequest")

@@ -26,7 +26,7 @@ from kbroker._fast.base.cursor cimport (
 from kbroker._fast.wire.structs cimport (
     DEFAULT_LIST, DEFAULT_VALUE, KIND_ARRAY, KIND_BOOL, KIND_BYTES, KIND_INT8,
     KIND_INT16, KIND_INT32, KIND_INT64, KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UINT32, KIND_UUID,
-    Frame, Op, Plan, PyType_GenericAlloc, field_path, slot_of,
+    NULLABLE_IN_TAG, Frame, Op, Plan, PyType_GenericAlloc, field_path, slot_of,
 )
 
 
@@ -301,8 +301,10 @@ cdef PyObject* decode_records(Decoder* self, const uint8_t* start, Py_ssize_t le
 
 cdef PyObject* decode_nested(Decoder* self, const Op* op) except NULL:
     if op.nullable:
-        # A marker byte: below zero is null.
-        if cursor_int8(&self.cursor) < 0:
+        # A marker: null is an int8 below zero, in a tagged field zero.
+        if (cursor_uvarint(&self.cursor) == 0) if op.nullable == NULLABLE_IN_TAG else (cursor_int8(&self.cursor) < 0):
+            if self.cursor.fault != CURSOR_OK:
+                fail_read(self, op)
             Py_INCREF(None)
             return <PyObject*>None
         if self.cursor.fault != CURSOR_OK:

@@ -24,7 +24,7 @@ from kbroker._fast.base.growable cimport (
 from kbroker._fast.wire.structs cimport (
     KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
     KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UUID, Frame, Op, Plan, default_of, field_path,
-    same_as_default, slot_of,
+    NULLABLE_IN_TAG, same_as_default, slot_of,
 )
 
 
@@ -324,7 +324,7 @@ cdef int encode_cut(Encoder* self, const Op* op, object part, int64_t size) exce
 cdef int encode_nested(Encoder* self, const Op* op, object value) except -1:
     if op.nullable:
         growable_reserve(&self.out, 1)
-        put_8(&self.out, 0xFF if value is None else 1)
+        put_8(&self.out, (0 if op.nullable == NULLABLE_IN_TAG else 0xFF) if value is None else 1)
         if value is None:
             return 0
     elif value is None:

@@ -30,6 +30,11 @@ cdef enum:
     MAX_DEPTH = 16
 
 
+cdef enum:
+    # A nullable struct in a tagged field: Kafka says with a varint, not with an int8, whether it is there.
+    NULLABLE_IN_TAG = 2
+
+
 cdef struct Op:
     uint8_t kind
     uint8_t item            # the kind of an array's items

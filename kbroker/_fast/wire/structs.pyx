@@ -247,6 +247,9 @@ cdef class Plan:
             raise MemoryError
         self.load(self.ops, fields)
         self.load(self.tagged, tagged)
+        for i in range(self.tagged_count):
+            if self.tagged[i].nullable and self.tagged[i].kind == KIND_STRUCT:
+                self.tagged[i].nullable = NULLABLE_IN_TAG
         self.load(self.absent, tuple([(name, 0, 0, False, False, 0, None) for name, _ in absent]))
         for i in range(self.absent_count):
             self.absent[i].ignorable = absent[i][1]

@@ -39,6 +39,8 @@ from kbroker.errors import UnknownMemberIdError
 logger = logging.getLogger("kbroker.groups")
 
 GROUP_TYPE = PROTOCOL_TYPE = "consumer"
+# Of a new group, whose first member has nothing until there is a target; of one that is being deleted.
+FIRST_EPOCH = 1
 NO_ASSIGNMENT_EPOCH = -1
 
 
@@ -81,9 +83,9 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 1
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}

@@ -14,7 +14,7 @@ from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment, GroupSpec, MemberSpec
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.consumer.draft import Draft, Surroundings, TargetWork
-from kbroker.coordinator.consumer.group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
+from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.runtime.plan import KeyValue
 
@@ -42,8 +42,8 @@ def next_target(
     assignor = preferred_assignor(group, around, before, after)
     spec = group_spec(group, after, around, is_homogeneous=is_homogeneous)
     is_large = len(spec.members) + sum(spec.partition_counts.values()) > AT_ONCE
-    # The first target has one member to think of, whose epoch is the target's.
-    if is_large and group.assignment_epoch != NO_ASSIGNMENT_EPOCH:
+    # The first target has one member to think of, who need not wait.
+    if is_large and group.targets:
         draft.work = TargetWork(epoch, assignor, spec)
         return last
     result = ASSIGNORS[assignor](spec)

@@ -1,5 +1,8 @@
 """Ask Apache Kafka the questions of the script and write its answers down: `python -m` this, with host:port of a broker
-that is fresh and has the settings that the script names."""
+that is fresh and has the settings that the script names.
+
+The first segment of each partition of its `__consumer_offsets`, once it has stopped, is
+`../vectors/kafka-4.3.1-consumer-groups-partition-N.log`."""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from kbroker.protocol.api import ApiKey, request_header_version, response_header
 from kbroker.schemas import message
 from tests.coordinator.consumer.script import ConsumerScript
 
-ANSWERS = Path(__file__).parents[1] / "vectors" / "kafka-4.3.1-consumer-group-answers.json"
+VECTORS = Path(__file__).parents[1] / "vectors"
+ANSWERS = VECTORS / "kafka-4.3.1-consumer-group-answers.json"
+TOPIC_IDS = VECTORS / "kafka-4.3.1-consumer-group-topics.json"
 
 
 class Socket:
@@ -74,6 +79,7 @@ def main() -> None:
     time.sleep(5)
     script = ConsumerScript(caller, ids, lambda: time.sleep(2))
     script.run()
+    TOPIC_IDS.write_text(json.dumps({name: topic_id.hex() for name, topic_id in ids.items()}) + "\n")
     ANSWERS.write_text(json.dumps(script.plain(), indent=1, sort_keys=True) + "\n")
 
 

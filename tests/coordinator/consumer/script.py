@@ -61,6 +61,7 @@ class ConsumerScript:
         self._ends()
         self._regex()
         self._migration()
+        self._stays()
         return self.answers
 
     def plain(self) -> dict[str, Any]:
@@ -268,3 +269,15 @@ class ConsumerScript:
         joined = self._classic_join("classic joins the classic group", member)
         self._classic_sync("classic syncs in the classic group", member, joined.generation_id, data)
         self.ask("list at the end", "ListGroups", 5)
+
+    def _stays(self) -> None:
+        """A group that is half way through a rebalance when the broker stops."""
+        a = self.join("k: a joins", "a", group_id="k", rack_id="r1").member_epoch
+        b = self.join("k: b joins", "b", group_id="k", instance_id="i", server_assignor="uniform").member_epoch
+        self.beat("k: a revokes", "a", a, group_id="k")
+        regex = {"group_id": "k", "subscribed_topic_names": [], "subscribed_topic_regex": "t2"}
+        self.join("k: c joins", "c", **regex)
+        self.pause()
+        self.beat("k: b", "b", b, group_id="k", instance_id="i")
+        self.commit("k: commit", 9, a, "a", 0, "k")
+        self.ask("k: describe", "ConsumerGroupDescribe", 1, group_ids=["k"])
