@@ -47,6 +47,7 @@ from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
 from kbroker.metadata.features import TRANSACTION_VERSION
 from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.image import ClusterImage
@@ -95,6 +96,7 @@ from kbroker.storage.manager.shrunk_files import note_shrunk
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 from kbroker.storage.reports.log_pages import LogPages
 from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
+from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
@@ -181,6 +183,7 @@ class Broker:
             broker_settings=settings,
             slices=self.slices,
             group_configs=GroupConfigs(cache, settings),
+            telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
         )
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, hosts)
         controller.all_cordoned = partial(all_cordoned, self.log_manager)
@@ -315,6 +318,7 @@ class Broker:
             max_partitions=self.config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
             quotas=lambda: self.quotas.rows() if self.readiness.ready else (),
+            client_samples=lambda: self.services.telemetry.samples() if self.readiness.ready else (),
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
         pages = {"logs": LogPages(self.log_manager, self.clock)}

@@ -19,6 +19,7 @@ MODULES = {
     "confluent-kafka": "confluent_kafka",
     "google-re2": "re2",
     "kafka-python": "kafka",
+    "opentelemetry-proto": "opentelemetry",
     "prometheus-client": "prometheus_client",
     "python-snappy": "snappy",
 }
@@ -26,7 +27,7 @@ MODULES = {
 RUN_AS_PROGRAMS = {"py-spy", "pytest-benchmark", "pytest-timeout", "pytest-xdist"}
 """Plug-ins of pytest, and a program: nothing imports them."""
 BEHIND_PYSPARK = {"pandas"}
-COME_WITH_OTHERS = {"numpy", "py4j", "typing_extensions", "Cython", "cramjam", "pytest_benchmark"}
+COME_WITH_OTHERS = {"google", "numpy", "py4j", "typing_extensions", "Cython", "cramjam", "pytest_benchmark"}
 """Modules that other packages bring along: pyarrow, pyspark, python-snappy, mypy, the build, `make bench`."""
 
 

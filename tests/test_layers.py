@@ -37,13 +37,14 @@ PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
 STORAGE = RECORDS | {"scheduling", "storage"}
 METADATA = SCHEMAS | {"metadata"}
+TELEMETRY = RECORDS | {"telemetry"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
 QUOTAS = METADATA | NETWORK | {"quotas"}
 GATE = QUOTAS | {"gate"}
 CLUSTER = QUOTAS | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
-HANDLERS = COORDINATOR | GATE | {"handlers"}
+HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
 BROKER = HANDLERS | {"broker", "garbage", "stop_signals"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
@@ -71,6 +72,7 @@ PACKAGES: dict[str, set[str]] = {
     "network": NETWORK,
     "quotas": QUOTAS,
     "gate": GATE,
+    "telemetry": TELEMETRY,
     "replication": REPLICATION,
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,
@@ -322,7 +324,17 @@ def test_starting_imports_neither_client_nor_tables() -> None:
     import subprocess
     import sys
 
-    heavy = ("rich", "confluent_kafka", "prometheus_client", "zstandard", "lz4", "snappy", "pyspark", "pyarrow")
+    heavy = (
+        "rich",
+        "confluent_kafka",
+        "prometheus_client",
+        "zstandard",
+        "lz4",
+        "snappy",
+        "pyspark",
+        "pyarrow",
+        "opentelemetry",
+    )
     code = f"import sys, kbroker.cli.start; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbroker.config.broker import BrokerConfig, ConfigError, Source
-from kbroker.config.client_metrics import validate_client_metrics
+from kbroker.config.client_metrics import ClientMetricsConfig, client_metrics_config, validate_client_metrics
 from kbroker.config.group import GroupConfig, group_config, group_value_from_broker, validate_group_config
 from kbroker.config.listener import Listener
 from kbroker.config.row import ConfigRow
@@ -13,6 +13,7 @@ from kbroker.config.value import ConfigType, render_value
 
 __all__ = [
     "BrokerConfig",
+    "ClientMetricsConfig",
     "ConfigError",
     "ConfigRow",
     "ConfigType",
@@ -21,6 +22,7 @@ __all__ = [
     "LogConfig",
     "Source",
     "broker_config_rows",
+    "client_metrics_config",
     "client_metrics_rows",
     "group_config",
     "group_config_rows",

@@ -1,9 +1,13 @@
-"""Settings of a subscription to client metrics (KIP-714): validation with Kafka's texts."""
+"""Settings of a subscription to client metrics (KIP-714): validation with Kafka's texts, and their values.
+
+Patterns are RE2's, which match in time that grows with the text alone, whatever a client calls itself.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from kbroker.config.table import CLIENT_METRICS_TABLE
 from kbroker.config.value import InvalidValueError
@@ -24,34 +28,56 @@ MATCHED = frozenset(
 """What of a client a subscription may ask for."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientMetricsConfig:
+    """A subscription: the prefixes of metrics, how often they are pushed, and the patterns that a client must fit."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, Any]
+
+
 def validate_client_metrics(overrides: Mapping[str, str]) -> None:
     """Raises InvalidConfigError or InvalidRequestError, in Kafka's words, unless a subscription may be set so."""
+    client_metrics_config(overrides)
+
+
+def client_metrics_config(overrides: Mapping[str, str]) -> ClientMetricsConfig:
+    """The values of a subscription's settings.  Raises as `validate_client_metrics` does."""
+    values: dict[str, Any] = {name: row.default for name, row in CLIENT_METRICS_TABLE.items()}
     for name, text in overrides.items():
         row = CLIENT_METRICS_TABLE.get(name)
         if row is None:
             raise InvalidRequestError(f"Unknown client metrics configuration: {name}")
         try:
-            value = row.parse(text)
+            values[name] = row.parse(text)
         except InvalidValueError as error:
             raise InvalidConfigError(str(error)) from None
-        if name == "interval.ms" and not MIN_INTERVAL_MS <= value <= MAX_INTERVAL_MS:
-            raise InvalidRequestError(
-                f"Invalid value {value} for interval.ms, interval must be between {MIN_INTERVAL_MS} and "
-                f"{MAX_INTERVAL_MS} (1 hour)"
-            )
-        if name == "match":
-            parse_match(value)
+    interval_ms = values["interval.ms"]
+    if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        raise InvalidRequestError(
+            f"Invalid value {interval_ms} for interval.ms, interval must be between {MIN_INTERVAL_MS} and "
+            f"{MAX_INTERVAL_MS} (1 hour)"
+        )
+    match = _patterns(values["match"])
+    return ClientMetricsConfig(tuple(dict.fromkeys(values["metrics"])), interval_ms, match)
 
 
-def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
-    """The patterns by what they are held against.  InvalidConfigError where one is wrong."""
+def _patterns(texts: list[str]) -> dict[str, Any]:
+    """The compiled patterns by what they are held against."""
+    if not texts:
+        return {}
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
     found = {}
-    for text in patterns:
+    for text in texts:
         name, equals, pattern = text.partition("=")
         try:
             if not equals or "=" in pattern or name.strip() not in MATCHED:
                 raise ValueError(text)
-            found[name.strip()] = re.compile(pattern.strip())
-        except (ValueError, re.error):
+            found[name.strip()] = re2.compile(pattern.strip(), options)
+        except (ValueError, re2.error):
             raise InvalidConfigError(f"Illegal client matching pattern: {text}") from None
     return found

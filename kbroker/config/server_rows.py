@@ -129,7 +129,7 @@ metrics.num.samples|INT|2||>=1|-|samples per metric
 metrics.sample.window.ms|LONG|30000||>=1|-|sample window
 metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|-|reporter plugins
 metrics.recording.level|STRING|INFO|||-|INFO/DEBUG/TRACE
-telemetry.max.bytes|INT|1048576||>=1|-|cap of pushed client telemetry
+telemetry.max.bytes|INT|1048576||>=1|+|cap of pushed client telemetry
 kafka.metrics.polling.interval.secs|INT|10||>=1|-|period of the legacy metrics reporters
 kafka.metrics.reporters|LIST||||-|legacy metrics reporter plugins
 """

@@ -97,18 +97,17 @@ def as_read(overrides: Mapping[str, str]) -> dict[str, str]:
     return {**overrides, **{row.name: _as_parsed(row, overrides[row.name]) for row in _rows_of(overrides)}}
 
 
-def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
     """Every setting of a group with these overrides."""
-    entries = []
-    for row in group_config_rows():
-        behind = row.synonyms[0] if row.synonyms else row.name
-        default = render_value(group_value_from_broker(row.name, config))
-        synonyms: tuple[Synonym, ...] = (Synonym(behind, default, ConfigSource.DEFAULT),)
-        if row.synonyms:
-            synonyms = _broker_synonyms(config, behind, _broker_rows())
+    defaults = _group_defaults(config)
+    if not overrides:
+        return defaults
+    entries = list(defaults)
+    for index, row in enumerate(group_config_rows()):
         if row.name in overrides:
-            synonyms = (Synonym(row.name, _as_parsed(row, overrides[row.name]), ConfigSource.GROUP), *synonyms)
-        entries.append(_entry(row, synonyms[0].value if synonyms else default, synonyms, read_only=False))
+            value = _as_parsed(row, overrides[row.name])
+            synonyms = (Synonym(row.name, value, ConfigSource.GROUP), *defaults[index].synonyms)
+            entries[index] = _entry(row, value, synonyms, read_only=False)
     return entries
 
 
@@ -154,6 +153,18 @@ def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
 def _topic_defaults(config: BrokerConfig) -> dict[str, ConfigEntry]:
     rows = sorted(topic_config_rows(), key=lambda row: row.name)
     return {row.name: _topic_entry(config, row, None) for row in rows if not row.internal}
+
+
+@lru_cache(maxsize=2)
+def _group_defaults(config: BrokerConfig) -> tuple[ConfigEntry, ...]:
+    entries = []
+    for row in group_config_rows():
+        value = render_value(group_value_from_broker(row.name, config))
+        synonyms: tuple[Synonym, ...] = (Synonym(row.name, value, ConfigSource.DEFAULT),)
+        if row.synonyms:
+            synonyms = _broker_synonyms(config, row.synonyms[0], _broker_rows())
+        entries.append(_entry(row, value, synonyms, read_only=False))
+    return tuple(entries)
 
 
 @lru_cache(maxsize=2)

@@ -36,6 +36,8 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
@@ -79,7 +81,7 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
     return response(results=results)
 
 
-def _describe(services: Services, resource_type: int, name: str) -> list[ConfigEntry]:
+def _describe(services: Services, resource_type: int, name: str) -> Sequence[ConfigEntry]:
     if resource_type == ConfigResourceType.TOPIC:
         return _describe_topic(services, name)
     if resource_type == ConfigResourceType.BROKER:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kbroker.replication.state_log import PartitionStateLog
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.storage.manager.log_manager import LogManager
+    from kbroker.telemetry.clients import TelemetryClients
 
 # Of a broker that lacks a part: tests make some without storage.
 _ABSENT: Any = None
@@ -66,6 +67,7 @@ class Services:
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
     conversions: Conversions = field(default_factory=Conversions)
+    telemetry: TelemetryClients = _ABSENT
 
 
 class ClientConnection(Protocol):

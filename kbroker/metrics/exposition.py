@@ -261,6 +261,24 @@ def _process(_: Snapshot) -> Iterator[Metric]:
     yield from ProcessCollector(registry=CollectorRegistry(auto_describe=False)).collect()
 
 
+def _clients(snapshot: Snapshot) -> Iterator[Metric]:
+    """What clients pushed, under their own names.  Of two kinds of one name the first is shown."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    yield _gauge("kbroker_client_metrics", "Values of metrics that clients pushed.", len(snapshot.client_samples))
+    families: dict[str, tuple[bool, Metric]] = {}
+    for name, labels, value, is_counter in snapshot.client_samples:
+        base = name.removesuffix("_total") if is_counter else name
+        known = families.get(base)
+        if known is None:
+            make = CounterMetricFamily if is_counter else GaugeMetricFamily
+            known = families[base] = is_counter, make(base, "Pushed by clients.")
+        if known[0] == is_counter:
+            known[1].add_sample(f"{base}_total" if is_counter else base, dict(labels), value)
+    for _, family in families.values():
+        yield family
+
+
 SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("The broker", _about),
     ("Requests", _requests),
@@ -272,6 +290,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("Message formats", _conversions),
     ("Groups", _groups),
     ("Compaction, retention, flushes", _maintenance),
+    ("Metrics of clients", _clients),
     ("The process", _process),
 )
 """What a scrape and docs/metrics.md show, in this order."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.sources import (
     STARTED_AT,
+    ClientSample,
     CommitTotals,
     ConnectionTotals,
     ConversionTotals,
@@ -122,6 +123,7 @@ class Snapshot:
     storage: StorageTotals
     offline: OfflineTotals
     quotas: tuple[QuotaRow, ...]
+    client_samples: tuple[ClientSample, ...]
 
 
 async def take(sources: Sources) -> Snapshot:
@@ -132,6 +134,7 @@ async def take(sources: Sources) -> Snapshot:
     topics = rows.topics
     groups, lags = await _group_rows(sources, rows.ends, pieces)
     maintenance = await sources.maintenance(pieces)
+    samples = await _client_samples(sources, pieces)
     delay = sources.loop_delay
     delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
     totals = sources.connections()
@@ -170,6 +173,7 @@ async def take(sources: Sources) -> Snapshot:
         storage=sources.storage(),
         offline=sources.offline(),
         quotas=_at_most(sources.quotas(), sources.max_partitions),
+        client_samples=samples,
     )
 
 
@@ -224,6 +228,15 @@ async def _log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -
         ends,
         tuple(rows),
     )
+
+
+async def _client_samples(sources: Sources, pieces: Pieces) -> tuple[ClientSample, ...]:
+    samples = []
+    for sample in sources.client_samples():
+        samples.append(sample)
+        if pieces.due():
+            await pieces.rest()
+    return tuple(samples)
 
 
 async def _group_rows(

@@ -89,6 +89,15 @@ class DirectorySpace(NamedTuple):
     refused_count: int
 
 
+class ClientSample(NamedTuple):
+    """A value that a client pushed (KIP-714)."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+    is_counter: bool
+
+
 class CommitTotals(NamedTuple):
     """fsyncs that appends waited for, their time in all, and the produce answers and state writes that waited."""
 
@@ -180,6 +189,10 @@ def _no_directories() -> Iterable[DirectorySpace]:
     return ()
 
 
+def _no_samples() -> Iterable[ClientSample]:
+    return ()
+
+
 def _nothing() -> int:
     return 0
 
@@ -216,4 +229,5 @@ class Sources:
     rebalances: Callable[[], int] = _nothing
     expired_offsets: Callable[[], int] = _nothing
     maintenance: Callable[[Pieces], Awaitable[Values]] = _no_maintenance
+    client_samples: Callable[[], Iterable[ClientSample]] = _no_samples
     max_partitions: int = 2_000

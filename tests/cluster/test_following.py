@@ -119,7 +119,7 @@ def stored_fields(image: ClusterImage) -> dict[str, tuple[PartitionImage, ...]]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(steps, max_size=12))
 def test_a_follower_and_a_restart_come_to_the_same_image(taken: list[tuple[Any, ...]]) -> None:
     """Another broker of the cluster, or the next start, would serve other metadata than this one."""

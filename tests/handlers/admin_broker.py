@@ -18,10 +18,12 @@ from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import message
+from kbroker.telemetry.clients import TelemetryClients
 from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {
@@ -92,6 +94,7 @@ class AdminBroker:
             slices=UNBROKEN,
             advertised_apis=advertised_ranges(HANDLERS.values()),
             broker_settings=broker_settings,
+            telemetry=TelemetryClients(ClientMetricsOverrides(cache), SYSTEM_CLOCK.monotonic),
         )
         return cls(services, store)
 
