@@ -217,12 +217,12 @@ def _described(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message
 
-    find = request_message(ApiKey.FIND_COORDINATOR)(
-        key_type=1, coordinator_keys=[transactional_id], key=transactional_id
-    )
+    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=1, coordinator_keys=[transactional_id])
     found = cluster.any().send(find)
-    row = found.coordinators[0] if found.coordinators else found
+    (row,) = found.coordinators
     _refuse(row.error_code, transactional_id)
+    if row.node_id not in cluster.nodes():
+        raise click.ClickException(f"broker {row.node_id}, which coordinates {transactional_id}, is not known")
     request = request_message(ApiKey.DESCRIBE_TRANSACTIONS)(transactional_ids=[transactional_id])
     (state,) = cluster.node(row.node_id).send(request).transaction_states
     _refuse(state.error_code, transactional_id)
