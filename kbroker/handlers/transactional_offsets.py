@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
@@ -78,6 +78,8 @@ async def _commit(
     ctx: RequestContext, request: wire.TxnOffsetCommitRequest, commits: list[PartitionCommit]
 ) -> list[ErrorCode]:
     services = ctx.services
+    if not request.group_id:
+        raise InvalidGroupIdError()
     await ensure_group_topic(ctx)
     index = services.group_coordinator.partition_of(request.group_id)
     services.group_coordinator.check_partition(index)

@@ -25,7 +25,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 TOPIC_SOURCE = 1
 
 MODULES = ("topic_settings", "broker_settings", "live_settings", "record_deletion", "transaction_ends")
-MODULES += ("feature_levels", "resource_settings", "leader_elections")
+MODULES += ("feature_levels", "resource_settings", "leader_elections", "transaction_requests")
 CHANGES: dict[str, Scenario] = {}
 
 

@@ -265,8 +265,6 @@ class GroupCoordinator:
         self, who: Committer, commits: Sequence[PartitionCommit], producer: TransactionalProducer, api_version: int
     ) -> list[ErrorCode]:
         """Store offsets that count once the producer's transaction is committed; one code per commit, in order."""
-        if not who.group_id:
-            raise InvalidGroupIdError()
         return self._commits.commit_transactional(who, commits, producer, api_version)
 
     def partition_of(self, group_id: str) -> int:
