@@ -265,9 +265,13 @@ def _answer(
     waits: list[Unacknowledged],
 ) -> Any:
     """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait."""
-    if not _are_valid(acks):
-        return PartitionProduceResponse(index=data.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1)
     try:
+        if not _are_valid(acks):
+            # That there is no such partition is said before, as by Kafka.
+            _partition(ctx, topic, data.index)
+            return PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1
+            )
         return _append(ctx, topic, data, known, guard, acks == ALL_REPLICAS, waits)
     except KafkaError as error:
         return _refuse(ctx, topic, data.index, error)

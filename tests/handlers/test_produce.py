@@ -109,6 +109,7 @@ def test_acks_of_no_meaning_are_refused(client: Client, acks: int) -> None:
     topic = f"acks{acks}"
     client.create(topic)
     assert client.produce(topic, Batch(), acks=acks).error_code == INVALID_ACKS
+    assert client.produce("no-such-topic", Batch(), acks=acks).error_code == UNKNOWN_TOPIC
     assert client.offset(topic) == 0
 
 
