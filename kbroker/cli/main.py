@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("kbroker.cli.start", "Run the broker in the foreground."),
     "format": ("kbroker.cli.format", "Prepare data directories before a first start."),
     "config": ("kbroker.cli.config", "Show the settings and what each is."),
+    "doctor": ("kbroker.cli.doctor", "Check settings and machine, and say what mends what is wrong."),
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),

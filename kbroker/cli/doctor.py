@@ -1,0 +1,71 @@
+"""`kbroker doctor`: what is wrong with the settings and the machine, and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from kbroker.cli.host_checks import (
+    RESERVE,
+    RUNNING,
+    Finding,
+    Level,
+    check_clock,
+    check_contents,
+    check_directory,
+    check_limits,
+    check_listeners,
+    check_settings,
+    check_versions,
+    read_mounts,
+)
+from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.config import BrokerConfig, ConfigError
+
+_WORST_FIRST = (Level.PROBLEM, Level.WARNING, Level.OK)
+
+
+@click.command("doctor")
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(dir_okay=False))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting.")
+@click.option("--quiet", is_flag=True, help="Show problems and warnings alone.")
+@json_option
+def command(properties: str | None, overrides: tuple[str, ...], quiet: bool, as_json: bool) -> int:
+    """Check settings, directories, ports, limits and the clock, and say what mends what is wrong.
+
+    Reads SERVER.PROPERTIES, the environment and overrides as `kbroker start` does; changes nothing.  Exit status 1 when
+    a broker would not start, or would refuse records.
+    """
+    findings = sorted(examine(properties, overrides), key=lambda each: _WORST_FIRST.index(each.level))
+    shown = [each for each in findings if not quiet or each.level is not Level.OK]
+    if as_json:
+        print_json([{**asdict(each), "level": each.level.value} for each in shown])
+    elif shown:
+        print_table(
+            ("", "WHAT", "FOUND", "MEND"), [(each.level.value, each.subject, each.found, each.mend) for each in shown]
+        )
+    return 1 if any(each.level is Level.PROBLEM for each in findings) else 0
+
+
+def examine(properties: str | None, overrides: tuple[str, ...]) -> list[Finding]:
+    """All findings; the settings' error alone where they cannot be read."""
+    try:
+        config = BrokerConfig.load(properties, overrides)
+    except ConfigError as error:
+        return [Finding(Level.PROBLEM, "settings", str(error), "`kbroker config` shows what each setting allows")]
+    mounts = read_mounts(Path("/proc/mounts").read_text())
+    directories = [
+        finding for path in config.log_dirs for finding in check_directory(path, config.get(RESERVE), mounts)
+    ]
+    directories += check_contents(config.log_dirs)
+    is_running = any(finding.subject == RUNNING for finding in directories)
+    return [
+        *check_settings(config),
+        *directories,
+        *check_listeners(config, is_running),
+        *check_limits(),
+        *check_clock(),
+        *check_versions(),
+    ]

@@ -1,0 +1,118 @@
+"""`kbroker doctor`: each thing that may be wrong, and what mends it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbroker.cli.host_checks import Level, check_directory, check_listeners, mount_of, read_mounts
+from kbroker.cli.main import run
+from kbroker.config import BrokerConfig
+from tests.conftest import StartBroker
+from tests.ports import free_port
+
+MOUNTS = read_mounts("/dev/a / ext4 rw 0 0\ntmpfs /run tmpfs rw,nosuid 0 0\n/dev/b /data\\040dir ext4 ro 0 0\n")
+
+
+def examine(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit status, and the findings by subject."""
+    data, port = tmp_path / "data", free_port()
+    overrides = (f"log.dirs={data}", f"listeners=PLAINTEXT://127.0.0.1:{port}", *arguments)
+    status = run(["doctor", "--json", *(word for each in overrides for word in ("--override", each))])
+    return status, {each["subject"].partition(":")[0]: each for each in json.loads(capsys.readouterr().out)}
+
+
+def test_a_machine_where_a_broker_would_start_has_no_problem(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Users would look for a fault that is none."""
+    status, found = examine(capsys, tmp_path)
+    assert status == 0
+    assert not [each for each in found.values() if each["level"] == "problem"]
+    assert {"settings", "listener PLAINTEXT", "descriptors", "versions"} <= found.keys()
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_wrong_value_and_an_unknown_setting_are_told_apart(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A start that fails would look like one that only warns."""
+    status, found = examine(capsys, tmp_path, "num.partitions=many")
+    assert status == 1
+    assert "num.partitions" in found["settings"]["found"]
+    status, found = examine(capsys, tmp_path, "num.partition=3")
+    assert status == 0
+    assert (found["settings"]["level"], "num.partitions" in found["settings"]["found"]) == ("warning", True)
+
+
+def test_a_file_in_place_of_a_directory_is_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The broker would end with an error of the system alone."""
+    (tmp_path / "data").write_text("")
+    status, found = examine(capsys, tmp_path)
+    assert status == 1
+    assert found[f"directory {tmp_path}/data"]["level"] == "problem"
+
+
+def test_less_room_than_the_reserve_is_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A broker would start and refuse every record."""
+    status, found = examine(capsys, tmp_path, f"kbroker.disk.reserve.bytes={1 << 62}")
+    assert status == 1
+    assert "records are refused" in found[f"directory {tmp_path}/data"]["found"]
+
+
+def test_a_port_that_is_taken_is_a_problem(tmp_path: Path) -> None:
+    """The start would fail although everything else was found in order."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        config = BrokerConfig.from_mapping({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(tmp_path)})
+        (finding,) = check_listeners(config, is_running=False)
+        assert finding.level is Level.PROBLEM
+        assert str(port) in finding.mend
+
+
+@pytest.mark.parametrize(("host", "level"), [("localhost", Level.WARNING), ("no.such.host.invalid", Level.WARNING)])
+def test_an_advertised_address_that_clients_cannot_use_is_a_warning(host: str, level: Level, tmp_path: Path) -> None:
+    """Clients would connect once and never again: the most common beginner's failure."""
+    settings = {
+        "listeners": f"PLAINTEXT://0.0.0.0:{free_port()}",
+        "advertised.listeners": f"PLAINTEXT://{host}:9092",
+        "log.dirs": str(tmp_path),
+    }
+    (finding,) = check_listeners(BrokerConfig.from_mapping(settings), is_running=False)
+    assert finding.level is level
+
+
+def test_a_running_broker_is_named_and_its_port_is_no_problem(
+    kbroker_process: StartBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever asks beside the broker would be sent to look for another program on its port."""
+    broker = kbroker_process()
+    settings = (f"log.dirs={broker.data_dir}", f"listeners=PLAINTEXT://127.0.0.1:{broker.port}")
+    status = run(["doctor", "--json", *(word for each in settings for word in ("--override", each))])
+    found = {each["subject"]: each for each in json.loads(capsys.readouterr().out)}
+    assert status == 0
+    assert found["running broker"]["level"] == "warning"
+    assert str(broker.pid) in found["running broker"]["found"]
+
+
+def test_directories_of_apache_kafka_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A start there is refused; the reason would be seen only then."""
+    (tmp_path / "data" / "__cluster_metadata-0").mkdir(parents=True)
+    (tmp_path / "data" / ".lock").write_text("")
+    status, found = examine(capsys, tmp_path)
+    assert status == 1
+    assert "Apache Kafka" in found["log.dirs"]["found"]
+
+
+def test_volatile_and_read_only_file_systems_are_found(tmp_path: Path) -> None:
+    """Data would be gone with a container, or a broker would fail at its first write."""
+    assert mount_of("/run/x", MOUNTS)[1] == "tmpfs"
+    assert mount_of("/runner", MOUNTS)[1] == "ext4"
+    assert mount_of("/data dir/kafka", MOUNTS)[2] == "ro"
+    here = [(str(tmp_path), "tmpfs", "ro")]
+    levels = [finding.level for finding in check_directory(str(tmp_path / "data"), 0, here)]
+    assert levels == [Level.WARNING, Level.PROBLEM, Level.OK]
