@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,6 +87,32 @@ def old_kafka_jars() -> Path:
             (folder / "log4j2-INFO.properties").write_text(LOG4J2.format(level="INFO"))
             (folder / "complete").touch()
     return folder
+
+
+def old_client_jars(version: str, project: str) -> Path:
+    """The folder of the jars of an older client, by the project `java/old/<project>.xml`, fetched on first use."""
+    require_tool("java")
+    folder = TOOLS / f"{project}-{version}"
+    with _Locked(f"{project}-{version}"):
+        if not (folder / "complete").exists():
+            require_tool("mvn")
+            pom = str(HERE / "java" / "old" / f"{project}.xml")
+            command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-Dclient.version={version}"]
+            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, f"Kafka {version}")
+            (folder / "complete").touch()
+    return folder
+
+
+def old_kafka_python() -> Path:
+    """A Python of its own with kafka-python 1.4, made on first use."""
+    folder = TOOLS / "kafka-python-1.4.7"
+    with _Locked("kafka-python-1.4.7"):
+        if not (folder / "complete").exists():
+            _install([sys.executable, "-m", "venv", str(folder)], HERE, "a virtual environment")
+            pip = [str(folder / "bin" / "pip"), "install", "-q", "kafka-python==1.4.7"]
+            _install(pip, HERE, "kafka-python 1.4")
+            (folder / "complete").touch()
+    return folder / "bin" / "python"
 
 
 def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[str]:
