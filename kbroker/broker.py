@@ -41,7 +41,7 @@ from kbroker.coordinator.transactions.transaction_coordinator import Transaction
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
-from kbroker.handlers import dispatch
+from kbroker.handlers import dispatch, share_parts
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
@@ -55,7 +55,7 @@ from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
@@ -224,7 +224,15 @@ class Broker:
             services.metadata_cache,
             self.background,
         )
+        share_log = PartitionStateLog(
+            SHARE_GROUP_STATE_TOPIC,
+            services.replica_manager,
+            lambda: self._max_batch_bytes(services.metadata_cache.topic(SHARE_GROUP_STATE_TOPIC)),
+            self.loop.call_soon,
+        )
+        share_parts.prepare(services, self.loop, share_log)
         services.group_coordinator.start()
+        services.share_coordinator.start()
         services.markers = MarkerWriter(
             services.replica_manager, self.clock, {GROUP_METADATA_TOPIC: services.group_coordinator}
         )
@@ -351,6 +359,7 @@ class Broker:
             *self.log_manager.periodic_tasks(),
             *self.services.group_coordinator.periodic_tasks(),
             *self.services.transaction_coordinator.periodic_tasks(),
+            *share_parts.periodic_tasks(self.services),
         ):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
         self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)
@@ -363,6 +372,7 @@ class Broker:
         self.services.group_coordinator.stop()
         self.background.close()
         self.services.transaction_coordinator.stop()
+        self.services.share_coordinator.stop()
         self.services.replica_manager.purgatory.expire_all()
         _, busy = await asyncio.wait(
             [self.loop.create_task(listener.drained()) for listener in self.listeners], timeout=DRAIN_SECONDS

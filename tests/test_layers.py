@@ -109,6 +109,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "transactions": {"runtime"},
         "classic": {"runtime", "modern"},
         "consumer": {"runtime", "modern", "classic"},
+        "share": {"runtime", "modern", "classic"},
     },
 }
 

@@ -40,13 +40,13 @@ group.consumer.assignment.interval.ms|INT|1000|cluster|>=0|+|min gap between tar
 group.consumer.min.assignment.interval.ms|INT|0||>=0|+|lower bound
 group.consumer.max.assignment.interval.ms|INT|15000||>=0|+|upper bound
 group.consumer.regex.refresh.interval.ms|INT|600000||>=10000|+i|re-evaluate regex subscriptions
-group.share.session.timeout.ms|INT|45000||>=1|-|share session timeout
-group.share.min.session.timeout.ms|INT|45000||>=1|-|lower bound
-group.share.max.session.timeout.ms|INT|60000||>=1|-|upper bound
-group.share.heartbeat.interval.ms|INT|5000||>=1|-|share heartbeat
-group.share.min.heartbeat.interval.ms|INT|5000||>=1|-|lower bound
-group.share.max.heartbeat.interval.ms|INT|15000||>=1|-|upper bound
-group.share.max.size|INT|200||1..1000|-|share member cap
+group.share.session.timeout.ms|INT|45000||>=1|+|share session timeout
+group.share.min.session.timeout.ms|INT|45000||>=1|+|lower bound
+group.share.max.session.timeout.ms|INT|60000||>=1|+|upper bound
+group.share.heartbeat.interval.ms|INT|5000||>=1|+|share heartbeat
+group.share.min.heartbeat.interval.ms|INT|5000||>=1|+|lower bound
+group.share.max.heartbeat.interval.ms|INT|15000||>=1|+|upper bound
+group.share.max.size|INT|200||1..1000|+|share member cap
 group.share.assignors|LIST|simple||distinct nonempty|-|share assignors
 group.share.assignment.interval.ms|INT|1000|cluster|>=0|-|share assignment gap
 group.share.min.assignment.interval.ms|INT|0||>=0|-|lower bound
@@ -65,30 +65,30 @@ group.streams.initial.rebalance.delay.ms|INT|3000||>=0|-|first-rebalance wait
 group.streams.assignment.interval.ms|INT|1000|cluster|>=0|-|streams assignment gap
 group.streams.min.assignment.interval.ms|INT|0||>=0|-|lower bound
 group.streams.max.assignment.interval.ms|INT|15000||>=0|-|upper bound
-group.share.delivery.count.limit|INT|5||2..10|-|delivery attempts before archive
-group.share.max.delivery.count.limit|INT|10||5..25|-|upper bound
-group.share.min.delivery.count.limit|INT|2||2..5|-|lower bound
-group.share.record.lock.duration.ms|INT|30000||1000..3600000|-|acquisition lock
-group.share.min.record.lock.duration.ms|INT|15000||1000..30000|-|lower bound
-group.share.max.record.lock.duration.ms|INT|60000||30000..3600000|-|upper bound
-group.share.partition.max.record.locks|INT|2000||100..10000|-|in-flight records per share-partition
-group.share.max.partition.max.record.locks|INT|4000||2000..10000|-|upper bound
-group.share.min.partition.max.record.locks|INT|100||100..2000|-|lower bound
+group.share.delivery.count.limit|INT|5||2..10|+|delivery attempts before archive
+group.share.max.delivery.count.limit|INT|10||5..25|+|upper bound
+group.share.min.delivery.count.limit|INT|2||2..5|+|lower bound
+group.share.record.lock.duration.ms|INT|30000||1000..3600000|+|acquisition lock
+group.share.min.record.lock.duration.ms|INT|15000||1000..30000|+|lower bound
+group.share.max.record.lock.duration.ms|INT|60000||30000..3600000|+|upper bound
+group.share.partition.max.record.locks|INT|2000||100..10000|+|in-flight records per share-partition
+group.share.max.partition.max.record.locks|INT|4000||2000..10000|+|upper bound
+group.share.min.partition.max.record.locks|INT|100||100..2000|+|lower bound
 share.fetch.purgatory.purge.interval.requests|INT|1000|||-|purge trigger
-group.share.max.share.sessions|INT|2000||>=1|-|share sessions per broker
+group.share.max.share.sessions|INT|2000||>=1|+|share sessions per broker
 group.share.persister.class.name|STRING|DefaultStatePersister|||-i|share state store plugin
-share.coordinator.state.topic.num.partitions|INT|50||>=1|-|partitions of __share_group_state
-share.coordinator.state.topic.replication.factor|SHORT|3||>=1|-|RF
-share.coordinator.state.topic.min.isr|SHORT|2||>=1|-|min ISR
-share.coordinator.state.topic.segment.bytes|INT|104857600||>=1|-|segment size
+share.coordinator.state.topic.num.partitions|INT|50||>=1|+|partitions of __share_group_state
+share.coordinator.state.topic.replication.factor|SHORT|3||>=1|+|RF
+share.coordinator.state.topic.min.isr|SHORT|2||>=1|+|min ISR
+share.coordinator.state.topic.segment.bytes|INT|104857600||>=1|+|segment size
 share.coordinator.threads|INT|1||>=1|-|threads
-share.coordinator.snapshot.update.records.per.snapshot|INT|500||0..500|-|updates between snapshots
-share.coordinator.load.buffer.size|INT|5242880||>=1|-|load read size
-share.coordinator.state.topic.compression.codec|INT|0|||-|codec id
+share.coordinator.snapshot.update.records.per.snapshot|INT|500||0..500|+|updates between snapshots
+share.coordinator.load.buffer.size|INT|5242880||>=1|+|load read size
+share.coordinator.state.topic.compression.codec|INT|0|||+|codec id
 share.coordinator.append.linger.ms|INT|-1||>=-1|-|write batching
 share.coordinator.write.timeout.ms|INT|5000||>=1|-|replication wait
-share.coordinator.state.topic.prune.interval.ms|INT|300000||>=1|-i|prune period
-share.coordinator.cold.partition.snapshot.interval.ms|INT|300000||>=1|-i|snapshot idle partitions
+share.coordinator.state.topic.prune.interval.ms|INT|300000||>=1|+i|prune period
+share.coordinator.cold.partition.snapshot.interval.ms|INT|300000||>=1|+i|snapshot idle partitions
 share.coordinator.cached.buffer.max.bytes|INT|1048588|cluster|>=524288|-|max reusable buffer
 transaction.state.log.min.isr|INT|2||>=1|-|min ISR of __transaction_state
 transaction.state.log.load.buffer.size|INT|5242880||>=1|-|load read size

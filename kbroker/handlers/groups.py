@@ -3,8 +3,8 @@ ListGroups, DeleteGroups.
 
 FindCoordinator v0-v6: the node that leads the partition of a group's state, or of a transactional id's; v1 names the
     kind of key, v4 asks for several at once.
-    The state topic is made if need be, so the answer is never "not yet".  Share groups have
-    none: COORDINATOR_NOT_AVAILABLE, with a message that says so.
+    The state topic is made if need be, so the answer is never "not yet".  v6 asks for the coordinator of a
+    share-partition, too.
 JoinGroup v0-v9: waits until the generation forms.  v0 has no rebalance timeout: the session timeout stands for it.
     v4+ without a member id is sent back with one (MEMBER_ID_REQUIRED), v5 brings static members, v9 skip_assignment.
 SyncGroup v0-v5: waits for the leader's assignment.  v5 must name protocol type and name.
@@ -28,13 +28,15 @@ from kbroker.coordinator.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from kbroker.coordinator.share.share_coordinator import check_share_key
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
 from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.share_offsets import delete_share_group
 from kbroker.handlers.table import Handler
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
@@ -46,7 +48,11 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
-_STATE_TOPICS = {_GROUP_KEY: GROUP_METADATA_TOPIC, _TRANSACTION_KEY: TRANSACTION_STATE_TOPIC}
+_STATE_TOPICS = {
+    _GROUP_KEY: GROUP_METADATA_TOPIC,
+    _TRANSACTION_KEY: TRANSACTION_STATE_TOPIC,
+    _SHARE_KEY: SHARE_GROUP_STATE_TOPIC,
+}
 _NO_NODE = -1
 # Members that leave at a time.
 PORTION = 250
@@ -84,6 +90,8 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     try:
         _check_key_type(ctx, key_type)
         topic = _STATE_TOPICS[key_type]
+        if key_type == _SHARE_KEY:
+            check_share_key(key)
         try:
             await ctx.services.controller.ensure_internal_topic(topic)
         except KafkaError as error:
@@ -107,10 +115,8 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
 
 
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:
-    if key_type in (_GROUP_KEY, _TRANSACTION_KEY):
+    if key_type in (_GROUP_KEY, _TRANSACTION_KEY) or (key_type == _SHARE_KEY and ctx.api_version >= 6):
         return
-    if key_type == _SHARE_KEY and ctx.api_version >= 6:
-        raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker does not serve share groups.")
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
 
 
@@ -332,9 +338,10 @@ async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         await pace
-        code = ErrorCode.NONE
+        code = await delete_share_group(ctx, group_id)
         try:
-            delete(group_id)
+            if code == ErrorCode.NONE:
+                delete(group_id)
         except KafkaError as error:
             code = error.code
         results.append(response.DeletableGroupResult(group_id=group_id, error_code=code))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
+    from kbroker.coordinator.share.share_coordinator import ShareCoordinator
+    from kbroker.coordinator.share.share_groups import ShareGroups
     from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from kbroker.replication.alter_log_dirs import DirectoryMoves
     from kbroker.replication.fetch_session import FetchSessionCache
     from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.share.share_partitions import SharePartitions
     from kbroker.replication.state_log import PartitionStateLog
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.storage.manager.log_manager import LogManager
@@ -58,6 +61,9 @@ class Services:
     transaction_coordinator: TransactionCoordinator = _ABSENT
     markers: MarkerWriter = _ABSENT
     state_log: PartitionStateLog = _ABSENT
+    share_partitions: SharePartitions = _ABSENT
+    share_coordinator: ShareCoordinator = _ABSENT
+    share_groups: ShareGroups = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()
     fetch_sessions: FetchSessionCache = _ABSENT
@@ -88,6 +94,10 @@ class ClientConnection(Protocol):
     @property
     def local_port(self) -> int:
         """The port that the client dialled."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
 
     @property
     def listener_name(self) -> str:

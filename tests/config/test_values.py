@@ -144,19 +144,19 @@ def test_doubles_print_as_java_prints_them(number: float, text: str) -> None:
 
 def test_settings_are_acted_on_as_the_table_says() -> None:
     """The broker would take a setting without a warning and do nothing with it, or warn of one that works."""
-    from kbroker.config import topic_config_rows
+    from kbroker.config import group_config_rows, topic_config_rows
 
     package = Path(kbroker.__file__).parent
     sources = "".join(path.read_text() for path in sorted(package.rglob("*.py")) if not path.name.endswith("_rows.py"))
     through_topics = {name for row in topic_config_rows() if row.implemented for name in row.synonyms}
-    # metadata/internal_topics.py puts these names together from a prefix.
-    composed = {f"offsets.topic.{rest}" for rest in ("replication.factor", "num.partitions", "segment.bytes")}
-    # config/group.py does for the bounds of groups' own settings.
-    composed |= {
-        f"group.consumer.{bound}.{rest}"
-        for bound in ("min", "max")
-        for rest in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
-    }
+    # metadata/internal_topics.py and config/group.py put these names together from a prefix.
+    rests = ("replication.factor", "num.partitions", "segment.bytes", "min.isr")
+    prefixes = ("offsets.topic", "share.coordinator.state.topic")
+    composed = {f"{prefix}.{rest}" for prefix in prefixes for rest in rests}
+    for row in group_config_rows():
+        kind, _, rest = row.name.partition(".")
+        if kind in ("consumer", "share") and row.implemented:
+            composed |= {f"group.{kind}.{rest}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"}
     for row in broker_config_rows():
         read = f'"{row.name}"' in sources or row.name in through_topics | composed
         if row.implemented:

@@ -17,7 +17,6 @@ DIFFERENT = {
     "find bad type": "the message names the key type",
     "find bad type v3": "the message names the key type",
     "find share v5": "the message names the key type",
-    "find share v6": "share groups are not served, and the message says so",
     "describe gx v5": "a refused join leaves no group behind",
     "list v5": "a refused join leaves no group behind",
     "list type classic": "a refused join leaves no group behind",

@@ -50,6 +50,7 @@ class Services:
     slices: Slices
     consumer_groups: Any = None
     state_log: Any = None
+    share_groups: Any = None
 
 
 @dataclass

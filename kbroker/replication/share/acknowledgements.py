@@ -56,7 +56,7 @@ def plan(
         if batch.last_offset < start_offset:
             continue  # Its end was reached in another way.
         if batch.first_offset <= end:
-            raise InvalidRecordStateError("The batch cannot be acknowledged. The offset is not acquired.")
+            raise InvalidRecordStateError("The offset cannot be acknowledged. The offset is not acquired.")
         end = batch.last_offset
         _check_range(in_flight, start_offset, batch)
         for said in _pieces(batch):
@@ -65,9 +65,9 @@ def plan(
                 continue
             for run in in_flight.overlapping(first, said.last_offset):
                 if not run.is_acquired:
-                    raise InvalidRecordStateError("The batch cannot be acknowledged. The offset is not acquired.")
+                    raise InvalidRecordStateError("The offset cannot be acknowledged. The offset is not acquired.")
                 if run.member_id != member_id:
-                    raise InvalidRecordStateError("Member is not the owner of offset")
+                    raise InvalidRecordStateError("Member is not the owner of batch record")
             planned.append(said._replace(first_offset=first))
     return planned
 

@@ -32,6 +32,7 @@ from kbroker.errors import (
     NotLeaderOrFollowerError,
 )
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, plan
+from kbroker.replication.share.acquiring import acquire_again, acquire_suspects, without
 from kbroker.replication.share.acquisition import Acquired, Demand, LogBatch, limit, portions
 from kbroker.replication.share.in_flight import InFlight, Run
 from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, StateBatch, StateUpdate, StoredState
@@ -223,35 +224,26 @@ class SharePartition:
         """
         if self.state is not SharePartitionState.ACTIVE or demand.max_records <= 0 or not batches:
             return []
-        begin = self.next_fetch_offset
-        self._archive_lost(begin, batches[0].base_offset)
+        begin = batches[0].base_offset
+        self._archive_lost(self.next_fetch_offset, begin)
         settings = self._around.settings()
         expires = self._around.clock.monotonic() + settings.record_lock_ms / 1000
         room = settings.max_record_locks - self.in_flight_count
         last = batches[-1].last_offset
-        runs = self._again(demand, batches, begin, last, expires)
-        count = sum(len(run) for run in runs)
-        first = self.end_offset + 1 if self.in_flight else max(self.end_offset, batches[0].base_offset)
-        wanted = min(demand.max_records - count, room)
-        if wanted > 0 and first <= last:
-            runs += self._anew(demand, batches, max(first, batches[0].base_offset), last, wanted, expires)
+        runs = acquire_suspects(self.in_flight, demand, (begin, last), expires, settings.delivery_count_limit)
+        if not runs:
+            runs = acquire_again(self.in_flight, demand, batches, begin, expires)
+            first = self.end_offset + 1 if self.in_flight else self.end_offset
+            wanted = min(demand.max_records - sum(len(run) for run in runs), room)
+            if wanted > 0 and first <= last:
+                runs += self._acquire_new(demand, batches, max(first, batches[0].base_offset), wanted, expires)
         if aborted:
-            runs = self._without(runs, aborted)
+            runs = without(self.in_flight, runs, aborted)
         if runs:
             self._arm(expires)
         if aborted:
             self._advance_start()
         return [Acquired(run.first, run.last, run.delivery_count) for run in runs]
-
-    def _without(self, runs: Iterable[Run], aborted: Sequence[tuple[int, int]]) -> list[Run]:
-        """Archive what was just acquired of aborted transactions; the rest."""
-        spans = [(run.first, run.last) for run in runs]
-        for first, last in spans:
-            for low, high in aborted:
-                if first <= high and low <= last:
-                    for piece in self.in_flight.cut(max(low, first), min(high, last)):
-                        piece.settle(RecordState.ARCHIVED)
-        return [run for span in spans for run in self.in_flight.overlapping(*span) if run.is_acquired]
 
     def _archive_lost(self, begin: int, base_offset: int) -> None:
         """Offsets that were available and that compaction has taken away since: no read finds them any more."""
@@ -263,34 +255,15 @@ class SharePartition:
                     piece.settle(RecordState.ARCHIVED)
         self._advance_start()
 
-    def _again(self, demand: Demand, batches: Sequence[LogBatch], begin: int, last: int, expires: float) -> list[Run]:
-        """Acquire what is available again."""
-        runs: list[Run] = []
-        count = 0
-        for run in self.in_flight.overlapping(begin, last):
-            if count >= demand.max_records:
-                break
-            if not run.is_available:
-                continue
-            first = max(run.first, begin)
-            end = limit(batches, first, min(run.last, last), demand.max_records - count, demand.exact)
-            for piece in self.in_flight.cut(first, end):
-                piece.acquire(demand.member_id, expires)
-                runs.append(piece)
-                count += len(piece)
-        return runs
-
-    def _anew(
-        self, demand: Demand, batches: Sequence[LogBatch], first: int, last: int, wanted: int, expires: float
+    def _acquire_new(
+        self, demand: Demand, batches: Sequence[LogBatch], first: int, wanted: int, expires: float
     ) -> list[Run]:
         """Acquire what no member had before."""
-        end = limit(batches, first, last, wanted, demand.exact)
+        end = limit(batches, first, batches[-1].last_offset, wanted, demand.exact)
         if not self.in_flight:
             self.start_offset = first
-        runs = [
-            Run(low, high, RecordState.ACQUIRED, 1, demand.member_id, expires)
-            for low, high in portions(batches, first, end, demand.batch_size)
-        ]
+        spans = [(first, end)] if demand.exact else portions(batches, first, end, demand.batch_size)
+        runs = [Run(low, high, RecordState.ACQUIRED, 1, demand.member_id, expires) for low, high in spans]
         for run in runs:
             self.in_flight.add(run)
         self.end_offset = end
@@ -468,4 +441,5 @@ def client_error(error: KafkaError) -> KafkaError:
         return CoordinatorNotAvailableError(error.message)
     if isinstance(error, FencedLeaderEpochError):
         return NotLeaderOrFollowerError(error.message)
-    return error
+    known = isinstance(error, CoordinatorNotAvailableError | NotLeaderOrFollowerError) or is_fencing(error)
+    return error if known else KafkaError()

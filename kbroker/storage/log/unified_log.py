@@ -46,6 +46,7 @@ from kbroker.storage.log.write_gate import WriteGate
 from kbroker.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker._fast.records.batch_info import BatchInfo
     from kbroker.storage.log.group_commit import LogCommitter
     from kbroker.storage.log.partition_metadata import PartitionMetadata
 
@@ -380,6 +381,14 @@ class UnifiedLog(LogFields):
     def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `start_offset` to the log end, at least one when there is one."""
         return log_lookup.read_bytes(self.local, start_offset, self.local.log_end_offset, max_bytes)
+
+    def batch_headers(self, region: FileRegion, most: int) -> list[BatchInfo]:
+        """The headers of the whole batches in a region that `read` gave, the first `most` of them."""
+        files, end = self._environment.files, region.position + region.size
+        try:
+            return files.scan_segment(region.fd, region.position, end, check_crc=False, max_batches=most).batches
+        except OSError as error:
+            raise self.storage_error("reading records", error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after a timestamp, or what a negative special timestamp asks for.

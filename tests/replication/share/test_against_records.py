@@ -113,10 +113,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         exhausted = state is RecordState.AVAILABLE and record.count >= LIMIT
         record.wanted = RecordState.ARCHIVED if exhausted else state
 
-    def _written(self) -> set[int]:
+    def _written(self) -> dict[int, tuple[int, int] | None]:
+        """What the write says of each offset, state and count; None of those that it says are done with."""
         update = self.world.persister.waiting[0][0]
-        named = {offset for batch in update.batches for offset in range(batch[0], batch[1] + 1)}
-        return named | set(range(update.start_offset))
+        done: dict[int, tuple[int, int] | None] = dict.fromkeys(range(update.start_offset))
+        return done | {offset: batch[2:] for batch in update.batches for offset in range(batch[0], batch[1] + 1)}
+
+    @staticmethod
+    def _is_of(offset: int, record: Record, written: dict[int, tuple[int, int] | None]) -> bool:
+        """Whether the write has the change that the record waits for, not one before it."""
+        said = written[offset]
+        return said is None or said == (record.wanted, record.count)
 
     @rule(member=st.sampled_from(MEMBERS))
     def end_session(self, member: str) -> None:
@@ -133,7 +140,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.world.persister.finish(CoordinatorNotAvailableError() if fails else None)
         for offset in written:
             record = self.records.get(offset)
-            if record is None or record.wanted is None:
+            if record is None or record.wanted is None or not self._is_of(offset, record, written):
                 continue
             if not fails:
                 record.state, record.member = record.wanted, ""

@@ -1,0 +1,176 @@
+"""A share group, as its records in `__consumer_offsets` make it.
+
+    Empty     no members
+    Stable    members; share groups do not rebalance in steps, a member takes its target at its next heartbeat
+
+Epochs: the group's grows with every change of members, subscriptions or topics; the target assignment carries the epoch
+that it was worked out for, and a member the one that it has taken.  Partitions are assigned when their state has been
+initialized at the share coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kbroker.coordinator.classic.group_kind import CommitCheck
+from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.share.assignor import Assignment
+from kbroker.coordinator.share.group_keys import group_tombstones
+from kbroker.errors import GroupIdNotFoundError
+
+FIRST_EPOCH = 1
+EMPTY = "Empty"
+STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member; `assigned` is what it was told last."""
+
+    member_id: str
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: Assignment = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """Partitions of a topic whose state is initialized, or is about to be."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePartitions:
+    """How far the state of the group's partitions is, by topic id."""
+
+    initializing: Mapping[bytes, TopicState] = field(default_factory=dict)
+    initialized: Mapping[bytes, TopicState] = field(default_factory=dict)
+    deleting: Mapping[bytes, str] = field(default_factory=dict)
+
+    def covers(self, topic_id: bytes, partition: int) -> bool:
+        """Whether the state of a partition is initialized, or is about to be."""
+        return any(
+            topic_id in topics and partition in topics[topic_id].partitions
+            for topics in (self.initializing, self.initialized)
+        )
+
+    def began(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
+        """With these under way."""
+        return StatePartitions(_joined(self.initializing, topics), self.initialized, self.deleting)
+
+    def done(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
+        """With these initialized."""
+        return StatePartitions(_without(self.initializing, topics), _joined(self.initialized, topics), self.deleting)
+
+    def gave_up(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
+        """With these to be begun another time."""
+        return StatePartitions(_without(self.initializing, topics), self.initialized, self.deleting)
+
+    def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
+        """Without these topics."""
+        gone = set(topic_ids)
+        return StatePartitions(
+            {topic: state for topic, state in self.initializing.items() if topic not in gone},
+            {topic: state for topic, state in self.initialized.items() if topic not in gone},
+            {topic: name for topic, name in self.deleting.items() if topic not in gone},
+        )
+
+
+def _joined(known: Mapping[bytes, TopicState], more: Mapping[bytes, TopicState]) -> dict[bytes, TopicState]:
+    joined = dict(known)
+    for topic_id, state in more.items():
+        before = joined[topic_id].partitions if topic_id in joined else frozenset()
+        joined[topic_id] = TopicState(state.name, before | state.partitions)
+    return joined
+
+
+def _without(known: Mapping[bytes, TopicState], less: Mapping[bytes, TopicState]) -> dict[bytes, TopicState]:
+    left = {}
+    for topic_id, state in known.items():
+        partitions = state.partitions - less[topic_id].partitions if topic_id in less else state.partitions
+        if partitions:
+            left[topic_id] = TopicState(state.name, partitions)
+    return left
+
+
+class ShareGroup:
+    """See the module; a `GroupKind`.  `deadlines`: when each member's session ends, in seconds; it is in no record."""
+
+    __slots__ = (
+        "deadlines",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "state_partitions",
+        "target_epoch",
+        "targets",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.members: dict[str, ShareMember] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.target_epoch = 0
+        self.state_partitions = StatePartitions()
+        self.deadlines: dict[str, float] = {}
+
+    # What all kinds of groups are asked
+
+    group_type = "share"
+    protocol_type = "share"
+
+    @property
+    def state_name(self) -> str:
+        """As clients see it."""
+        return STABLE if self.members else EMPTY
+
+    @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it may be deleted."""
+        return not self.members
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        return topic in self.topics
+
+    def tombstones(self) -> list[KeyValue]:
+        """The records that delete it."""
+        return group_tombstones(self.group_id)
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        api_version: int,
+        *,
+        is_transactional: bool = False,
+    ) -> CommitCheck | None:
+        """Share groups have no committed offsets."""
+        raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Share groups have no committed offsets."""
+        raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
+
+    # What share groups are
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All topics that members subscribe to."""
+        return frozenset(topic for member in self.members.values() for topic in member.topics)

@@ -1,0 +1,188 @@
+"""ShareGroupHeartbeat: a member joins, tells that it is alive, or leaves; pure operations over a share group.
+
+Each gives the records to write and the answer, or raises in Kafka's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kbroker.coordinator.share import group_records as records
+from kbroker.coordinator.share.assignor import Assignment, assign
+from kbroker.coordinator.share.group import ShareGroup, ShareMember, TopicState
+from kbroker.coordinator.share.group_keys import member_tombstones
+from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError, UnknownMemberIdError
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """What a member says; None: as before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    topics: tuple[str, ...] | None
+    client_id: str
+    client_host: str
+
+
+class HeartbeatAnswer(NamedTuple):
+    """`assignment` None: as before.  `initialize`: partitions whose state has to be made first."""
+
+    member_epoch: int
+    assignment: Assignment | None
+    initialize: Mapping[bytes, TopicState]
+    state_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of the cluster: partition count and id by name, and the hash of several (KIP-1101)."""
+
+    find: Callable[[str], tuple[bytes, int] | None]
+    hash_of: Callable[[Iterable[str]], int]
+
+
+def check_request(request: HeartbeatRequest) -> None:
+    """Refuse what makes no sense, whatever the group is."""
+    if not request.group_id:
+        raise InvalidRequestError("GroupId can't be empty.")
+    if not request.member_id:
+        raise InvalidRequestError("MemberId can't be empty.")
+    if request.member_epoch < LEAVE_EPOCH:
+        raise InvalidRequestError("MemberEpoch is invalid.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise InvalidRequestError("RackId can't be empty.")
+    if request.member_epoch == JOIN_EPOCH and not request.topics:
+        raise InvalidRequestError("SubscribedTopicNames must be set in first request.")
+
+
+def heartbeat(
+    group: ShareGroup, request: HeartbeatRequest, topics: Topics, max_size: int, now_ms: int
+) -> tuple[HeartbeatAnswer, list[records.Record]]:
+    """A member joins or says that it is alive."""
+    before = _member_of(group, request, max_size)
+    after = replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+    )
+    written: list[records.Record] = []
+    members = {**group.members, after.member_id: after}
+    subscribed = frozenset(topic for member in members.values() for topic in member.topics)
+    if after != before or after.member_id not in group.members:
+        written.append(records.member_record(group.group_id, after))
+    resubscribed = after.member_id not in group.members or after.topics != before.topics
+    metadata_hash = topics.hash_of(subscribed)
+    epoch = group.epoch
+    if resubscribed or metadata_hash != group.metadata_hash or _is_ready(group, subscribed, topics):
+        epoch += 1
+        written.append(records.epoch_record(group.group_id, epoch, metadata_hash))
+    target = group.targets.get(after.member_id, frozenset())
+    target_epoch = group.target_epoch
+    if target_epoch < epoch:
+        targets = _targets(group, members, topics)
+        written += [
+            records.target_record(group.group_id, member_id, each)
+            for member_id, each in targets.items()
+            if group.targets.get(member_id) != each
+        ]
+        written.append(records.target_epoch_record(group.group_id, epoch, now_ms))
+        target, target_epoch = targets[after.member_id], epoch
+    if after.epoch != target_epoch or after.assigned != target:
+        after = replace(after, epoch=target_epoch, previous_epoch=after.epoch, assigned=target)
+        written.append(records.current_record(group.group_id, after))
+    missing = _missing(group, subscribed, topics)
+    if missing:
+        began = group.state_partitions.began(missing)
+        written.append(records.state_partitions_record(group.group_id, began))
+    told = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
+    return HeartbeatAnswer(after.epoch, after.assigned if told else None, missing, epoch), written
+
+
+def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Record]:
+    """A member goes, or its session has ended."""
+    if member_id not in group.members:
+        raise _unknown(group, member_id)
+    left = frozenset(topic for each in group.members.values() if each.member_id != member_id for topic in each.topics)
+    return [
+        *member_tombstones(group.group_id, member_id),
+        records.epoch_record(group.group_id, group.epoch + 1, topics.hash_of(left)),
+    ]
+
+
+def _member_of(group: ShareGroup, request: HeartbeatRequest, max_size: int) -> ShareMember:
+    member = group.members.get(request.member_id)
+    if member is None:
+        if request.member_epoch != JOIN_EPOCH:
+            raise _unknown(group, request.member_id)
+        if len(group.members) >= max_size:
+            raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {max_size} members.")
+        return ShareMember(request.member_id, None, "", "", ())
+    if request.member_epoch > member.epoch:
+        raise KafkaError.of(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The share group member has a greater member epoch ({request.member_epoch}) than the one known by the "
+            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    if request.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+        raise KafkaError.of(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The share group member has a smaller member epoch ({request.member_epoch}) than the one known by the "
+            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    return member
+
+
+def _unknown(group: ShareGroup, member_id: str) -> UnknownMemberIdError:
+    return UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
+
+
+def _initialized(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[bytes, list[int]]:
+    """The partitions of these topics that can be assigned, by topic id."""
+    ready: dict[bytes, list[int]] = {}
+    for name in names:
+        found = topics.find(name)
+        if found is not None:
+            topic_id, count = found
+            state = group.state_partitions.initialized.get(topic_id)
+            if state is not None:
+                ready[topic_id] = sorted(index for index in state.partitions if index < count)
+    return ready
+
+
+def _is_ready(group: ShareGroup, names: Iterable[str], topics: Topics) -> bool:
+    """Whether partitions have been initialized since the targets were worked out."""
+    assigned = {each for target in group.targets.values() for each in target}
+    ready = {(topic, index) for topic, some in _initialized(group, names, topics).items() for index in some}
+    return not ready <= assigned
+
+
+def _missing(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[bytes, TopicState]:
+    """The partitions whose state has yet to be made."""
+    missing: dict[bytes, TopicState] = {}
+    for name in sorted(names):
+        found = topics.find(name)
+        if found is not None:
+            topic_id, count = found
+            new = frozenset(index for index in range(count) if not group.state_partitions.covers(topic_id, index))
+            if new:
+                missing[topic_id] = TopicState(name, new)
+    return missing
+
+
+def _targets(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topics) -> dict[str, Assignment]:
+    ids: dict[str, frozenset[bytes]] = {}
+    for member_id, member in members.items():
+        found = (topics.find(name) for name in member.topics)
+        ids[member_id] = frozenset(each[0] for each in found if each is not None)
+    names = frozenset(name for member in members.values() for name in member.topics)
+    return assign(ids, _initialized(group, names, topics), group.targets)

@@ -1,0 +1,297 @@
+"""The share groups that this broker coordinates: members, assignments, and the start of their share-partitions' state.
+
+Before a partition is assigned, its state is initialized at the share coordinator: the group notes that it is about to,
+has it done, notes that it is done, and only then is the partition assigned; a crash in between repeats what is needed.
+A member's first heartbeat waits for that, so that it has its partitions at once.
+
+Sessions: `sweep` looks now and then for members whose time is up; after a load every session begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kbroker.coordinator.modern.topic_hash import metadata_hash
+from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
+from kbroker.coordinator.share import group_records as records
+from kbroker.coordinator.share.group import ShareGroup, TopicState
+from kbroker.coordinator.share.group_keys import TYPES
+from kbroker.coordinator.share.heartbeat import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    Topics,
+    check_request,
+    heartbeat,
+    leave,
+)
+from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
+from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from kbroker.periodic import PeriodicTask
+from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
+
+if TYPE_CHECKING:
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
+    from kbroker.coordinator.share.share_coordinator import ShareCoordinator
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
+    from kbroker.replication.share.settings import GroupSettings
+
+logger = logging.getLogger("kbroker.share")
+
+SWEEP_INTERVAL_MS = 500
+T = TypeVar("T")
+
+
+class ShareGroups:
+    """See the module.  Methods raise KafkaError."""
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        coordinator: ShareCoordinator,
+        controller: Controller,
+        cache: MetadataCache,
+        clock: Clock,
+        settings: GroupSettings,
+    ) -> None:
+        self._registry = registry
+        self._coordinator = coordinator
+        self._controller = controller
+        self._cache = cache
+        self._clock = clock
+        self._settings = settings
+        self._view = Topics(self._find_topic, partial(metadata_hash, cache))
+        for record_type in TYPES:
+            registry.record_kinds[record_type] = records.replay
+
+    # Members
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """A member joins, says that it is alive, or leaves."""
+        check_request(request)
+        if request.member_epoch == LEAVE_EPOCH:
+            await self._write(request.group_id, lambda group, _: (None, leave(group, request.member_id, self._view)))
+            return HeartbeatAnswer(LEAVE_EPOCH, None, {})
+        answer = await self._beat(request)
+        if answer.initialize and await self._initialize(request.group_id, answer):
+            again = HeartbeatRequest(
+                request.group_id,
+                request.member_id,
+                answer.member_epoch,
+                request.rack_id,
+                request.topics,
+                request.client_id,
+                request.client_host,
+            )
+            answer = await self._beat(again)
+        return answer
+
+    async def _beat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        settings = self._settings(request.group_id)
+
+        def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[records.Record]]:
+            return heartbeat(group, request, self._view, settings.max_size, now_ms)
+
+        answer = await self._write(request.group_id, operation, creates=request.member_epoch == JOIN_EPOCH)
+        group = self._find(request.group_id)
+        if group is not None and request.member_id in group.members:
+            group.deadlines[request.member_id] = self._clock.monotonic() + settings.session_timeout_ms / 1000
+        return answer
+
+    async def _initialize(self, group_id: str, answer: HeartbeatAnswer) -> bool:
+        """Make the state of partitions; whether all is there now.  What fails is tried again at a later heartbeat."""
+        try:
+            await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
+            done = await self._begin_states(group_id, answer.initialize, answer.state_epoch)
+        except KafkaError as error:
+            logger.warning("share group %s: the state of its partitions cannot be made: %s", group_id, error)
+            await self._give_up(group_id, answer.initialize)
+            return False
+        return done
+
+    async def _begin_states(self, group_id: str, topics: Mapping[bytes, TopicState], state_epoch: int) -> bool:
+        for topic_id, state in topics.items():
+            for index in sorted(state.partitions):
+                key = SharePartitionKey(group_id, topic_id, index)
+                await committed(self._coordinator.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET))
+        await self._write(group_id, lambda group, _: (None, self._done(group, topics)))
+        return True
+
+    @staticmethod
+    def _done(group: ShareGroup, topics: Mapping[bytes, TopicState]) -> list[records.Record]:
+        return [records.state_partitions_record(group.group_id, group.state_partitions.done(topics))]
+
+    async def _give_up(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+            state = group.state_partitions.gave_up(topics)
+            return None, [records.state_partitions_record(group_id, state)]
+
+        try:
+            await self._write(group_id, operation)
+        except KafkaError as error:
+            logger.warning("share group %s: %s", group_id, error)
+
+    # Administration
+
+    def describe(self, group_id: str) -> ShareGroup:
+        """A group.  GroupIdNotFoundError."""
+        self._registry.find(group_id)
+        group = self._find(group_id)
+        if group is None:
+            raise GroupIdNotFoundError(f"Group {group_id} not found.")
+        return group
+
+    def empty(self, group_id: str) -> ShareGroup:
+        """A group without members.  GroupIdNotFoundError, NonEmptyGroupError."""
+        group = self.describe(group_id)
+        if group.members:
+            raise NonEmptyGroupError(f"The group {group_id} is not empty.")
+        return group
+
+    async def alter_offset(self, group_id: str, topic_id: bytes, name: str, partition: int, start_offset: int) -> None:
+        """Begin a partition of a group without members anew, at an offset."""
+        group = self.empty(group_id)
+        await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
+        state_epoch = group.epoch + 1
+        key = SharePartitionKey(group_id, topic_id, partition)
+        await committed(self._coordinator.initialize(key, state_epoch, start_offset))
+        topics = {topic_id: TopicState(name, frozenset({partition}))}
+
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+            epoch = records.epoch_record(group_id, max(group.epoch, state_epoch), group.metadata_hash)
+            return None, [epoch, *self._done(group, topics)]
+
+        await self._write(group_id, operation)
+
+    async def delete_offsets(self, group_id: str, topic_id: bytes) -> None:
+        """Forget the state of a topic's partitions.  UnknownTopicOrPartitionError where there is none."""
+        group = self.empty(group_id)
+        state = group.state_partitions.initialized.get(topic_id)
+        if state is None:
+            raise UnknownTopicOrPartitionError("There is no offset information to delete.")
+        await self._delete_states(group_id, {topic_id: state})
+
+    async def delete_state(self, group_id: str) -> bool:
+        """Forget the state of a share group's partitions; whether it is one.  NonEmptyGroupError."""
+        if self._find(group_id) is None:
+            return False
+        state = self.empty(group_id).state_partitions
+        await self._delete_states(group_id, {**state.initializing, **state.initialized})
+        return True
+
+    async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
+        for topic_id, state in topics.items():
+            for index in sorted(state.partitions):
+                await committed(self._coordinator.delete(SharePartitionKey(group_id, topic_id, index)))
+
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+            return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]
+
+        if topics:
+            await self._write(group_id, operation)
+
+    # What happens by itself
+
+    def periodic_tasks(self) -> Iterable[PeriodicTask]:
+        """What is to be run now and then."""
+        return (PeriodicTask("expire share group members", SWEEP_INTERVAL_MS, self.sweep),)
+
+    def sweep(self) -> None:
+        """Remove the members whose session has ended."""
+        now = self._clock.monotonic()
+        for each in list(self._registry.groups.values()):
+            group = each.kind
+            if not isinstance(group, ShareGroup):
+                continue
+            for member_id in list(group.members):
+                due = group.deadlines.get(member_id)
+                if due is None:
+                    timeout = self._settings(group.group_id).session_timeout_ms
+                    group.deadlines[member_id] = now + timeout / 1000
+                elif due <= now:
+                    self._expire(group, member_id)
+
+    def _expire(self, group: ShareGroup, member_id: str) -> None:
+        logger.info("share group %s: member %s has not been heard of and is removed", group.group_id, member_id)
+        try:
+            self._registry.runtime.write(
+                self._registry.runtime.partition_of(group.group_id),
+                lambda _partition, _now: Plan(None, leave(group, member_id, self._view)),
+            )
+        except KafkaError as error:
+            logger.warning("share group %s: member %s could not be removed: %s", group.group_id, member_id, error)
+
+    def on_metadata(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        """A subscriber of the metadata cache: the state of deleted topics goes."""
+        for topic in delta.deleted:
+            for each in list(self._registry.groups.values()):
+                group = each.kind
+                if isinstance(group, ShareGroup) and topic.topic_id in group.state_partitions.initialized:
+                    task = asyncio.ensure_future(self._forget_topic(group, topic.topic_id))
+                    task.add_done_callback(_told)
+
+    async def _forget_topic(self, group: ShareGroup, topic_id: bytes) -> None:
+        state = group.state_partitions.initialized.get(topic_id)
+        if state is not None:
+            await self._delete_states(group.group_id, {topic_id: state})
+
+    # Within
+
+    def _find_topic(self, name: str) -> tuple[bytes, int] | None:
+        topic = self._cache.topic(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def _find(self, group_id: str) -> ShareGroup | None:
+        group = self._registry.groups.get(group_id)
+        return group.kind if group is not None and isinstance(group.kind, ShareGroup) else None
+
+    async def _write(
+        self,
+        group_id: str,
+        operation: Callable[[ShareGroup, int], tuple[T, list[records.Record]]],
+        *,
+        creates: bool = False,
+    ) -> T:
+        """Plan, append, apply, and wait until it is committed."""
+
+        def plan(partition: GroupPartition, now_ms: int) -> Plan[T]:
+            known = partition.groups.get(group_id)
+            group = records.share_group(partition, group_id)
+            if group is None:
+                unused = known is None or (known.kind is None and not known.members and not known.offsets)
+                if not creates or not unused:
+                    reason = (
+                        f"Share group {group_id} not found." if unused else f"Group {group_id} is not a share group."
+                    )
+                    raise GroupIdNotFoundError(reason)
+                group = ShareGroup(group_id)
+            answer, written = operation(group, now_ms)
+            return Plan(answer, written)
+
+        runtime = self._registry.runtime
+        return await committed(runtime.write(runtime.partition_of(group_id), plan))
+
+
+async def committed(outcome: Outcome[T]) -> T:
+    """The answer of an outcome, once it may be given.  Raises what clients are told where it may not."""
+    if not outcome.is_committed:
+        done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+        outcome.when_committed(lambda error: None if done.done() else done.set_result(error))
+        error = await done
+        if error is not None:
+            raise KafkaError.of(write_error(error))
+    return outcome.answer
+
+
+def _told(task: asyncio.Future[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        logger.warning("the state of a deleted topic could not be deleted: %s", error)

@@ -1,0 +1,158 @@
+"""ShareAcknowledge (API 79): what members of share groups say of records that they have acquired (KIP-932, KIP-1222).
+
+`acknowledge_all` does it for ShareFetch, too, whose requests carry acknowledgements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.replication.share.acknowledgements import AcknowledgementBatch, check_batches
+from kbroker.replication.share.persister import SharePartitionKey
+from kbroker.replication.share.share_session import FINAL_EPOCH, ShareSession, TopicIdPartition
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.services import RequestContext, Services
+
+FIRST_VERSION_WITH_RENEWAL = 2
+_NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+Said = Mapping[TopicIdPartition, list[AcknowledgementBatch]]
+Results = dict[TopicIdPartition, KafkaError | None]
+
+
+async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAcknowledgeRequest) -> Struct:
+    """Versions 1 and 2.  v2: records may be renewed, where the request says that it does (`is_renew_ack`)."""
+    response = wire.ShareAcknowledgeResponse
+    services = ctx.services
+    partitions = services.share_partitions
+    group_id = request.group_id or ""
+    try:
+        check_member(request.member_id)
+        session = partitions.sessions.for_acknowledgement(
+            group_id, request.member_id or "", request.share_session_epoch, ctx.connection
+        )
+    except KafkaError as refusal:
+        return response(error_code=refusal.code, error_message=refusal.message)
+    said = acknowledgements(request.topics)
+    results = await acknowledge_all(services, session, said, with_renewal=request.is_renew_ack)
+    if request.share_session_epoch == FINAL_EPOCH:
+        await end_session(services, session)
+    topics: dict[bytes, Any] = {}
+    leaders: set[int] = set()
+    for named, error in results.items():
+        topic = topics.get(named.topic_id)
+        if topic is None:
+            topic = topics[named.topic_id] = response.ShareAcknowledgeTopicResponse(topic_id=named.topic_id)
+        answer = response.PartitionData(partition_index=named.partition)
+        if error is not None:
+            answer.error_code, answer.error_message = error.code, error.message
+            point_to_leader(services, named, error, answer, leaders)
+        topic.partitions.append(answer)
+    return response(
+        acquisition_lock_timeout_ms=partitions.settings(group_id).record_lock_ms,
+        responses=list(topics.values()),
+        node_endpoints=endpoints(ctx, response, leaders),
+    )
+
+
+def check_member(member_id: str | None) -> None:
+    """INVALID_REQUEST for a request without a member."""
+    if not member_id:
+        raise InvalidRequestError()
+
+
+def acknowledgements(topics: list[Any]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+    """What a request says, by partition."""
+    return {
+        TopicIdPartition(bytes(topic.topic_id), partition.partition_index): [
+            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+            for batch in partition.acknowledgement_batches
+        ]
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+async def acknowledge_all(services: Services, session: ShareSession, said: Said, *, with_renewal: bool) -> Results:
+    """Do what is said, each partition by itself, and wait until it is stored."""
+    pace = services.slices.pace()
+    with_renewal = with_renewal and services.share_partitions.settings(session.group_id).renew_enabled
+    results: Results = {}
+    left = len(said)
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(named: TopicIdPartition, error: KafkaError | None) -> None:
+        nonlocal left
+        results[named] = error
+        left -= 1
+        if not left and not done.done():
+            done.set_result(None)
+
+    for named, batches in said.items():
+        results[named] = None
+        await pace
+        try:
+            check_batches(batches, with_renewal=with_renewal)
+        except InvalidRequestError:
+            settle(named, KafkaError.of(ErrorCode.INVALID_REQUEST))
+            continue
+        try:
+            known = services.share_partitions.find(_key(services, session.group_id, named))
+            if known is None:
+                raise UnknownTopicOrPartitionError()
+            known.acknowledge(session.member_id, batches, lambda error, named=named: settle(named, error))  # type: ignore[misc]
+        except KafkaError as error:
+            settle(named, error)
+    if left:
+        await done
+    return results
+
+
+async def end_session(services: Services, session: ShareSession) -> None:
+    """Forget a session, and wait until what its member held is released."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    services.share_partitions.end_session(session, lambda: done.set_result(None))
+    await done
+
+
+def _key(services: Services, group_id: str, named: TopicIdPartition) -> SharePartitionKey:
+    manager = services.replica_manager
+    manager.partition(manager.topic_name(named.topic_id), named.partition)
+    return SharePartitionKey(group_id, named.topic_id, named.partition)
+
+
+def point_to_leader(
+    services: Services, named: TopicIdPartition, error: KafkaError, answer: Any, leaders: set[int]
+) -> None:
+    """Tell a client that asked the wrong broker which is the right one."""
+    topic = services.metadata_cache.topic_by_id(named.topic_id)
+    if error.code in _NOT_LEADER and topic is not None and named.partition < len(topic.partitions):
+        image = topic.partitions[named.partition]
+        answer.current_leader.leader_id = image.leader
+        answer.current_leader.leader_epoch = image.leader_epoch
+        leaders.add(image.leader)
+
+
+def endpoints(ctx: RequestContext, response: Any, leaders: set[int]) -> list[Any]:
+    """The addresses of these brokers, for the listener that a request came by."""
+    found = []
+    for node_id in sorted(leaders):
+        broker = ctx.services.metadata_cache.image.brokers.get(node_id)
+        endpoint = None if broker is None else endpoint_for(ctx, broker)
+        if broker is not None and endpoint is not None:
+            found.append(
+                response.NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            )
+    return found
+
+
+HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, handle_share_acknowledge),)

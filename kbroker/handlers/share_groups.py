@@ -1,0 +1,131 @@
+"""Members of share groups (KIP-932): ShareGroupHeartbeat (API 76) and ShareGroupDescribe (77)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbroker.coordinator.share.assignor import Assignment
+from kbroker.coordinator.share.group import ShareGroup, ShareMember
+from kbroker.coordinator.share.group_records import by_topic
+from kbroker.coordinator.share.heartbeat import LEAVE_EPOCH, HeartbeatRequest
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.handlers.committed_state import ensure_group_topic
+from kbroker.handlers.table import Handler
+from kbroker.metadata.features import SHARE_VERSION
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.cache import MetadataCache
+
+ASSIGNOR = "simple"
+
+
+def check_share_groups(ctx: RequestContext) -> None:
+    """UNSUPPORTED_VERSION while `share.version` is 0."""
+    if not ctx.services.metadata_cache.image.features.level(SHARE_VERSION):
+        raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareGroupHeartbeatRequest) -> Struct:
+    """Version 1: the member makes its own id.  Epoch 0 joins, -1 leaves; what is null is as before."""
+    response = wire.ShareGroupHeartbeatResponse
+    names = request.subscribed_topic_names
+    try:
+        check_share_groups(ctx)
+        await ensure_group_topic(ctx)
+        answer = await ctx.services.share_groups.heartbeat(
+            HeartbeatRequest(
+                request.group_id,
+                request.member_id,
+                request.member_epoch,
+                request.rack_id,
+                None if names is None else tuple(names),
+                ctx.client_id or "",
+                f"/{ctx.connection.peer_host}",
+            )
+        )
+    except KafkaError as error:
+        return response(error_code=error.code, error_message=error.message)
+    settings = ctx.services.share_partitions.settings(request.group_id)
+    return response(
+        member_id=request.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=0 if answer.member_epoch == LEAVE_EPOCH else settings.heartbeat_interval_ms,
+        assignment=None if answer.assignment is None else _told(answer.assignment),
+    )
+
+
+def _told(assignment: Assignment) -> Any:
+    response = wire.ShareGroupHeartbeatResponse
+    return response.Assignment(
+        topic_partitions=[
+            response.TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in by_topic(assignment).items()
+        ]
+    )
+
+
+async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGroupDescribeRequest) -> Struct:
+    """Version 1.  A group that does not exist is GROUP_ID_NOT_FOUND."""
+    response = wire.ShareGroupDescribeResponse
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    pace = ctx.services.slices.pace()
+    groups = []
+    for group_id in request.group_ids:
+        await pace
+        try:
+            check_share_groups(ctx)
+            group = ctx.services.share_groups.describe(group_id)
+        except KafkaError as error:
+            groups.append(
+                response.DescribedGroup(
+                    group_id=group_id,
+                    error_code=error.code,
+                    error_message=error.message,
+                    group_state="Dead" if error.code == ErrorCode.GROUP_ID_NOT_FOUND else "",
+                )
+            )
+            continue
+        groups.append(_described(ctx.services.metadata_cache, group, operations))
+    return response(groups=groups)
+
+
+def _described(cache: MetadataCache, group: ShareGroup, operations: int) -> Any:
+    response = wire.ShareGroupDescribeResponse
+    return response.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=ASSIGNOR,
+        members=[_described_member(cache, member) for member in group.members.values()],
+        authorized_operations=operations,
+    )
+
+
+def _described_member(cache: MetadataCache, member: ShareMember) -> Any:
+    response = wire.ShareGroupDescribeResponse
+    topics = []
+    for topic_id, partitions in by_topic(member.assigned).items():
+        topic = cache.topic_by_id(topic_id)
+        if topic is not None:
+            topics.append(response.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=partitions))
+    return response.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=response.Assignment(topic_partitions=topics),
+    )
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, handle_share_group_heartbeat),
+    Handler(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, handle_share_group_describe),
+)

@@ -1,0 +1,172 @@
+"""Start offsets of share groups, for administrators (KIP-932): DescribeShareGroupOffsets (API 90),
+AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
+
+The last two need a group without members.  v1 of the first adds the lag: records from the start offset to the high
+watermark that have not come to their end (KIP-1226); -1 where that is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kbroker.coordinator.share.group import ShareGroup
+from kbroker.coordinator.share.share_groups import committed
+from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.handlers.share_groups import check_share_groups
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.coordinator.share.share_groups import ShareGroups
+    from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.image import TopicImage
+
+UNKNOWN_LAG = -1
+
+
+async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeShareGroupOffsetsRequest) -> Struct:
+    """Versions 0 and 1.  Without topics: all that the group reads."""
+    response = wire.DescribeShareGroupOffsetsResponse
+    groups = []
+    for asked in request.groups:
+        described = response.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
+        try:
+            check_share_groups(ctx)
+            group = ctx.services.share_groups.describe(asked.group_id)
+            described.topics = await _described_topics(ctx, group, asked.topics)
+        except KafkaError as error:
+            described.error_code, described.error_message = error.code, error.message
+        groups.append(described)
+    return response(groups=groups)
+
+
+async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Iterable[Any] | None) -> list[Any]:
+    response = wire.DescribeShareGroupOffsetsResponse
+    cache = ctx.services.metadata_cache
+    if asked is None:
+        known = group.state_partitions.initialized.values()
+        wanted = [(state.name, sorted(state.partitions)) for state in known]
+    else:
+        wanted = [(topic.topic_name, topic.partitions) for topic in asked]
+    pace = ctx.services.slices.pace()
+    topics = []
+    for name, indexes in wanted:
+        image = cache.topic(name)
+        partitions = []
+        for index in indexes:
+            await pace
+            partitions.append(await _described_partition(ctx, group.group_id, image, index))
+        topics.append(
+            response.DescribeShareGroupOffsetsResponseTopic(
+                topic_name=name, topic_id=b"\x00" * 16 if image is None else image.topic_id, partitions=partitions
+            )
+        )
+    return topics
+
+
+async def _described_partition(ctx: RequestContext, group_id: str, topic: TopicImage | None, index: int) -> Any:
+    answer = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index, start_offset=UNINITIALIZED_START_OFFSET
+    )
+    try:
+        if topic is None or not 0 <= index < len(topic.partitions):
+            raise UnknownTopicOrPartitionError()
+        key = SharePartitionKey(group_id, topic.topic_id, index)
+        state = await committed(ctx.services.share_coordinator.summary(key))
+        if state is None:
+            return answer
+        answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
+        if state.start_offset >= 0 and state.delivery_complete_count >= 0:
+            end = ctx.services.replica_manager.partition(topic.name, index).log.high_watermark
+            answer.lag = max(0, end - state.start_offset - state.delivery_complete_count)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
+async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGroupOffsetsRequest) -> Struct:
+    """Version 0: partitions begin anew at the offsets that are named."""
+    response = wire.AlterShareGroupOffsetsResponse
+    services = ctx.services
+    try:
+        check_share_groups(ctx)
+        services.share_groups.empty(request.group_id)
+    except KafkaError as error:
+        return response(error_code=error.code, error_message=error.message)
+    pace = services.slices.pace()
+    topics = []
+    for asked in request.topics:
+        image = services.metadata_cache.topic(asked.topic_name)
+        partitions = []
+        for each in asked.partitions:
+            await pace
+            answer = response.AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
+            try:
+                if image is None or not 0 <= each.partition_index < len(image.partitions):
+                    raise UnknownTopicOrPartitionError()
+                await services.share_groups.alter_offset(
+                    request.group_id, image.topic_id, image.name, each.partition_index, each.start_offset
+                )
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            partitions.append(answer)
+        topics.append(
+            response.AlterShareGroupOffsetsResponseTopic(
+                topic_name=asked.topic_name,
+                topic_id=b"\x00" * 16 if image is None else image.topic_id,
+                partitions=partitions,
+            )
+        )
+    services.share_partitions.forget_group(request.group_id)
+    return response(responses=topics)
+
+
+async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGroupOffsetsRequest) -> Struct:
+    """Version 0: the state of whole topics is forgotten."""
+    response = wire.DeleteShareGroupOffsetsResponse
+    services = ctx.services
+    try:
+        check_share_groups(ctx)
+        services.share_groups.empty(request.group_id)
+    except KafkaError as error:
+        return response(error_code=error.code, error_message=error.message)
+    topics = []
+    for asked in request.topics:
+        image = services.metadata_cache.topic(asked.topic_name)
+        answer = response.DeleteShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
+        try:
+            if image is None:
+                raise UnknownTopicOrPartitionError()
+            answer.topic_id = image.topic_id
+            await services.share_groups.delete_offsets(request.group_id, image.topic_id)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        topics.append(answer)
+    services.share_partitions.forget_group(request.group_id)
+    return response(responses=topics)
+
+
+async def delete_share_group(ctx: RequestContext, group_id: str) -> ErrorCode:
+    """Before DeleteGroups deletes a group: if it is a share group, the state of its partitions goes first."""
+    groups: ShareGroups | None = ctx.services.share_groups
+    if groups is None:
+        return ErrorCode.NONE
+    try:
+        if await groups.delete_state(group_id):
+            ctx.services.share_partitions.forget_group(group_id)
+    except GroupIdNotFoundError:
+        pass
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, handle_describe_offsets),
+    Handler(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, handle_alter_offsets),
+    Handler(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, handle_delete_offsets),
+)
