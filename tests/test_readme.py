@@ -4,6 +4,9 @@ The clone has the files that git knows.  `make run` and `make test` are what a f
 `make` that is first in the PATH runs the build under test in their place.  Everything else is run by bash as it stands,
 in README's order, in the directory of the clone.  The ports are README's own, so where the system allows it all of it
 happens in a network of its own.
+
+A slow test does without that: what git clones is built, installed and started by its own `make`, and of `make test` the
+tests alone are left out.
 """
 
 from __future__ import annotations
@@ -39,6 +42,13 @@ case "$*" in
   *) echo "README has a make goal that this test does not know: $*" >&2; exit 64 ;;
 esac
 """
+REAL_MAKE = """#!/bin/sh
+case "$*" in
+  run) exec {make} run ;;
+  test) exec {make} test PYTEST=--version ;;
+  *) echo "README has a make goal that this test does not know: $*" >&2; exit 64 ;;
+esac
+"""
 PROGRAM = """#!/bin/sh
 exec {python} -m {module} "$@"
 """
@@ -55,10 +65,7 @@ def copy_tracked(target: Path) -> None:
     """What a clone would have; of a tree without git, all but what is built."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode != 0:
-        ignored = shutil.ignore_patterns(
-            ".git", ".tools", ".venv", "venv", "build", "data", "*.so", "__pycache__", "node_modules"
-        )
-        shutil.copytree(ROOT, target, ignore=ignored)
+        shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*NOT_CLONED))
         return
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file() and not name.startswith("docs/benchmarks/"):
@@ -88,6 +95,21 @@ def clone(tmp_path: Path) -> Iterator[Path]:
                 os.kill(int(number), signal.SIGKILL)
 
 
+@pytest.fixture
+def built_clone(tmp_path: Path) -> Iterator[Path]:
+    """What `git clone` gives of this tree, with nothing built; the broker that is started in it ends with the test."""
+    target = tmp_path / "clone"
+    make = shutil.which("make")
+    cloned = subprocess.run(["git", "clone", "-q", ROOT, target], capture_output=True, check=False).returncode == 0
+    if make is None or not cloned:
+        pytest.skip("needs git, a tree that git knows, and make")
+    program(tmp_path / "bin" / "make", REAL_MAKE.format(make=make))
+    yield target
+    lock = target / "data" / ".lock"
+    if lock.exists() and Path(f"/proc/{lock.read_text().strip()}/cwd").exists():
+        os.kill(int(lock.read_text()), signal.SIGKILL)
+
+
 def script() -> str:
     """README as one script: the first block starts the broker, as in a terminal of its own; the others follow."""
     parts = ["set -e -o pipefail", "if ip link set lo up 2> /dev/null; then :; fi"]
@@ -95,7 +117,7 @@ def script() -> str:
         if number == 0:
             parts += [
                 f"{{ {text.strip()}\n}} > first.log 2>&1 &",
-                "until .venv/bin/python answers.py; do sleep 0.1; done",
+                "until .venv/bin/python answers.py 2> answers.log; do sleep 0.1; jobs %1 > jobs.log; done",
             ]
         elif language == "python":
             parts.append(f".venv/bin/python - <<'END-OF-BLOCK'\n{text}END-OF-BLOCK")
@@ -126,23 +148,45 @@ def launcher() -> list[str]:
 @pytest.mark.timeout(300)
 def test_readmes_commands_do_what_it_says(clone: Path, tmp_path: Path) -> None:
     """Who follows README to the letter would be stopped by the first command that does not work."""
+    search = f"{Path(kbroker.__file__).parents[1]}:{clone}"
+    check(follow_readme(clone, tmp_path, launcher(), 240, PYTHONPATH=search))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_a_fresh_clone_builds_and_does_what_readme_says(built_clone: Path, tmp_path: Path) -> None:
+    """A file that git does not have, or a package that nothing installs, would stop everybody but its author."""
+    if taken := [port for port in PORTS if is_taken(port)]:
+        pytest.skip(f"README's ports {taken} are in use")
+    check(follow_readme(built_clone, tmp_path, [], 2300))
+
+
+def follow_readme(clone: Path, tmp_path: Path, launcher: list[str], seconds: float, **variables: str) -> str:
+    """Runs README's commands in `clone`; what they print."""
     (clone / "answers.py").write_text(
         "import sys\nfrom tests.broker_process import answers_api_versions\nsys.exit(not answers_api_versions(9092))\n"
     )
     (clone / "readme.sh").write_text(script())
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("KBROKER_")}
+    own = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV")
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("KBROKER_") and key not in own}
     environ["PATH"] = f"{tmp_path / 'bin'}:{environ['PATH']}"
-    environ["PYTHONPATH"] = f"{Path(kbroker.__file__).parents[1]}:{clone}"
-    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.monotonic()
     with (tmp_path / "output").open("w+b") as output:
         process = subprocess.Popen(
-            [*launcher(), "bash", "readme.sh"], cwd=clone, env=environ, stdout=output, stderr=subprocess.STDOUT
+            [*launcher, "bash", "readme.sh"],
+            cwd=clone,
+            env={**environ, **variables},
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
-        status = process.wait(240)
+        status = process.wait(seconds)
         output.seek(0)
         said = output.read().decode()
-    assert status == 0, f"after {time.monotonic() - started:.0f} s:\n{said}"
+    assert status == 0, f"after {time.monotonic() - started:.0f} s:\n{said}\n{(clone / 'first.log').read_text()}"
+    return said
+
+
+def check(said: str) -> None:
     assert "alice bought 1 book" in said and "bob bought 2 pens" in said
     assert "b'dave' b'3 pencils'" in said
     assert "identical" in said
