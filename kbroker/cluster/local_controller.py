@@ -81,6 +81,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 _Request = TypeVar("_Request")
+_Named = TypeVar("_Named", NewTopic, NewPartitions)
 _IDLE = frozenset(row.name for row in topic_config_rows() if not row.implemented)
 
 
@@ -143,8 +144,7 @@ class LocalController(Controller):
         self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
     ) -> list[TopicOutcome]:
         pace, context = self._slices.pace(), self._context()
-        counts = Counter(request.name for request in requests)
-        unique = [request for request in requests if counts[request.name] == 1]
+        counts, unique = await _named_once(requests, pace)
         plans.check_total(unique, context)
         outcomes = [await _attempt(request.name, plans.plan_topic, request, context, pace) for request in unique]
         outcomes = charged(outcomes, quota, lambda topic: len(topic.partitions))
@@ -183,10 +183,9 @@ class LocalController(Controller):
     async def create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool = False, quota: MutationQuota | None = None
     ) -> list[TopicOutcome]:
-        counts = Counter(request.name for request in requests)
-        unique = [request for request in requests if counts[request.name] == 1]
         async with self._changing:
             pace, context = self._slices.pace(), self._context()
+            counts, unique = await _named_once(requests, pace)
             outcomes = [await _attempt(request.name, plans.plan_growth, request, context, pace) for request in unique]
             outcomes = charged(
                 outcomes, quota, lambda new: len(new.partitions) - len(context.existing(new.name).partitions)
@@ -462,6 +461,20 @@ def _warn_of_idle_settings(topic: str, configs: Iterable[str]) -> None:
     idle = sorted(_IDLE.intersection(configs))
     if idle:
         logger.warning("topic %s: kbroker stores and shows %s and does not act on them", topic, ", ".join(idle))
+
+
+async def _named_once(requests: Sequence[_Named], pace: Pace) -> tuple[Counter[str], list[_Named]]:
+    """How often each name is in a request, and what is asked for those that are in it once."""
+    counts: Counter[str] = Counter()
+    for request in requests:
+        await pace
+        counts[request.name] += 1
+    unique = []
+    for request in requests:
+        await pace
+        if counts[request.name] == 1:
+            unique.append(request)
+    return counts, unique
 
 
 async def _attempt(

@@ -69,6 +69,7 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
     outcomes = await _or_all_fail(
         [topic.name for topic in new_topics],
         ctx.services.controller.create_topics(new_topics, request.validate_only, _quota(ctx, STRICT_CREATE)),
+        pace,
     )
     response = wire.CreateTopicsResponse
     topics = []
@@ -122,6 +123,7 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
     outcomes = await _or_all_fail(
         [growth.name for growth in growths],
         ctx.services.controller.create_partitions(growths, request.validate_only, _quota(ctx, STRICT_GROW)),
+        pace,
     )
     response = wire.CreatePartitionsResponse
     results = []
@@ -132,13 +134,17 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
     return response(results=results)
 
 
-async def _or_all_fail(names: list[str], change: Awaitable[list[TopicOutcome]]) -> list[TopicOutcome]:
+async def _or_all_fail(names: list[str], change: Awaitable[list[TopicOutcome]], pace: Pace) -> list[TopicOutcome]:
     """The outcomes of `change`, or its error for every name when it fails as a whole."""
     try:
         return await change
     except KafkaError as error:
         logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
-        return [TopicOutcome(name, error=error) for name in dict.fromkeys(names)]
+        outcomes = []
+        for name in dict.fromkeys(names):
+            await pace
+            outcomes.append(TopicOutcome(name, error=error))
+        return outcomes
 
 
 def _code_and_text(outcome: TopicOutcome) -> tuple[ErrorCode, str | None]:
