@@ -320,7 +320,7 @@ class Broker:
             conversions=lambda: self.services.conversions.totals() if self.readiness.ready else ConversionTotals(),
             storage=self._storage_totals,
             offline=self._offline_totals,
-            rebalances=lambda: self.services.group_coordinator.rebalance_count if self.readiness.ready else 0,
+            rebalances=self._rebalances,
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self.readiness.ready else 0,
             maintenance=self._maintenance,
             max_partitions=self.config.get("kbroker.metrics.max.partitions"),
@@ -443,6 +443,11 @@ class Broker:
     def _log_complaints(self) -> None:
         for listener in self.listeners:
             listener.log_suppressed()
+
+    def _rebalances(self) -> int:
+        if not self.readiness.ready:
+            return 0
+        return self.services.group_coordinator.rebalance_count + self.services.consumer_groups.rebalance_count
 
     def _group_summaries(self) -> Iterable[GroupSummary]:
         return self.services.group_coordinator.summaries() if self.readiness.ready else ()

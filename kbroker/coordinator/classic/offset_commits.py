@@ -10,6 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kbroker.clock import Clock
 from kbroker.coordinator.classic import expiration, state_records
@@ -140,13 +141,12 @@ class OffsetCommits:
             return group, None
         if group.kind is not None:
             try:
-                check = group.kind.check_commit(who.member_id, who.group_instance_id, who.generation_id, api_version)
+                check = group.kind.check_commit(
+                    who.member_id, who.group_instance_id, who.generation_id, api_version, is_transactional=True
+                )
             except KafkaError as error:
-                if error.code is ErrorCode.STALE_MEMBER_EPOCH:
-                    # The one that its client knows.
-                    raise IllegalGenerationError() from error
-                raise
-            return group, check
+                raise _as_generation(error) from error
+            return group, None if check is None else partial(_check_generation, check)
         if who.generation_id < 0 and group.state is GroupState.EMPTY:
             return group, None
         group.check_member(who.member_id, who.group_instance_id)
@@ -259,3 +259,15 @@ class OffsetCommits:
             logger.info("group %s has expired with %d offsets", group, len(group.offsets))
             self.expired_count += len(group.offsets)
             self._registry.discard(group)
+
+
+def _check_generation(check: CommitCheck, topic_id: bytes, partition: int) -> None:
+    try:
+        check(topic_id, partition)
+    except KafkaError as error:
+        raise _as_generation(error) from error
+
+
+def _as_generation(error: KafkaError) -> KafkaError:
+    """The error that the clients of TxnOffsetCommit know."""
+    return IllegalGenerationError() if error.code is ErrorCode.STALE_MEMBER_EPOCH else error

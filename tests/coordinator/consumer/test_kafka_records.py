@@ -15,6 +15,7 @@ from kbroker.coordinator.consumer import records
 from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
+from kbroker.schemas import message
 from tests.coordinator.consumer.record_answers import ANSWERS, TOPIC_IDS, VECTORS
 from tests.coordinator.consumer.script import ConsumerScript
 from tests.coordinator.harness import STATE_ID, World, create_topics, delete_topic, topic_image
@@ -85,6 +86,25 @@ def test_the_same_requests_write_kafkas_records() -> None:
     assert {partition_for(group_id, 4) for group_id in kafka} == set(PARTITIONS)
     for group_id in kafka:
         assert comparable(ours[group_id]) == comparable(kafka[group_id])
+
+
+def test_what_is_read_of_kafka_is_encoded_to_the_same_bytes() -> None:
+    """Records could have the same fields here and be other bytes, which Kafka cannot read."""
+    count = 0
+    for partition in PARTITIONS:
+        chunk = kafka_log(partition)
+        for info in iterate_stored_batches(chunk):
+            for record in iterate_stored_records(chunk, info):
+                key, value = bytes(record.key or b""), record.value
+                record_type = int.from_bytes(key[:2], "big")
+                if record_type not in records.RECORD_TYPES or value is None:
+                    continue
+                read = records.parse(key, bytes(value))
+                name = records.RECORD_TYPES[record_type]
+                assert message(f"{name}Key").program(0).encode(read.key, key[:2]) == key
+                assert message(f"{name}Value").program(0).encode(read.value, b"\0\0") == bytes(value)
+                count += 1
+    assert count > 50
 
 
 def comparable(lines: list[str]) -> list[str]:
