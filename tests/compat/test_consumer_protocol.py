@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 
 import pytest
 
+from kbroker.schemas import message
 from tests.compat.admin import Admin, unique
 from tests.compat.brokers import BrokerProcess, broker_kind
 from tests.compat.client import ClientKind, Driver, gather
 from tests.compat.kinds import CONFLUENT, JAVA
 from tests.compat.matrix import PARTITIONS, StartDriver, check_group, shared
 from tests.compat.records import by_place, ends, plain_records
+from tests.compat.tooling import run_java
+from tests.coordinator.consumer.record_answers import Socket
 
 # The broker says how often members beat, and how long they may be silent.
 SETTINGS = {
@@ -81,3 +85,50 @@ def test_a_group_migrates_to_the_new_protocol_and_back(admin: Admin, drivers: St
     assert back.assigned == list(range(PARTITIONS))
     assert by_place([record for member in everybody for record in member.received]) == by_place(sent)
     assert admin.committed(group, topic, PARTITIONS) == ends(sent)
+
+
+def test_kafkas_tools_read_the_records(broker: BrokerProcess, admin: Admin, drivers: StartDriver) -> None:
+    """A directory could not go back to Kafka with its groups."""
+    topic = admin.create_topic("dumped", PARTITIONS)
+    group = unique("dumped")
+    member = drivers(CONFLUENT)
+    member.join(topic, group, protocol="consumer")
+    gather([member], lambda: member.assigned == list(range(PARTITIONS)), "the member to get everything")
+    segments = sorted(broker.data.glob("__consumer_offsets-*/*.log"))
+    files = ",".join(str(path) for path in segments if group.encode() in path.read_bytes())
+    done = run_java("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", files)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if group in line]
+    for record_type in ("3", "5", "6", "7", "8"):
+        found = [line for line in lines if f'"type":"{record_type}"' in line]
+        assert found, f"no record of type {record_type} in {done.stdout[-2000:]}"
+        assert all('"data":null' not in line.partition("payload:")[2] for line in found)
+
+
+def test_a_subscription_by_regular_expression_follows_new_topics(admin: Admin, drivers: StartDriver) -> None:
+    """A consumer of all topics of a kind would never read one that is made later."""
+    prefix = unique("pattern")
+    admin.create_topic(f"{prefix}-a", 2)
+    member = drivers(CONFLUENT)
+    member.join(f"^{prefix}-.*", unique("pattern-group"), protocol="consumer")
+    gather([member], lambda: member.assigned == [0, 1], "the topic that is there")
+
+
+def test_a_group_has_settings_of_its_own(broker: BrokerProcess) -> None:
+    """Sessions and heartbeats of one group could not be set apart from all others."""
+    group = unique("own")
+    with closing(Socket("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))) as caller:
+        check_own_settings(group, caller)
+
+
+def check_own_settings(group: str, caller: Socket) -> None:
+    request = message("IncrementalAlterConfigsRequest")
+    change = request.AlterableConfig(name="consumer.heartbeat.interval.ms", config_operation=0, value="400")
+    resource = request.AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
+    changed = caller.call("IncrementalAlterConfigs", 1, resources=[resource])
+    assert changed.responses[0].error_code == 0, changed.responses[0].error_message
+    joins = {"member_epoch": 0, "rebalance_timeout_ms": 1_000, "subscribed_topic_names": [], "topic_partitions": []}
+    told = caller.call("ConsumerGroupHeartbeat", 1, group_id=group, member_id="m", **joins)
+    assert (told.error_code, told.heartbeat_interval_ms) == (0, 400)
+    other = caller.call("ConsumerGroupHeartbeat", 1, group_id=f"{group}-2", member_id="m", **joins)
+    assert other.heartbeat_interval_ms == 150

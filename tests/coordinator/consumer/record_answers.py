@@ -41,6 +41,9 @@ class Socket:
         start = 5 if response_header_version(key, version) >= 1 else 4
         return message(f"{name}Response").program(version).decode(data, start)
 
+    def close(self) -> None:
+        self._socket.close()
+
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:

@@ -26,13 +26,15 @@ SLOTS = st.integers(0, 4)
 
 @dataclass
 class Consumer:
-    """`owned` is what it reads; `to_confirm`: it has given something up, and has not said so yet."""
+    """`owned` is what it reads; `to_confirm`: it has given something up, and has not said so yet; `is_unsure`: an
+    answer was lost, so it says everything the next time."""
 
     member_id: str
     instance_id: str | None = None
     epoch: int = 0
     owned: dict[bytes, frozenset[int]] = field(default_factory=dict)
     to_confirm: bool = False
+    is_unsure: bool = False
     subscription: dict[str, object] = field(default_factory=dict)
 
 
@@ -73,7 +75,7 @@ class Groups(RuleBasedStateMachine):
         fields: dict[str, object] = {}
         if consumer.instance_id is not None:
             fields["instance_id"] = consumer.instance_id
-        if full or consumer.epoch == 0:
+        if full or consumer.is_unsure or consumer.epoch == 0:
             names = consumer.subscription.get("topic_names")
             fields["topic_names"] = frozenset() if names is None else names
             fields["topic_regex"] = consumer.subscription.get("topic_regex", "")
@@ -87,8 +89,7 @@ class Groups(RuleBasedStateMachine):
             self.refused(consumer, error.code)
             return
         if is_lost and consumer.epoch > 0:
-            # The client is not sure what the coordinator knows, and says everything the next time.
-            consumer.to_confirm = True
+            consumer.is_unsure = True
             return
         self.take(consumer, answer)
 
@@ -96,7 +97,7 @@ class Groups(RuleBasedStateMachine):
     def take(consumer: Consumer, answer: HeartbeatAnswer) -> None:
         assert answer.member_epoch >= consumer.epoch, "a member's epoch went down"
         consumer.epoch = answer.member_epoch
-        consumer.to_confirm = False
+        consumer.to_confirm = consumer.is_unsure = False
         told = owned(answer)
         if told is not None and told != consumer.owned:
             consumer.owned = {topic: partitions for topic, partitions in told.items() if partitions}
@@ -111,7 +112,7 @@ class Groups(RuleBasedStateMachine):
         )
         consumer.owned = {}
         consumer.epoch = 0
-        consumer.to_confirm = False
+        consumer.to_confirm = consumer.is_unsure = False
         if code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
             self.consumers = {slot: each for slot, each in self.consumers.items() if each is not consumer}
 
@@ -136,7 +137,7 @@ class Groups(RuleBasedStateMachine):
             self.refused(consumer, error.code)
             return
         consumer.member_id = self.new_id()
-        consumer.owned, consumer.epoch, consumer.to_confirm = {}, 0, False
+        consumer.owned, consumer.epoch, consumer.to_confirm, consumer.is_unsure = {}, 0, False, False
         self.beat(consumer, full=True)
 
     @rule(slot=SLOTS)
