@@ -122,6 +122,8 @@ def test_a_group_has_settings_of_its_own(broker: BrokerProcess) -> None:
 
 
 def check_own_settings(group: str, caller: Socket) -> None:
+    # The first of all makes the topic of the groups' state.
+    caller.call("FindCoordinator", 4, key_type=0, coordinator_keys=[group])
     request = message("IncrementalAlterConfigsRequest")
     change = request.AlterableConfig(name="consumer.heartbeat.interval.ms", config_operation=0, value="400")
     resource = request.AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
