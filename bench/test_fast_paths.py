@@ -202,7 +202,7 @@ def test_produce_decoded(benchmark: Any, services: Any, log: UnifiedLog, data: b
     start = bytes(frame)
     decode = ProduceRequest.program(9).decode
     encode = ProduceResponse.program(9).encode_response
-    ctx: Any = SimpleNamespace(services=services, api_version=9, client_id="c")
+    ctx: Any = SimpleNamespace(gate=None, services=services, api_version=9, client_id="c")
 
     def run() -> None:
         frame[:] = start
@@ -223,7 +223,7 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     partition, manager.purgatory = manager.partition("topic", 0), FetchPurgatory(only_timers)
     services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
     decode = FetchRequest.program(12).decode
-    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
+    ctx: Any = SimpleNamespace(gate=None, services=services, api_version=12, correlation_id=1, open=True, waiting=None)
     ctx.respond_frame = answers.append
     frame = bytearray(fetch_request(12, end))
 
@@ -260,7 +260,7 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
     asked = FetchRequest(max_bytes=50 << 20, topics=[FetchRequest.FetchTopic(topic="topic", partitions=rows)])
     frame = bytearray(FetchRequest.program(12).encode(asked))
     decode = FetchRequest.program(12).decode
-    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
+    ctx: Any = SimpleNamespace(gate=None, services=services, api_version=12, correlation_id=1, open=True, waiting=None)
 
     def run() -> Any:
         if direct:
@@ -294,7 +294,7 @@ def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, part
     )
     frame = bytearray(FetchRequest.program(12).encode(asked))
     decode = FetchRequest.program(12).decode
-    ctx: Any = SimpleNamespace(services=services, api_version=12, correlation_id=1, open=True, waiting=None)
+    ctx: Any = SimpleNamespace(gate=None, services=services, api_version=12, correlation_id=1, open=True, waiting=None)
 
     def run() -> Any:
         session.epoch = 1

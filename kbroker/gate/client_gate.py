@@ -40,9 +40,12 @@ class ClientGate(Gate):
         limits: Mapping[QuotaKind, Limit],
         meters: QuotaMeters,
         now_ms: Callable[[], int],
+        generation: int = 0,
     ) -> None:
-        # An authorizer is asked for each topic by the handlers, with which requests have to go there.
-        super().__init__(None if authorizer is None else (session.principal, session.host), authorizer is None)
+        # An authorizer is asked for each topic by the handlers, so requests have to go there; and what it allows may
+        # change with each generation.
+        view = None if authorizer is None else (session.principal, session.host, generation)
+        super().__init__(view, authorizer is None)
         self.session = session
         self._authorizer = authorizer
         self._limits = limits

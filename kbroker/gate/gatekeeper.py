@@ -66,7 +66,7 @@ class BrokerGatekeeper(Gatekeeper):
                 limits[kind] = limit
         if not limits and self._authorizer is None and session.state is AuthenticationState.AUTHENTICATED:
             return None
-        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms)
+        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self.generation)
 
 
 def meters_of(config: BrokerConfig) -> QuotaMeters:

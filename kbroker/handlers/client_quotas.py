@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.alteration import EntityAlteration, QuotaEdit
@@ -28,6 +30,7 @@ async def handle_describe_client_quotas(
     pace = ctx.services.slices.pace()
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     try:
+        require_cluster(ctx, Operation.DESCRIBE_CONFIGS)
         found = describe(ctx.services.metadata_cache.image.quotas, components, request.strict)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message, entries=None)
@@ -57,6 +60,7 @@ async def handle_alter_client_quotas(
         edits = [QuotaEdit(op.key, None if op.remove else op.value) for op in entry.ops]
         alterations.append(EntityAlteration(entity, edits))
     try:
+        require_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.controller.alter_client_quotas(alterations, request.validate_only)
     except KafkaError as error:
         results = {alteration.entity: error for alteration in alterations}

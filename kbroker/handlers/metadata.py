@@ -11,6 +11,8 @@ Brokers, and leaders and replicas of the topics that were asked for.
 - Order: unknown ids, topics that exist, then the rest.  Repeated names are answered once.
 - v1+: controller, rack, internal flag.  v2+: cluster id.  v5+: offline replicas.  v7+: leader epoch.  v8+: authorized
   operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
+- Topics that the client may not describe are left out of a list of all; asked for, they are
+  TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
 - A request that names a topic neither by name nor, from v12, by id is answered with INVALID_REQUEST throughout.
 """
 
@@ -22,6 +24,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may
+from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.handlers import topic_partitions
 from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kbroker.handlers.endpoints import reachable_brokers
@@ -50,11 +54,12 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     pace = ctx.services.slices.pace()
     if not await _is_valid(request, ctx.api_version, pace):
         return await _invalid_request(request, pace)
-    unknown_ids, names = await _resolve(ctx, request, pace)
+    refused_ids, names = await _resolve(ctx, request, pace)
     found: list[TopicImage] = []
     failed: list[tuple[str, ErrorCode]] = []
     if names is None:
-        found.extend(ctx.services.metadata_cache.image.topics.values())
+        topics_of_all = ctx.services.metadata_cache.image.topics.values()
+        found.extend(topic for topic in topics_of_all if may_describe(ctx, topic.name))
     else:
         await _look_up(ctx, names, request.allow_auto_topic_creation, found, failed, pace)
     # After the creations: they made a new image.
@@ -64,11 +69,9 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     alive = frozenset(broker.node_id for broker, _ in brokers)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     topics = []
-    for topic_id in unknown_ids:
+    for topic_id, code in refused_ids:
         await pace
-        topics.append(
-            response.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        )
+        topics.append(response.MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id))
     topics += await _structs(ctx, found, alive, operations, pace)
     for name, error in failed:
         await pace
@@ -94,6 +97,18 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     # was not forgotten when that changed.
     ctx.lasting = not failed and ctx.services.metadata_cache.image is image
     return answer
+
+
+def may_describe(ctx: RequestContext, name: str) -> bool:
+    """Whether the client may see that topic."""
+    return may(ctx, Operation.DESCRIBE, ResourceKind.TOPIC, name)
+
+
+def may_create(ctx: RequestContext, name: str) -> bool:
+    """Whether the client may make that topic: any, or this one."""
+    return may(ctx, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME) or may(
+        ctx, Operation.CREATE, ResourceKind.TOPIC, name
+    )
 
 
 async def _is_valid(request: wire.MetadataRequest, version: int, pace: Pace) -> bool:
@@ -122,8 +137,8 @@ async def _invalid_request(request: wire.MetadataRequest, pace: Pace) -> Struct:
 
 async def _resolve(
     ctx: RequestContext, request: wire.MetadataRequest, pace: Pace
-) -> tuple[list[bytes], Iterable[str] | None]:
-    """The ids that no topic has, and the names to look up: None for all."""
+) -> tuple[list[tuple[bytes, ErrorCode]], Iterable[str] | None]:
+    """The ids that no topic has, or none that the client may see, and the names to look up: None for all."""
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         return [], None
     ids: dict[bytes, None] = {}
@@ -137,13 +152,18 @@ async def _resolve(
     if not ids:
         return [], names
     cache = ctx.services.metadata_cache
-    known: dict[bytes, str] = {}
+    known: list[str] = []
+    refused: list[tuple[bytes, ErrorCode]] = []
     for topic_id in ids:
         await pace
         found = cache.topic_by_id(topic_id)
-        if found is not None:
-            known[topic_id] = found.name
-    return [topic_id for topic_id in ids if topic_id not in known], list(known.values())
+        if found is None:
+            refused.append((topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif not may_describe(ctx, found.name):
+            refused.append((topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        else:
+            known.append(found.name)
+    return refused, known
 
 
 async def _look_up(
@@ -160,19 +180,23 @@ async def _look_up(
     for name in names:
         await pace
         topic = cache.topic(name)
-        if topic is None:
+        if not may_describe(ctx, name):
+            failed.append((name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic is None:
             missing.append(name)
         else:
             found.append(topic)
     if not missing:
         return
     create = allow_creation and ctx.services.config.get("auto.create.topics.enable")
-    created = await _create(ctx, missing) if create else {}
+    created = await _create(ctx, [name for name in missing if may_create(ctx, name)]) if create else {}
     for name in missing:
         await pace
         outcome = created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not is_legal(name):
             failed.append((name, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        elif create and not may_create(ctx, name):
+            failed.append((name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif isinstance(outcome, ErrorCode):
             failed.append((name, outcome))
         else:

@@ -21,6 +21,8 @@ from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker._fast.requests.fast_produce import FastProduce, ProduceVersions
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
+from kbroker.gate.access import require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
 from kbroker.handlers.transactional_produce import Guards, verify_batches
@@ -282,6 +284,7 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
     if ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
         topic.name = manager.topic_name(topic.topic_id)
     name = topic.name
+    require_topic(ctx, Operation.WRITE, name)
     if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopicError(f"Cannot append to internal topic {name}")
     partition: Partition = manager.partition(name, index)

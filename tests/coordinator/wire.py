@@ -70,6 +70,7 @@ class Context:
     connection: Connection = field(default_factory=Connection)
     answers: list[Struct] = field(default_factory=list)
     waiting: Any = None
+    gate: Any = None
 
     def respond(self, response: Struct) -> None:
         self.answers.append(response)

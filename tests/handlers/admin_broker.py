@@ -75,6 +75,7 @@ class AdminBroker:
     store: LocalStore
     connection: Connection = field(default_factory=Connection)
     seen_ids: dict[str, str] = field(default_factory=dict)
+    gate: Any = None
 
     @classmethod
     def start(cls, directory: Path, settings: Mapping[str, object] | None = None) -> AdminBroker:
@@ -109,7 +110,7 @@ class AdminBroker:
         )
         row = HANDLERS[request_class.api_key]
         assert row.serves(version)
-        context = Context(self.services, request_class.api_key, version, self.connection)
+        context = Context(self.services, request_class.api_key, version, self.connection, gate=self.gate)
         answer: Any = finished(row.handle(context, request_class.program(version).decode(wire)))
         self._remember_ids()
         program = response_class.program(version)

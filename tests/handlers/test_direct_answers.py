@@ -490,7 +490,7 @@ def test_damaged_requests_are_answered_as_the_decoder_reads_them(requests: list[
                 assert stored.endswith(bytes(row.records)[16:])
                 continue
             assert (asked.session_id, asked.session_epoch) == (0, -1)
-            ctx: Any = SimpleNamespace(services=side.services, api_version=version)
+            ctx: Any = SimpleNamespace(gate=None, services=side.services, api_version=version)
             asked.max_wait_ms = 0
             expected = FetchResponse.program(version).encode_response(reference_fetch(ctx, asked), 77, version >= 12)
             assert plain(frame) == plain(expected)

@@ -31,6 +31,7 @@ class Context:
     """A request under way: takes its answer as `_fast.net.request_context` does."""
 
     correlation_id = 77
+    gate = None
 
     def __init__(self, services: Any, version: int, handler: Any = handle_fetch) -> None:
         self.services = services

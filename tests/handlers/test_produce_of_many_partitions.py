@@ -81,7 +81,9 @@ class Broker:
     def serve(self, version: int, data: bytearray, fast: bool) -> Any:
         """The answer as bytes; ("waits", partitions that do), NO_RESPONSE, or None for a connection that is closed."""
         connection = SimpleNamespace(close=self.closed.append)
-        ctx: Any = SimpleNamespace(services=self.services, api_version=version, client_id="c", connection=connection)
+        ctx: Any = SimpleNamespace(
+            gate=None, services=self.services, api_version=version, client_id="c", connection=connection
+        )
         answer = FAST_PRODUCE.ask(self.services, version, 77, data) if fast else None
         if answer is None or isinstance(answer, Partly):
             request = ProduceRequest.program(version).decode(data, 0, len(data))
@@ -208,7 +210,7 @@ def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> 
         assert isinstance(answer, Partly)
         assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
-        ctx: Any = SimpleNamespace(services=broker.services, api_version=9, client_id="c")
+        ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")
         (topic,) = (await handle_produce(ctx, request, answer.appended)).responses
         assert [row.base_offset for row in topic.partition_responses] == list(range(2, 11)) * PARTITIONS
         assert slices.count
@@ -229,7 +231,7 @@ def test_a_request_of_very_many_partitions_rests_at_each() -> None:
         slices = broker.services.slices = Slices(asyncio.get_running_loop(), 0)
         assert FAST_PRODUCE.ask(broker.services, 9, 77, data) is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
-        ctx: Any = SimpleNamespace(services=broker.services, api_version=9, client_id="c")
+        ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")
         stored, unknown = (await handle_produce(ctx, request)).responses
         assert [row.base_offset for row in stored.partition_responses] == list(range(2, 602))
         assert {row.error_code for row in unknown.partition_responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -1,0 +1,28 @@
+"""What handlers ask before they show or change a resource."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.pending import Request
+
+
+def may(ctx: Request, operation: Operation, kind: ResourceKind, name: str) -> bool:
+    """Whether the request's client may do that; one comparison where there is no gate."""
+    return ctx.gate is None or ctx.gate.is_authorized(operation, kind, name)
+
+
+def require_cluster(ctx: Request, operation: Operation) -> None:
+    """KafkaError(CLUSTER_AUTHORIZATION_FAILED) where the client may not do that to the cluster."""
+    if not may(ctx, operation, ResourceKind.CLUSTER, CLUSTER_NAME):
+        raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+def require_topic(ctx: Request, operation: Operation, name: str) -> None:
+    """KafkaError(TOPIC_AUTHORIZATION_FAILED) where the client may not do that to a topic."""
+    if not may(ctx, operation, ResourceKind.TOPIC, name):
+        raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
