@@ -157,19 +157,19 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
         log.close(clean=False)
 
 
-@pytest.mark.parametrize("partitions", [1, 8])
-@pytest.mark.benchmark(group="produce: eight batches of 15 KB, in eight requests or in one")
+@pytest.mark.parametrize("partitions", [1, 8, 64])
+@pytest.mark.benchmark(group="produce: 64 batches of 15 KB, in requests of so many partitions")
 def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, partitions: int) -> None:
     """Requests of so many partitions each, as producers of many partitions send them."""
     image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
-    logs = [open_log(tmp_path / str(number), env=environment(SYSTEM_FILES)) for number in range(8)]
+    logs = [open_log(tmp_path / str(number), env=environment(SYSTEM_FILES)) for number in range(64)]
     for log in logs:
         append(log, batch())
     services.replica_manager.topics["topic"] = {
         number: Partition("topic", number, bytes(16), log, 1, image, Mock()) for number, log in enumerate(logs)
     }
     records = bytes(batch([b"x" * 100] * RECORDS))
-    rows = [ProduceRequest.PartitionProduceData(index=number, records=records) for number in range(8)]
+    rows = [ProduceRequest.PartitionProduceData(index=number, records=records) for number in range(64)]
     encode = ProduceRequest.program(9).encode
     starts = [
         encode(
@@ -178,7 +178,7 @@ def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, pa
                 topic_data=[ProduceRequest.TopicProduceData(name="topic", partition_data=rows[at : at + partitions])],
             )
         )
-        for at in range(0, 8, partitions)
+        for at in range(0, 64, partitions)
     ]
     frames = [bytearray(start) for start in starts]
     direct = FastProduce(frozenset(), SystemClock, versions(), handle_produce)
@@ -268,6 +268,41 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
         return handle_fetch(ctx, decode(frame, 0, len(frame)))
 
     assert benchmark(run) is not None
+
+
+@pytest.mark.parametrize("partitions", [1, 8, 64])
+@pytest.mark.benchmark(group="fetch: 64 partitions of 15 KB each, in requests of so many")
+def test_fetch_of_partitions(benchmark: Any, services: Any, log: UnifiedLog, partitions: int) -> None:
+    """`log` stands for each partition's; the last batch of each is wanted."""
+    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    services.replica_manager.topics["topic"] = {
+        index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(64)
+    }
+    services.fetch_max_bytes = 50 << 20
+    rows = [
+        FetchRequest.FetchPartition(
+            partition=index, fetch_offset=log.log_end_offset - RECORDS, partition_max_bytes=1 << 20
+        )
+        for index in range(64)
+    ]
+    encode = FetchRequest.program(12).encode
+    frames = [
+        bytearray(
+            encode(
+                FetchRequest(
+                    max_bytes=50 << 20,
+                    topics=[FetchRequest.FetchTopic(topic="topic", partitions=rows[at : at + partitions])],
+                )
+            )
+        )
+        for at in range(0, 64, partitions)
+    ]
+
+    def run() -> None:
+        for frame in frames:
+            FAST_FETCH.ask(services, 12, 1, frame)
+
+    benchmark(run)
 
 
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "decoded"])

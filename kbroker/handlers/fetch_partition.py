@@ -36,11 +36,13 @@ UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNO
 def read_partition(
     services: Any, version: int, replica_id: int, committed: bool, target: FetchTarget, left: int, first: bool
 ) -> tuple[Any, bool]:
-    """(the partition's part of the answer, whether that must be told at once).
+    """(the partition's part of the answer, whether the client must get that at once).
 
     `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
-    An unknown topic is not urgent: as in Kafka it is told when the others are, or its consumer would ask in a loop.
+    An unknown topic is not urgent: as in Kafka it is answered when the others are, or its consumer would ask in a loop.
     """
+    if target.refusal:
+        return failed(target.index, target.refusal, []), False
     manager = services.replica_manager
     try:
         return _read(manager, version, replica_id, committed, target, left, first)
@@ -54,7 +56,7 @@ def read_partition(
 
 
 def failed(index: int, code: int, aborted: list[Any] | None) -> Any:
-    """What is told of a partition instead of its records."""
+    """The answer of a partition whose records the client does not get."""
     return PartitionData(
         partition_index=index,
         error_code=code,
@@ -102,7 +104,7 @@ def _read(
     records = None if data.first_entry_incomplete and not hard_limit else data.records
     answer = PartitionData(
         partition_index=target.index,
-        # What the follower has told moves it: the answer says what is committed now.
+        # What the follower has said moves it: the answer says what is committed now.
         high_watermark=log.high_watermark,
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
@@ -129,7 +131,7 @@ def _partition(manager: ReplicaManager, version: int, replica_id: int, target: F
 
 
 def _divergence(partition: Partition, target: FetchTarget) -> Any | None:
-    """What tells a reader where its log and ours part (KIP-595), or None when they do not."""
+    """The answer that says where the reader's log and ours part (KIP-595), or None when they do not."""
     epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise OffsetOutOfRangeError()

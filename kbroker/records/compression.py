@@ -6,7 +6,7 @@
 * lz4: one LZ4 frame of independent blocks (Java reads no linked ones, so nor may we let one in).
 * zstd: one or more frames, with or without the content size.
 
-What is ordinary in lz4 and zstd goes through their C interfaces (`_fast.records.native_codecs`) where it is wanted
+What is plain in lz4 and zstd goes through their C interfaces (`_fast.records.native_codecs`) where it is wanted
 whole; the bounds below hold there as well.
 
 Decompression streams in chunks of at most 64 KiB (a raw snappy block comes whole: its format allows at most some 22

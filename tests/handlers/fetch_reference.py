@@ -80,7 +80,8 @@ class ReferenceRead:
             news = [
                 (target, row, urgent)
                 for target, row, urgent in rows
-                if target.has_news(row.error_code, len(row.records), row.high_watermark, row.log_start_offset) or urgent
+                if target.must_respond(row.error_code, len(row.records), row.high_watermark, row.log_start_offset)
+                or urgent
             ]
             if plan.incremental:
                 rows = news

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.log.fetch_target import FetchTarget
+from kbroker._fast.requests.targets_read import TargetsRead
+from kbroker.errors import ErrorCode
+from kbroker.handlers.fetch import FetchResponse
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.handlers.fast_reads import FastReader
+from tests.handlers.frames import plain
 from tests.storage.batches import append, batch, environment, headers, open_log
 
 
@@ -34,4 +39,23 @@ def test_a_reader_from_front_to_back_gets_all_that_the_log_has(tmp_path: Path, l
     # Only where an answer is sent without being looked at it is not known what follows.
     assert reader.alone <= 2 or limit > 49_152
     assert reader.kinds == {bytes, list}
+    log.close(clean=False)
+
+
+def test_a_partition_that_a_client_may_not_read_is_refused_alone(tmp_path: Path) -> None:
+    """A client would read what it may not, or lose the partitions that it may."""
+    log = open_log(tmp_path, env=environment(SYSTEM_FILES))
+    append(log, batch([b"first"]))
+    append(log, batch([b"second"]))
+    reader = FastReader(log)
+    reader.services.replica_manager.purgatory = None
+    targets = [FetchTarget("events", bytes(16), index, 0, 1 << 20, -1, -1) for index in (3, 4)]
+    targets[1].refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    read = TargetsRead(reader.direct.rules, reader.services, 11, 77, -1, False, 1000, 1, 1 << 20, targets, None, False)
+    read.begin()
+    assert read.look(2) and read.is_enough(False)
+    frame = plain(read.write(3))[8:]
+    rows = FetchResponse.program(11).decode(frame, 0, len(frame)).responses[0].partitions
+    assert [(row.partition_index, row.error_code, row.high_watermark) for row in rows] == [(3, 0, 2), (4, 29, -1)]
+    assert b"second" in bytes(rows[0].records) and not bytes(rows[1].records)
     log.close(clean=False)

@@ -314,7 +314,7 @@ def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Pat
     consumers.open(12, ALL)
     (session,) = consumers.services.fetch_sessions
     before = [
-        (target.fetch_offset, target.max_bytes, target.told_high_watermark) for target in session.targets.values()
+        (target.fetch_offset, target.max_bytes, target.answered_high_watermark) for target in session.targets.values()
     ]
     rows = [FetchRequest.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=7) for index in (1, 3)]
     topics = [FetchRequest.FetchTopic(topic=TOPICS[1][0], partitions=rows)]
@@ -327,7 +327,7 @@ def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Pat
     )
     assert FAST_FETCH.ask(consumers.services, 12, 77, encoded(asked, 12)) is None
     assert session.epoch == 1 and before == [
-        (target.fetch_offset, target.max_bytes, target.told_high_watermark) for target in session.targets.values()
+        (target.fetch_offset, target.max_bytes, target.answered_high_watermark) for target in session.targets.values()
     ]
     consumers.close()
 

@@ -240,17 +240,17 @@ def test_time_bounds_at_the_edges_of_64_bits(timestamp: int, now_ms: int, before
     """A hostile timestamp would wrap around into the allowed range, and no retention would ever end."""
     batch = encode_batch(simple_records([b"v"]), 1, base_timestamp=timestamp, max_timestamp=timestamp)
     expected = timestamp == -1 or (timestamp > -1 and now_ms - before_ms <= timestamp <= now_ms + after_ms)
-    assert validate(batch).is_ordinary(now_ms, before_ms, after_ms) == expected
+    assert validate(batch).is_plain(now_ms, before_ms, after_ms) == expected
 
 
 @pytest.mark.parametrize(
     "fields", [{"attributes": 1}, {"attributes": 8}, {"attributes": 0x20}, {"base_offset": 1}, {"max_timestamp": 6}]
 )
-def test_what_is_not_ordinary(fields: dict[str, int]) -> None:
+def test_what_is_not_plain(fields: dict[str, int]) -> None:
     """The short cut would let through what needs a closer look."""
     times = {"base_timestamp": 5, "max_timestamp": 5}
     payload = simple_records([b"v"])
-    assert validate(encode_batch(payload, 1, **times)).is_ordinary(5, 0, 0)
-    assert validate(encode_batch(payload, 1, attributes=0x10, **times)).is_ordinary(5, 0, 0)
-    assert not validate(encode_batch(payload, 1, **{**times, **fields})).is_ordinary(5, 0, 0)
-    assert not read_header(encode_batch(payload, 1, **times)).is_ordinary(5, 0, 0)
+    assert validate(encode_batch(payload, 1, **times)).is_plain(5, 0, 0)
+    assert validate(encode_batch(payload, 1, attributes=0x10, **times)).is_plain(5, 0, 0)
+    assert not validate(encode_batch(payload, 1, **{**times, **fields})).is_plain(5, 0, 0)
+    assert not read_header(encode_batch(payload, 1, **times)).is_plain(5, 0, 0)

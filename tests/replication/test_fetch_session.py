@@ -119,6 +119,6 @@ def test_news_are_told_once_and_errors_until_they_end(steps: list[tuple[int, int
     each = target()
     told: tuple[int, int] | None = None
     for error, size, high_watermark, log_start in steps:
-        news = each.has_news(error, size, high_watermark, log_start)
+        news = each.must_respond(error, size, high_watermark, log_start)
         assert news == (error != 0 or size > 0 or told != (high_watermark, log_start))
         told = None if error else (high_watermark, log_start)

@@ -12,11 +12,12 @@ cdef class FetchTarget:
     cdef readonly int32_t current_leader_epoch
     cdef readonly int32_t last_fetched_epoch
     cdef readonly int64_t log_start_offset
-    cdef readonly int64_t told_high_watermark
-    cdef readonly int64_t told_log_start_offset
+    cdef readonly int64_t answered_high_watermark
+    cdef readonly int64_t answered_log_start_offset
+    cdef public int refusal
 
-    cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept
-    cdef void tell(self, int64_t high_watermark, int64_t log_start_offset) noexcept
+    cdef bint is_changed(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept
+    cdef void note_answer(self, int64_t high_watermark, int64_t log_start_offset) noexcept
 
 
 cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id)

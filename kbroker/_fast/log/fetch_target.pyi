@@ -9,8 +9,9 @@ class FetchTarget:
     current_leader_epoch: int
     last_fetched_epoch: int
     log_start_offset: int
-    told_high_watermark: int
-    told_log_start_offset: int
+    answered_high_watermark: int
+    answered_log_start_offset: int
+    refusal: int
     def __init__(
         self,
         topic: str | None,
@@ -23,7 +24,7 @@ class FetchTarget:
         log_start_offset: int = -1,
     ) -> None: ...
     def update(self, newer: FetchTarget) -> None: ...
-    def has_news(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool: ...
+    def must_respond(self, error_code: int, size: int, high_watermark: int, log_start_offset: int) -> bool: ...
 
 def enter(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...
 def leave(fetch: object, partitions: tuple[PartitionFields, ...]) -> None: ...

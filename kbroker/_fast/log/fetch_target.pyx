@@ -7,10 +7,11 @@ from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
 
 
 cdef class FetchTarget:
-    """What a fetch asks of one partition, and in a session what was last told of it.
+    """What a fetch asks of one partition, and in a session what the last answer said of it.
 
     `topic` is the name the client used, or the name behind its topic id (None while no topic has that id).
-    `log_start_offset`: where the log of a follower starts, -1 for a consumer.
+    `log_start_offset`: where the log of a follower starts, -1 for a consumer.  `refusal`: the error code that this
+    client gets in place of the partition, 0 for none.
     """
 
     def __init__(self, topic, bytes topic_id not None, int32_t index, int64_t fetch_offset, int32_t max_bytes,
@@ -23,34 +24,35 @@ cdef class FetchTarget:
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        self.answered_high_watermark = -1
+        self.answered_log_start_offset = -1
+        self.refusal = 0
 
     def update(self, FetchTarget newer not None) -> None:
-        """Take over what a later fetch of the session asks for; what was told stays."""
+        """Take over what a later fetch of the session asks for; what was answered stays."""
         self.fetch_offset = newer.fetch_offset
         self.max_bytes = newer.max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
         self.log_start_offset = newer.log_start_offset
 
-    cdef bint is_news(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept:
-        return (size > 0 or high_watermark != self.told_high_watermark
-                or log_start_offset != self.told_log_start_offset)
+    cdef bint is_changed(self, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) noexcept:
+        return (size > 0 or high_watermark != self.answered_high_watermark
+                or log_start_offset != self.answered_log_start_offset)
 
-    cdef void tell(self, int64_t high_watermark, int64_t log_start_offset) noexcept:
-        self.told_high_watermark = high_watermark
-        self.told_log_start_offset = log_start_offset
+    cdef void note_answer(self, int64_t high_watermark, int64_t log_start_offset) noexcept:
+        self.answered_high_watermark = high_watermark
+        self.answered_log_start_offset = log_start_offset
 
-    def has_news(self, int error_code, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) -> bool:
-        """Whether an incremental answer must name this partition; remembers what it tells."""
-        cdef bint news = self.is_news(size, high_watermark, log_start_offset)
-        self.tell(high_watermark, log_start_offset)
+    def must_respond(self, int error_code, Py_ssize_t size, int64_t high_watermark, int64_t log_start_offset) -> bool:
+        """Whether an incremental answer must name this partition; remembers what it says."""
+        cdef bint changed = self.is_changed(size, high_watermark, log_start_offset)
+        self.note_answer(high_watermark, log_start_offset)
         if error_code != 0:
-            # Told again once the error is over.
-            self.told_high_watermark = -1
-            news = True
-        return news
+            # Named again once the error is over.
+            self.answered_high_watermark = -1
+            changed = True
+        return changed
 
 
 @cython.nonecheck(True)
@@ -58,7 +60,7 @@ cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_
     """Its partition, whose name it has then; None where that is not led here as the client says, or where epochs are
     compared."""
     cdef object name
-    if target.last_fetched_epoch >= 0 or target.max_bytes < 0:
+    if target.last_fetched_epoch >= 0 or target.max_bytes < 0 or target.refusal != 0:
         return None
     if by_id:
         name = names.get(target.topic_id)

@@ -1,4 +1,4 @@
-"""What an ordinary append and an ordinary read look at of a log's objects, as fields of C.
+"""What the fast paths of append and read look at of a log's objects, as fields of C.
 
 Each class is the base of the one that does the part's work: `LogFields` of `UnifiedLog`, `SegmentFields` of
 `LogSegment`, and so on.  Python sees plain attributes; C reads them without a look-up by name, and numbers without an
@@ -15,11 +15,11 @@ Invariant: whoever is the base of a finished object has all of its parts; only w
 
 
 cdef class AppendRules:
-    """What a topic's settings ask of an ordinary batch.  Made anew with each change of the settings."""
+    """What a topic's settings ask of a batch that is stored as it is.  Made anew with each change of the settings."""
 
     def __init__(self, int64_t max_message_bytes, int64_t before_max_ms, int64_t after_max_ms, int64_t segment_bytes,
                  bint needs_keys, int64_t long_bytes, int64_t expansion_bytes):
-        """A compressed batch of less than `long_bytes` may expand to `expansion_bytes`; 0 where none is ordinary."""
+        """A compressed batch of less than `long_bytes` may expand to `expansion_bytes`; 0 where none is read in C."""
         self.max_message_bytes = max_message_bytes
         self.before_max_ms = before_max_ms
         self.after_max_ms = after_max_ms

@@ -1,6 +1,6 @@
 """Requests that are answered from their bytes, without structs in between.
 
-What a route's `DirectAnswers` does not find ordinary it leaves alone: the request is then decoded and handled as any.
+What a route's `DirectAnswers` does not find plain it leaves alone: the request is then decoded and handled as any.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

@@ -145,17 +145,17 @@ cdef class BatchInfo:
             return self.header.base_offset + self.header.last_offset_delta
         return self.header.base_offset + self.max_timestamp_index
 
-    def is_ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms):
+    def is_plain(self, int64_t now_ms, int64_t before_ms, int64_t after_ms):
         """Whether a producer's batch may be stored as it is: uncompressed, no control batch, base offset 0, a sequence
         where there is a producer, its own timestamps, which are at most so long before and after now, and their true
         maximum in the header."""
-        return self.ordinary(now_ms, before_ms, after_ms)
+        return self.plain(now_ms, before_ms, after_ms)
 
-    cdef bint ordinary(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
+    cdef bint plain(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
         return not self.header.attributes & COMPRESSION_MASK and self.fits(now_ms, before_ms, after_ms)
 
     cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
-        """`is_ordinary`, whatever the codec."""
+        """`is_plain`, whatever the codec."""
         cdef Walk walk
         walk.min_timestamp = self.min_record_timestamp
         walk.max_timestamp = self.max_record_timestamp

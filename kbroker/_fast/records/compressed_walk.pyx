@@ -39,7 +39,7 @@ cdef bint feed_piece(Stream* self, const uint8_t* data, Py_ssize_t size) noexcep
 cdef bint walk_payload(
     Stream* self, Codecs* codecs, int codec, const uint8_t* data, Py_ssize_t size, int64_t limit_bytes
 ) noexcept nogil:
-    """Decompresses and walks; False where the payload or a record is out of the ordinary.
+    """Decompresses and walks; False where the payload or a record is not what C reads.
 
     In pieces that the processor's cache holds, but a zstd frame that fits one at once, which takes the library half as
     long.
@@ -76,7 +76,7 @@ cdef bint walk_unpacked(
     return True
 
 
-cdef bint walk_ordinary(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes) except -1:
+cdef bint walk_in_c(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes) except -1:
     """`walk_decompressed` of a payload without Python; False, and nothing is changed, where that one has to look."""
     cdef Walk walk
     cdef bint good
@@ -103,7 +103,7 @@ cpdef bint walk_compressed(BatchInfo info, batch, int64_t limit_bytes) except -1
     try:
         if size < RECORDS_POSITION or size > view.len:
             raise ValueError(f"a batch of {size} bytes in a buffer of {view.len}")
-        return walk_ordinary(
+        return walk_in_c(
             info, <const uint8_t*> view.buf + RECORDS_POSITION, size - RECORDS_POSITION, limit_bytes
         )
     finally:

@@ -1,6 +1,6 @@
 """LZ4 and zstd by the C interfaces of their libraries: a batch is decompressed without the GIL.
 
-Without the libraries (`native_libraries`), and for whatever is out of the ordinary (several frames, a window over
+Without the libraries (`native_libraries`), and for what C does not read (several frames, a window over
 8 MiB, damaged data, too much of it), the answer is UNPACK_NOT, and `records.compression` does it or says what is wrong.
 Costs are charged as there: what comes out, and something for each frame, block and piece of input.
 

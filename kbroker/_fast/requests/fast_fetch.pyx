@@ -89,7 +89,7 @@ cdef class FastFetch(DirectAnswers):
         return fetch
 
     cdef list _names(self, object manager, int version, Cursor* cursor):
-        """The names of the topics of a plain request: one that has gone by the end of the wait is told of by name."""
+        """The names of the topics of a plain request: one that has gone by the end of the wait is answered by name."""
         cdef bint flexible = version >= self.rules.layout.flexible
         cdef list names = []
         cdef Topic topic

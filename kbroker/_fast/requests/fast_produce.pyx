@@ -3,8 +3,9 @@
 A request of any number of partitions is read row by row.  A batch that the log takes as it is (`fast_append`) is
 appended in C; one that it does not take is left, alone, to the handler, which gets the request decoded and what was
 appended here, and gives the answer for all (`Partly`).  Batches of one partition keep their order: behind one that was
-left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A request that is not plain by its form (tagged fields, null or no
-records, bytes too many or too few) is left to the handler as a whole, and nothing of it is stored here.
+left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A
+request that is not plain by its form (tagged fields, null or no records, bytes too many or too few) is left to the
+handler as a whole, and nothing of it is stored here.
 """
 
 cimport cython

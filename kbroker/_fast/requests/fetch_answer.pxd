@@ -29,7 +29,7 @@ cdef class FetchAnswer:
     cdef int32_t min_bytes
     cdef int64_t left               # how much more the records may be
     cdef int64_t total              # how much they are
-    cdef bint urgent                # something must be told at once
+    cdef bint urgent                # something must be answered at once
     cdef bint written_at_once       # each partition before the next one is looked at
     cdef SegmentFields segment      # of what was found last, with its file; None where no records were
     cdef FileFields file

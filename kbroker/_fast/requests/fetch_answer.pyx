@@ -48,7 +48,8 @@ cdef class FetchRules:
 
     `layout`: the versions of the request's and the answer's fields, in the order of `FetchLayout`.  `file_system`: the
     type of those files that are read here.  `read_partition(services, version, replica_id, committed, target, limit,
-    first)` reads a partition alone: (its struct of the answer, whether that must be told at once).
+    first)` reads a partition alone: (its struct of the answer, whether the client must get
+    that at once).
     `compile_answer(version)` gives the answer's codec program.
     """
 
@@ -132,7 +133,7 @@ cdef class FetchAnswer:
         return True
 
     cdef object read_alone(self, FetchTarget target):
-        """What Python says of a partition."""
+        """Has Python read a partition: its struct of the answer."""
         cdef Py_ssize_t size
         cdef object manager
         data, urgent = self.rules.read_partition(self.services, self.version, self.replica_id, self.committed, target,

@@ -1,6 +1,6 @@
 """A fetch of targets: of a session's (KIP-227), or of what a decoded request names.
 
-An incremental answer names those partitions only that have news for the client.  A target at the end of its log without
+An incremental answer names those partitions only that have changed for the client.  A target at the end of its log without
 any costs a few fields of C.
 """
 
@@ -23,7 +23,7 @@ cdef class LookedAt:
 
 
 cdef class TargetsRead:
-    """`targets` are read in their order.  `session` remembers what its client was told, None: there is none.
+    """`targets` are read in their order.  `session` remembers what its client was answered, None: there is none.
 
     `start` gives the answer; or `begin`, `look` until it says True, `is_enough`, and then `write` until it gives the
     frame, for what takes long.
@@ -108,17 +108,17 @@ cdef class TargetsRead:
             partition = place(target, manager.topics, manager.names, self.by_id)
         if partition is not None:
             if (self.incremental and target.fetch_offset == partition.log_.high_watermark and self.head.max_bytes >= 0
-                    and not target.is_news(0, partition.log_.high_watermark, partition.log_.log_start_offset)):
+                    and not target.is_changed(0, partition.log_.high_watermark, partition.log_.log_start_offset)):
                 return answer.may_wait_at(partition)
             if answer.look(partition.log_, target.fetch_offset, target.max_bytes, &found):
                 answer.may_wait_at(partition)
-                if not self.incremental or target.is_news(found.size, found.high_watermark, found.log_start_offset):
+                if not self.incremental or target.is_changed(found.size, found.high_watermark, found.log_start_offset):
                     self._add(target, &found, None)
                 return 0
         urgent, answer.urgent = answer.urgent, False
         data = answer.read_alone(target)
         if (not self.incremental or answer.urgent or data.error_code != 0
-                or target.is_news(len(data.records), data.high_watermark, data.log_start_offset)):
+                or target.is_changed(len(data.records), data.high_watermark, data.log_start_offset)):
             found.size = len(data.records)
             self._add(target, &found, data)
         answer.urgent = answer.urgent or urgent
@@ -144,7 +144,7 @@ cdef class TargetsRead:
     def write(self, Py_ssize_t count):
         """Writes so many partitions more: the frame, when that was the last one, else None.
 
-        What the answer tells is remembered, and its partitions are read last of all by the session's next fetch.
+        What the answer says is remembered, and its partitions are read last of all by the session's next fetch.
         """
         cdef FetchAnswer answer = self.answer
         cdef list rows
@@ -192,11 +192,11 @@ cdef class TargetsRead:
             answer.file = row.file
             if answer.put_found(target.index, target.fetch_offset, &row.found):
                 if self.session is not None:
-                    target.tell(row.found.high_watermark, row.found.log_start_offset)
+                    target.note_answer(row.found.high_watermark, row.found.log_start_offset)
                 return 0
             row.data = answer.read_alone(target)
         if self.session is not None:
-            target.has_news(row.data.error_code, len(row.data.records), row.data.high_watermark,
+            target.must_respond(row.data.error_code, len(row.data.records), row.data.high_watermark,
                             row.data.log_start_offset)
         return answer.put_data(row.data)
 

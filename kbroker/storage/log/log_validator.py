@@ -184,7 +184,7 @@ def validate_and_analyze(
     if (
         size == len(view)
         and size <= config.max_message_bytes
-        and info.is_ordinary(now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+        and info.is_plain(now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
         and config.compression_type in KEEPS_UNCOMPRESSED
         and config.message_timestamp_type == CREATE_TIME
         and (not info.keyless_count or not config.compact)
