@@ -76,11 +76,14 @@ class GroupPartition:
             else:
                 group.offsets.put(record.topic, record.partition, record.committed)
         elif record.value is not None:
+            if group.kind is not None:
+                group.become(None)
             state_records.restore_group(group, record.value)
-        elif group.offsets:
-            group.forget_everyone()
-        else:
-            del groups[record.group_id]
+        elif group.kind is None:
+            # Of a group that is served: none of its timers may go off any more.
+            group.become(None)
+            if not group.offsets:
+                del groups[record.group_id]
 
     def group(self, group_id: str) -> Group:
         """The group with that id, made if there is none."""
