@@ -37,7 +37,8 @@ from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.runtime.background import Threads
-from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from kbroker.coordinator.transactions.assembly import transaction_coordinator
+from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
 from kbroker.errors import KafkaError
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
@@ -48,19 +49,19 @@ from kbroker.handlers.table import advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
-from kbroker.metadata.features import TRANSACTION_VERSION
 from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
-from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.sources import (
+    NO_TRANSACTIONS,
     CommitTotals,
     ConnectionTotals,
     ConversionTotals,
@@ -68,7 +69,9 @@ from kbroker.metrics.sources import (
     GroupSummary,
     OfflineTotals,
     Sources,
+    StableOffsetHolder,
     StorageTotals,
+    TransactionTotals,
 )
 from kbroker.network.cold_reads import COLD_READ_THREADS
 from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits, raise_descriptor_limit
@@ -236,20 +239,15 @@ class Broker:
         services.markers = MarkerWriter(
             services.replica_manager, self.clock, {GROUP_METADATA_TOPIC: services.group_coordinator}
         )
-        services.transaction_coordinator = TransactionCoordinator(
+        services.transaction_coordinator = transaction_coordinator(
             self.config,
             self.clock,
-            self.loop.call_later,
-            PartitionStateLog(
-                TRANSACTION_STATE_TOPIC,
-                services.replica_manager,
-                lambda: self._max_batch_bytes(services.metadata_cache.topic(TRANSACTION_STATE_TOPIC)),
-                self.loop.call_soon,
-            ),
+            self.loop,
+            services.replica_manager,
             services.metadata_cache,
             services.producer_ids,
             services.markers,
-            lambda: services.metadata_cache.image.features.level(TRANSACTION_VERSION),
+            self._max_batch_bytes,
         )
         services.transaction_coordinator.start()
 
@@ -326,6 +324,8 @@ class Broker:
             max_partitions=self.config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
             quotas=lambda: self.quotas.rows() if self.readiness.ready else (),
+            transactions=self._transaction_totals,
+            stable_offset_holders=self._stable_offset_holders,
             client_samples=lambda: self.services.telemetry.samples() if self.readiness.ready else (),
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self.readiness.ready else 0,
         )
@@ -448,6 +448,13 @@ class Broker:
         if not self.readiness.ready:
             return 0
         return self.services.group_coordinator.rebalance_count + self.services.consumer_groups.rebalance_count
+
+    def _transaction_totals(self) -> TransactionTotals:
+        return self.services.transaction_coordinator.totals() if self.readiness.ready else NO_TRANSACTIONS
+
+    def _stable_offset_holders(self) -> Iterable[StableOffsetHolder]:
+        logs = list(self.log_manager.logs.values()) if self.readiness.ready else ()
+        return stable_offset_holders(logs, self.services.transaction_coordinator, self.clock.now_ms()) if logs else ()
 
     def _group_summaries(self) -> Iterable[GroupSummary]:
         return self.services.group_coordinator.summaries() if self.readiness.ready else ()

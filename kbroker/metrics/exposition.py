@@ -229,6 +229,32 @@ def _groups(snapshot: Snapshot) -> Iterator[Metric]:
     )
 
 
+def _transactions(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    totals = snapshot.transactions
+    states = {state: float(count) for state, count in totals.states.items()}
+    yield _counts_by("kbroker_transactional_ids", "Transactional ids in each state.", "state", states, gauge=True)
+    yield CounterMetricFamily(
+        "kbroker_transactions_timed_out", "Transactions aborted after their timeout.", value=totals.timed_out
+    )
+    labels = ["topic", "partition", "transactional_id", "producer_id"]
+    lag = GaugeMetricFamily(
+        "kbroker_partition_last_stable_offset_lag",
+        "Records that open transactions keep from read_committed consumers; the labels name the oldest.",
+        labels=labels,
+    )
+    held = GaugeMetricFamily(
+        "kbroker_partition_last_stable_offset_held_seconds", "For how long the oldest one is open.", labels=labels
+    )
+    for row in snapshot.stable_offset_holders:
+        key = [row.topic, str(row.partition), row.transactional_id, str(row.producer_id)]
+        lag.add_metric(key, row.lag)
+        held.add_metric(key, row.seconds)
+    yield lag
+    yield held
+
+
 def _quotas(snapshot: Snapshot) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -289,6 +315,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("Open files and producers", _storage),
     ("Message formats", _conversions),
     ("Groups", _groups),
+    ("Transactions", _transactions),
     ("Compaction, retention, flushes", _maintenance),
     ("Metrics of clients", _clients),
     ("The process", _process),

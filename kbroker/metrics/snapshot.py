@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from kbroker.metrics.maintenance import Values
@@ -25,7 +26,9 @@ from kbroker.metrics.sources import (
     OfflineTotals,
     QuotaRow,
     Sources,
+    StableOffsetHolder,
     StorageTotals,
+    TransactionTotals,
 )
 from kbroker.periodic import Pieces
 
@@ -123,6 +126,8 @@ class Snapshot:
     storage: StorageTotals
     offline: OfflineTotals
     quotas: tuple[QuotaRow, ...]
+    transactions: TransactionTotals
+    stable_offset_holders: tuple[StableOffsetHolder, ...]
     client_samples: tuple[ClientSample, ...]
 
 
@@ -173,6 +178,8 @@ async def take(sources: Sources) -> Snapshot:
         storage=sources.storage(),
         offline=sources.offline(),
         quotas=_at_most(sources.quotas(), sources.max_partitions),
+        transactions=sources.transactions(),
+        stable_offset_holders=tuple(islice(sources.stable_offset_holders(), sources.max_partitions)),
         client_samples=samples,
     )
 

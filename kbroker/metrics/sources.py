@@ -68,6 +68,25 @@ class GroupSummary(NamedTuple):
     committed: Iterable[tuple[str, int, int]]
 
 
+class StableOffsetHolder(NamedTuple):
+    """What read_committed consumers of a partition wait for: `lag` records, `seconds` so far.  `transactional_id` is
+    empty where no coordinator here knows the transaction."""
+
+    topic: str
+    partition: int
+    transactional_id: str
+    producer_id: int
+    lag: int
+    seconds: float
+
+
+class TransactionTotals(NamedTuple):
+    """Transactional ids by state, and transactions that were aborted for their time since start."""
+
+    states: Mapping[str, int]
+    timed_out: int
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionTotals:
     """Connections now, and totals since start: accepted by listener, refused and closed by reason, those that
@@ -181,6 +200,17 @@ def _no_groups() -> Iterable[GroupSummary]:
     return ()
 
 
+NO_TRANSACTIONS = TransactionTotals({}, 0)
+
+
+def _no_transactions() -> TransactionTotals:
+    return NO_TRANSACTIONS
+
+
+def _no_holders() -> Iterable[StableOffsetHolder]:
+    return ()
+
+
 def _no_quotas() -> Iterable[QuotaRow]:
     return ()
 
@@ -220,6 +250,8 @@ class Sources:
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
     quotas: Callable[[], Iterable[QuotaRow]] = _no_quotas
+    transactions: Callable[[], TransactionTotals] = _no_transactions
+    stable_offset_holders: Callable[[], Iterable[StableOffsetHolder]] = _no_holders
     fetches_waiting: Callable[[], int] = _nothing
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals

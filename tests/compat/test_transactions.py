@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -18,6 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.compat.tooling import node_folder, run_java
+from tests.compat.waiting import wait_for
+from tests.network.raw_client import scrape
 
 # Each client writes records `<transaction>-<number>` in so many transactions; the odd ones are aborted.
 TRANSACTIONS = 6
@@ -208,3 +211,60 @@ def test_a_copy_is_exact_over_kills_of_the_broker(kbroker_process: Callable[...,
     assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
     assert len(kills) >= 3
     assert Counter(read_all(broker.bootstrap, "copy", 2)) == Counter(b"%d" % number for number in range(count))
+
+
+@pytest.mark.parametrize("fsync", ["os", "commit"])
+def test_transactions_survive_a_kill_as_they_were_answered(
+    fsync: str, kbroker_process: Callable[..., BrokerProcess]
+) -> None:
+    """A commit that was acknowledged would be gone, or an abort come back, where each waits for the disk as well."""
+    broker = kbroker_process({"kbroker.fsync": fsync})
+    create(broker.bootstrap, kept=2)
+    confluent(broker.bootstrap, "kept", "kept")
+    expected = Counter(b"%d-%d" % (number, each) for number in range(0, TRANSACTIONS, 2) for each in range(RECORDS))
+    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected
+    broker.restart(kill=True)
+    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected
+    confluent(broker.bootstrap, "kept", "kept")
+    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected + expected
+
+
+def kbroker(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
+    """What `kbroker transactions` says, as JSON."""
+    command = [sys.executable, "-m", "kbroker.cli", "transactions", *arguments, "--json", "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_transaction_that_takes_too_long_is_named_and_aborted(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """A producer that hangs would hold every read_committed consumer, and nobody could tell which one it is."""
+    broker = kbroker_process({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
+    create(broker.bootstrap, slow=1)
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "slow", "transaction.timeout.ms": 4_000}
+    producer = Producer(settings)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("slow", b"of the slow one")
+    producer.flush()
+    assert read_all(broker.bootstrap, "slow", 1) == []
+    (listed,) = kbroker(broker, "list", "--state", "Ongoing")
+    assert (listed["transactional_id"], listed["state"]) == ("slow", "Ongoing")
+    (described,) = kbroker(broker, "describe", "slow")
+    assert described["partitions"] == ["slow-0"]
+    (held,) = kbroker(broker, "open", "slow")
+    assert (held["transactional_id"], held["start_offset"]) == ("slow", 0)
+    labels = f'{{partition="0",producer_id="{held["producer_id"]}",topic="slow",transactional_id="slow"}}'
+    name = "kbroker_partition_last_stable_offset_lag"
+    shown = {key for key in scrape(broker.metrics_url) if key.startswith(name)}
+    assert [sorted(key.removeprefix(name).strip("{}").split(",")) for key in shown] == [
+        sorted(labels.strip("{}").split(","))
+    ]
+    wait_for(lambda: not kbroker(broker, "open", "slow"), "the transaction to be aborted", seconds=30)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(10)
+    assert read_all(broker.bootstrap, "slow", 1) == []
+    after = scrape(broker.metrics_url)
+    assert after["kbroker_transactions_timed_out_total"] == 1
+    assert not any(key.startswith(name) for key in after)

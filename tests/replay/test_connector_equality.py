@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.replay.connector import connector_jars
 from tests.replay.odd_topics import CODECS, produce_odd, produce_transactions
@@ -86,10 +85,8 @@ def test_ranges_patterns_and_splits(spark: SparkSession, bootstrap: str) -> None
     assert split.count() == 300
 
 
-def test_aborted_transactions_are_left_out(spark: SparkSession, bootstrap: str, kbroker_broker: BrokerProcess) -> None:
+def test_aborted_transactions_are_left_out(spark: SparkSession, bootstrap: str) -> None:
     """A job with read_committed would count what was taken back."""
-    if bootstrap == kbroker_broker.bootstrap:
-        pytest.skip("kbroker has no transactions; real Kafka is the one that is asked")
     topic = Admin(bootstrap).create_topic("transactions", 1)
     produce_transactions(bootstrap, topic, lambda number: number % 3 != 1)
     everything = compare(spark, bootstrap, subscribe=topic, kafka__isolation__level="read_uncommitted")

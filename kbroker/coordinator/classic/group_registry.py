@@ -49,6 +49,8 @@ class GroupPartition:
         self.timers = shard.timers
         self.groups: dict[str, Group] = {}
         self._registry = registry
+        # Of open transactions, by producer id, the groups that they wrote offsets of.
+        self._transactions: dict[int, set[str]] = {}
 
     def replay(self, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         """Apply a record of `__consumer_offsets`."""
@@ -72,6 +74,7 @@ class GroupPartition:
             if record.committed is None:
                 group.offsets.remove(record.topic, record.partition)
             elif producer_id >= 0:
+                self._transactions.setdefault(producer_id, set()).add(record.group_id)
                 group.offsets.put_pending(producer_id, record.topic, record.partition, record.committed)
             else:
                 group.offsets.put(record.topic, record.partition, record.committed)
@@ -102,9 +105,13 @@ class GroupPartition:
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction that wrote offsets ended."""
-        for group in self.groups.values():
-            if group.partition_index == self.index and group.offsets.pending:
-                group.offsets.decide(producer_id, committed)
+        for group_id in self._transactions.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
+            group.offsets.decide(producer_id, committed)
+            if self.groups is self._registry.groups:
+                self._registry.discard_unused(group)
 
     def loaded(self, record_count: int, seconds: float) -> None:
         """Serve the groups of this partition."""
@@ -251,9 +258,10 @@ class GroupRegistry:
     @staticmethod
     def tombstones(group: Group) -> list[KeyValue]:
         """The records that delete a group with all its offsets; the group itself last."""
-        records: list[KeyValue] = [
-            (state_records.offset_key(group.group_id, topic, partition), None) for topic, partition, _ in group.offsets
-        ]
+        places = dict.fromkeys((topic, partition) for topic, partition, _ in group.offsets)
+        for pending in group.offsets.pending.values():
+            places.update(dict.fromkeys(pending))
+        records: list[KeyValue] = [(state_records.offset_key(group.group_id, *place), None) for place in places]
         if group.kind is not None:
             return records + group.kind.tombstones()
         records.append((state_records.group_key(group.group_id), None))

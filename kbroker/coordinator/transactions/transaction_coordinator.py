@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -37,6 +37,7 @@ from kbroker.coordinator.transactions.transaction_records import transaction_key
 from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from kbroker.metrics.sources import TransactionTotals
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -235,13 +236,13 @@ class TransactionCoordinator:
                     return metadata
         return None
 
-    def counts(self) -> Mapping[str, int]:
-        """How many transactional ids are in each state."""
+    def totals(self) -> TransactionTotals:
+        """For metrics: how many transactional ids are in each state, and what was aborted for its time."""
         found = dict.fromkeys((state.value for state in TransactionState if state not in _NEVER_KEPT), 0)
         for state in self.runtime.active_states():
             for metadata in state.transactions.values():
                 found[metadata.state.value] += 1
-        return found
+        return TransactionTotals(found, self.aborted_for_time)
 
     # Writing
 

@@ -42,7 +42,7 @@ from kbroker.storage.log.producer_snapshot import (
     encode_snapshot,
 )
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard, VerificationState
-from kbroker.types import TopicPartition
+from kbroker.types import NO_TIMESTAMP, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -314,6 +314,14 @@ class ProducerState(ProducerFields):
     def _refresh_unstable(self) -> None:
         candidates = [min(offsets) for offsets in (self._ongoing, self.unreplicated) if offsets]
         self.first_unstable_offset = min(candidates, default=None)
+
+    def oldest_open(self) -> tuple[int, int] | None:
+        """The producer of the oldest open transaction, and the time of its last batch; None where none is open."""
+        if not self._ongoing:
+            return None
+        producer_id = self._ongoing[min(self._ongoing)]
+        entry = self.producers.get(producer_id)
+        return producer_id, NO_TIMESTAMP if entry is None else entry.last_timestamp
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has a transaction open in this epoch."""
