@@ -29,8 +29,8 @@ from kbroker.cluster.partition_updates import (
     NOT_TO_ELECT,
     NOT_TO_REASSIGN,
     Absence,
+    PartitionContexts,
     PartitionUpdates,
-    partition_context,
 )
 from kbroker.cluster.requests import (
     BrokerEpoch,
@@ -44,8 +44,7 @@ from kbroker.cluster.requests import (
     ReplicaReport,
     TopicOutcome,
 )
-from kbroker.cluster.resource_configs import ResourceConfigs
-from kbroker.config import topic_config_rows
+from kbroker.cluster.resource_configs import ResourceConfigs, warn_of_idle_settings
 from kbroker.errors import (
     BrokerIdNotRegisteredError,
     ElectionNotNeededError,
@@ -61,6 +60,7 @@ from kbroker.metadata.image import (
     BrokerImage,
     BrokersImage,
     ClusterImage,
+    ConfigResource,
     MetadataDelta,
     PartitionImage,
     QuotaEntity,
@@ -75,14 +75,12 @@ from kbroker.quotas.rules import hosts_of
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Pace, Slices
+    from kbroker._fast.base.slices import Slices
     from kbroker.metadata.broker_settings import BrokerSettings
 
 logger = logging.getLogger("kbroker.cluster")
 
 _Request = TypeVar("_Request")
-_Named = TypeVar("_Named", NewTopic, NewPartitions)
-_IDLE = frozenset(row.name for row in topic_config_rows() if not row.implemented)
 
 
 class LocalController(Controller):
@@ -144,9 +142,9 @@ class LocalController(Controller):
         self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
     ) -> list[TopicOutcome]:
         pace, context = self._slices.pace(), self._context()
-        counts, unique = await _named_once(requests, pace)
+        counts, unique = await plans.named_once(requests, pace)
         plans.check_total(unique, context)
-        outcomes = [await _attempt(request.name, plans.plan_topic, request, context, pace) for request in unique]
+        outcomes = [await plans.attempt(request.name, plans.plan_topic, request, context, pace) for request in unique]
         outcomes = charged(outcomes, quota, lambda topic: len(topic.partitions))
         created = [outcome.topic for outcome in outcomes if outcome.topic is not None]
         if created and not validate_only:
@@ -155,7 +153,7 @@ class LocalController(Controller):
                 self._cache.apply(MetadataDelta(created=topics))
                 for topic in topics:
                     logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
-                    _warn_of_idle_settings(topic.name, topic.configs)
+                    warn_of_idle_settings(topic.name, topic.configs)
                 await pace
         return outcomes + plans.duplicates(counts)
 
@@ -185,8 +183,8 @@ class LocalController(Controller):
     ) -> list[TopicOutcome]:
         async with self._changing:
             pace, context = self._slices.pace(), self._context()
-            counts, unique = await _named_once(requests, pace)
-            outcomes = [await _attempt(request.name, plans.plan_growth, request, context, pace) for request in unique]
+            counts, unique = await plans.named_once(requests, pace)
+            outcomes = [await plans.attempt(each.name, plans.plan_growth, each, context, pace) for each in unique]
             outcomes = charged(
                 outcomes, quota, lambda new: len(new.partitions) - len(context.existing(new.name).partitions)
             )
@@ -240,6 +238,7 @@ class LocalController(Controller):
         configs = ResourceConfigs(self._settings)
         errors: list[KafkaError | None] = [None] * len(alterations)
         topics: dict[str, TopicImage] = {}
+        others: dict[ConfigResource, Mapping[str, str]] = {}
         async with self._changing:
             pace = self._slices.pace()
             for index, alteration in enumerate(alterations):
@@ -254,32 +253,46 @@ class LocalController(Controller):
                         continue
                     own = self._cache.image.configs.get(resource, {})
                     settings = configs.of(own, alteration)
-                    if settings != own and not validate_only:
-                        await self._call(self._store.alter_configs, resource, settings)
-                        self._cache.apply(MetadataDelta(configs={resource: settings}))
-                        logger.info("changed the settings of %s to %s", configs.described(resource), settings)
+                    if settings == own or validate_only:
+                        continue
+                    if resource.kind == ConfigResourceType.BROKER:
+                        # At once: those of all brokers and of one are judged together.
+                        await self._store_configs({resource: settings})
+                    else:
+                        others[resource] = settings
                 except KafkaError as error:
                     errors[index] = error.with_traceback(None)
             if topics and not validate_only:
-                try:
-                    await self._store_topic_configs(topics, pace)
-                except MetadataStoreError as error:
-                    kind = ConfigResourceType.TOPIC
-                    return [
-                        error if each.resource.kind == kind else known
-                        for each, known in zip(alterations, errors, strict=True)
-                    ]
+                failed = await _failure(self._store_topic_configs(topics))
+                errors = [
+                    known or (failed if _is_topic(each) else None)
+                    for each, known in zip(alterations, errors, strict=True)
+                ]
+            if others:
+                failed = await _failure(self._store_configs(others))
+                errors = [
+                    known or (failed if each.resource in others else None)
+                    for each, known in zip(alterations, errors, strict=True)
+                ]
         return errors
 
-    async def _store_topic_configs(self, topics: Mapping[str, TopicImage], pace: Pace) -> None:
+    async def _store_configs(self, changed: Mapping[ConfigResource, Mapping[str, str]]) -> None:
+        """All resources in one transaction."""
+        await self._call(self._store.alter_configs, changed)
+        self._cache.apply(MetadataDelta(configs=changed))
+        for resource, settings in changed.items():
+            logger.info("changed the settings of %s to %s", ResourceConfigs.described(resource), settings)
+
+    async def _store_topic_configs(self, topics: Mapping[str, TopicImage]) -> None:
         """All topics of a request in one transaction."""
+        pace = self._slices.pace()
         await self._call(self._store.alter_topic_configs, [(new.topic_id, new.configs) for new in topics.values()])
         for name, new in topics.items():
             old = self._cache.image.topics[name]
             self._publish_change(old, replace(old, configs=new.configs))
             logger.info("changed the configs of topic %s to %s", name, dict(new.configs))
             changed = {key: text for key, text in new.configs.items() if old.configs.get(key) != text}
-            _warn_of_idle_settings(name, changed)
+            warn_of_idle_settings(name, changed)
             await pace
 
     async def alter_client_quotas(
@@ -349,16 +362,17 @@ class LocalController(Controller):
             image = self._cache.image
             updates = PartitionUpdates(image)
             unserved = PartitionUpdates(image)
+            contexts = PartitionContexts(image, self._settings.config)
             for name in report.offline:
                 partition = updates.get(name)
                 if partition is not None:
-                    context = partition_context(image, image.topics[name.topic], self._settings.config)
+                    context = contexts.of(image.topics[name.topic])
                     updates.put(name, decisions.replica_failed(partition, node_id, context))
                     unserved.put(name, decisions.unserved(partition, node_id))
             for name, held_epoch in report.online.items():
                 partition = updates.get(name)
                 if partition is not None:
-                    context = partition_context(image, image.topics[name.topic], self._settings.config)
+                    context = contexts.of(image.topics[name.topic])
                     is_unclean = name in report.unclean
                     returned = decisions.replica_returned(partition, node_id, held_epoch, is_unclean, context)
                     updates.put(name, returned)
@@ -384,12 +398,13 @@ class LocalController(Controller):
         pace = self._slices.pace()
         image = self._cache.image
         updates = PartitionUpdates(image)
+        contexts = PartitionContexts(image, self._settings.config)
         outcomes = []
         for name, request in requests:
             await pace
             try:
                 partition = updates.existing(name, absence)
-                context = partition_context(image, image.topics[name.topic], self._settings.config)
+                context = contexts.of(image.topics[name.topic])
                 changed = decide(partition, context, request)
             except KafkaError as error:
                 outcomes.append(PartitionOutcome(name, error=error.with_traceback(None)))
@@ -421,10 +436,9 @@ class LocalController(Controller):
                 raise InvalidRequestError(f"Broker {node_id} is the controller itself and can't be unregistered.")
             left = {each: broker for each, broker in image.brokers.items() if each != node_id}
             updates = PartitionUpdates(image)
-            without = replace(image, brokers=left)
+            contexts = PartitionContexts(replace(image, brokers=left), self._settings.config)
             for topic in image.topics.values():
-                context = partition_context(without, topic, self._settings.config)
-                for changed in decisions.without_broker(topic.partitions, node_id, context):
+                for changed in decisions.without_broker(topic.partitions, node_id, contexts.of(topic)):
                     updates.put(TopicPartition(topic.name, changed.partition), changed)
             await self._commit(updates)
             self._publish_brokers(left)
@@ -456,37 +470,14 @@ class LocalController(Controller):
             logger.info("changed the levels of features to %s", changed.levels())
 
 
-def _warn_of_idle_settings(topic: str, configs: Iterable[str]) -> None:
-    """No setting is taken without a word that has no effect here."""
-    idle = sorted(_IDLE.intersection(configs))
-    if idle:
-        logger.warning("topic %s: kbroker stores and shows %s and does not act on them", topic, ", ".join(idle))
+def _is_topic(alteration: ConfigAlteration) -> bool:
+    return alteration.resource.kind == ConfigResourceType.TOPIC
 
 
-async def _named_once(requests: Sequence[_Named], pace: Pace) -> tuple[Counter[str], list[_Named]]:
-    """How often each name is in a request, and what is asked for those that are in it once."""
-    counts: Counter[str] = Counter()
-    for request in requests:
-        await pace
-        counts[request.name] += 1
-    unique = []
-    for request in requests:
-        await pace
-        if counts[request.name] == 1:
-            unique.append(request)
-    return counts, unique
-
-
-async def _attempt(
-    name: str,
-    plan: Callable[[_Request, plans.TopicContext, Pace], Awaitable[TopicImage]],
-    request: _Request,
-    context: plans.TopicContext,
-    pace: Pace,
-) -> TopicOutcome:
-    await pace
+async def _failure(change: Awaitable[None]) -> MetadataStoreError | None:
+    """The store's error where it fails."""
     try:
-        return TopicOutcome(name, topic=await plan(request, context, pace))
-    except KafkaError as error:
-        # With its traceback it would hold the frames of 100,000 plans that fail.
-        return TopicOutcome(name, error=error.with_traceback(None))
+        await change
+    except MetadataStoreError as error:
+        return error
+    return None

@@ -17,18 +17,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def partition_context(image: ClusterImage, topic: TopicImage, config: BrokerConfig) -> PartitionContext:
-    """What decisions about a topic's partitions depend on."""
-    min_insync = topic.configs.get("min.insync.replicas")
-    unclean = topic.configs.get("unclean.leader.election.enable")
-    return PartitionContext(
-        alive=frozenset(broker.node_id for broker in image.alive_brokers()),
-        min_insync_replicas=int(min_insync) if min_insync is not None else config.get("min.insync.replicas"),
-        has_elr=image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0,
-        is_unclean_allowed=(
-            unclean.lower() == "true" if unclean is not None else config.get("unclean.leader.election.enable")
-        ),
-    )
+class PartitionContexts:
+    """What decisions about the partitions of a topic depend on, by an image of the cluster."""
+
+    __slots__ = ("_alive", "_config", "_found", "_has_elr")
+
+    def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
+        self._config = config
+        self._alive = frozenset(broker.node_id for broker in image.alive_brokers())
+        self._has_elr = image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
+        self._found: dict[tuple[str | None, str | None], PartitionContext] = {}
+
+    def of(self, topic: TopicImage) -> PartitionContext:
+        """The context of a topic's partitions."""
+        min_insync = topic.configs.get(MIN_INSYNC)
+        unclean = topic.configs.get(UNCLEAN_ELECTION)
+        known = self._found.get((min_insync, unclean))
+        if known is None:
+            known = self._found[min_insync, unclean] = PartitionContext(
+                alive=self._alive,
+                min_insync_replicas=int(min_insync) if min_insync is not None else self._config.get(MIN_INSYNC),
+                has_elr=self._has_elr,
+                is_unclean_allowed=(
+                    unclean.lower() == "true" if unclean is not None else self._config.get(UNCLEAN_ELECTION)
+                ),
+            )
+        return known
+
+
+MIN_INSYNC = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class Absence(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.config_changes import ConfigResourceType, Settings, altered, is_topic_list, topic_default
 from kbroker.cluster.topics import plan_configs
-from kbroker.config import render_value, validate_client_metrics, validate_group_config
+from kbroker.config import render_value, topic_config_rows, validate_client_metrics, validate_group_config
 from kbroker.errors import InvalidRequestError
 from kbroker.metadata.topic_names import validate
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from kbroker.cluster.requests import ConfigAlteration
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.image import ConfigResource, TopicImage
+
+logger = logging.getLogger("kbroker.cluster")
+
+_IDLE = frozenset(row.name for row in topic_config_rows() if not row.implemented)
 
 
 class ResourceConfigs:
@@ -79,3 +84,10 @@ def _no_default(_name: str) -> str:
 def _is_no_list(_name: str) -> bool:
     """As in Kafka, whose lists for client metrics are replaced as a whole."""
     return False
+
+
+def warn_of_idle_settings(topic: str, configs: Iterable[str]) -> None:
+    """No setting is taken without a word that has no effect here."""
+    idle = sorted(_IDLE.intersection(configs))
+    if idle:
+        logger.warning("topic %s: kbroker stores and shows %s and does not act on them", topic, ", ".join(idle))

@@ -39,7 +39,7 @@ def _configs(store: MetadataStore, config: BrokerConfig) -> Mapping[ConfigResour
             continue
         configs[resource] = settings
         try:
-            store.alter_configs(resource, settings)
+            store.alter_configs({resource: settings})
         except MetadataStoreError as error:
             # In force without it, and tried again at the next start.
             logger.warning("cannot store the settings of brokers that a cluster begins with: %s", error)

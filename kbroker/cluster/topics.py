@@ -9,10 +9,10 @@ As in Kafka, a new name is checked against the topics that exist, not against ot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.placement import check_assignment, new_partition, place
 from kbroker.cluster.requests import DEFAULT, NewPartitions, NewTopic, TopicOutcome
@@ -23,6 +23,7 @@ from kbroker.errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    KafkaError,
     PolicyViolationError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -35,6 +36,9 @@ from kbroker.types import random_uuid
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.config import BrokerConfig
+
+_Request = TypeVar("_Request")
+_Named = TypeVar("_Named", NewTopic, NewPartitions)
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 # So many topics, or topics with so many partitions, get into one image at a time.
@@ -255,3 +259,33 @@ def duplicates(counts: Counter[str]) -> list[TopicOutcome]:
         for name, count in counts.items()
         if count > 1
     ]
+
+
+async def attempt(
+    name: str,
+    plan: Callable[[_Request, TopicContext, Pace], Awaitable[TopicImage]],
+    request: _Request,
+    context: TopicContext,
+    pace: Pace,
+) -> TopicOutcome:
+    """What comes of one topic of a request: the plan, or why there is none."""
+    await pace
+    try:
+        return TopicOutcome(name, topic=await plan(request, context, pace))
+    except KafkaError as error:
+        # With its traceback it would hold the frames of 100,000 plans that fail.
+        return TopicOutcome(name, error=error.with_traceback(None))
+
+
+async def named_once(requests: Sequence[_Named], pace: Pace) -> tuple[Counter[str], list[_Named]]:
+    """How often each name is in a request, and what is asked for those that are in it once."""
+    counts: Counter[str] = Counter()
+    for request in requests:
+        await pace
+        counts[request.name] += 1
+    unique = []
+    for request in requests:
+        await pace
+        if counts[request.name] == 1:
+            unique.append(request)
+    return counts, unique

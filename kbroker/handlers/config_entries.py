@@ -81,11 +81,14 @@ _SIBLINGS_OF: dict[str, tuple[str, ...]] = {name: names for names in _SIBLINGS f
 }
 
 
-def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these overrides, by name; internal ones only where they are set."""
-    defaults = _topic_defaults(config)
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
+    """Every setting of a topic with these overrides, by name; internal ones only where they are set.
+
+    Without overrides it is always the same sequence.
+    """
     if not overrides:
-        return list(defaults.values())
+        return _topic_without_overrides(config)
+    defaults = _topic_defaults(config)
     set_here = {row.name: _topic_entry(config, row, overrides[row.name]) for row in _rows_of(overrides)}
     merged = [set_here.get(name, entry) for name, entry in defaults.items()]
     internal = [entry for name, entry in set_here.items() if name not in defaults]
@@ -153,6 +156,11 @@ def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
 def _topic_defaults(config: BrokerConfig) -> dict[str, ConfigEntry]:
     rows = sorted(topic_config_rows(), key=lambda row: row.name)
     return {row.name: _topic_entry(config, row, None) for row in rows if not row.internal}
+
+
+@lru_cache(maxsize=2)
+def _topic_without_overrides(config: BrokerConfig) -> tuple[ConfigEntry, ...]:
+    return tuple(_topic_defaults(config).values())
 
 
 @lru_cache(maxsize=2)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
+    Result = wire.DescribeConfigsResponse.DescribeConfigsResourceResult
+
 MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -54,7 +56,9 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
     pace = ctx.services.slices.pace()
     results = []
     # Topics share most settings: each becomes a struct once.  Entries are kept beside, so that no id is used twice.
-    made: dict[int, tuple[ConfigEntry, wire.DescribeConfigsResponse.DescribeConfigsResourceResult]] = {}
+    made: dict[int, tuple[ConfigEntry, Result]] = {}
+    # Most topics have the same settings throughout: these share one list.
+    shared: dict[tuple[int, frozenset[str]], tuple[Sequence[ConfigEntry], list[Result]]] = {}
     room = MAX_ENTRIES
     for resource in request.resources:
         await pace
@@ -63,8 +67,13 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
         )
         results.append(result)
         try:
-            entries = _describe(ctx.services, resource.resource_type, resource.resource_name)
+            entries = described = _describe(ctx.services, resource.resource_type, resource.resource_name)
             keys = frozenset(resource.configuration_keys or ())
+            known = shared.get((id(described), keys))
+            if known is not None and len(known[1]) <= room:
+                room -= len(known[1])
+                result.configs = known[1]
+                continue
             if keys:
                 entries = [entry for entry in entries if entry.name in keys]
             if len(entries) > room:
@@ -78,6 +87,9 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
             if id(entry) not in made:
                 made[id(entry)] = entry, _struct(entry, ctx.api_version, request)
         result.configs = [made[id(entry)][1] for entry in entries]
+        # A tuple is one that is kept for as long as its settings are; it is kept beside, so that no id is used twice.
+        if isinstance(described, tuple):
+            shared[id(described), keys] = described, result.configs
     return response(results=results)
 
 
@@ -106,7 +118,7 @@ def _describe(services: Services, resource_type: int, name: str) -> Sequence[Con
     raise InvalidRequestError(MALFORMED)
 
 
-def _describe_topic(services: Services, name: str) -> list[ConfigEntry]:
+def _describe_topic(services: Services, name: str) -> Sequence[ConfigEntry]:
     validate(name)
     topic = services.metadata_cache.topic(name)
     if topic is None:

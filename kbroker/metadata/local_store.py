@@ -201,14 +201,15 @@ class LocalStore:
                 configs.setdefault(ConfigResource(kind, resource), {})[name] = value
             return configs
 
-    def alter_configs(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
-        """Store the dynamic settings of a resource."""
+    def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str]]) -> None:
+        """Store the dynamic settings of resources."""
         with self._transaction() as connection:
-            connection.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", resource)
-            connection.executemany(
-                "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
-                [(*resource, name, value) for name, value in configs.items()],
-            )
+            for resource, configs in changes.items():
+                connection.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", resource)
+                connection.executemany(
+                    "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
+                    [(*resource, name, value) for name, value in configs.items()],
+                )
 
     def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
         """What clients may use, by entity.  CorruptMetadataError for what is no quota."""

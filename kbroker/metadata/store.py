@@ -93,8 +93,8 @@ class MetadataStore(Protocol):
     def configs(self) -> dict[ConfigResource, dict[str, str]]:
         """What was set at run time for brokers (the empty name stands for all of them), groups and client metrics."""
 
-    def alter_configs(self, resource: ConfigResource, configs: Mapping[str, str]) -> None:
-        """Replace all that was set for a resource."""
+    def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str]]) -> None:
+        """Replace all that was set for resources: all or none."""
 
     def features(self) -> Features:
         """The levels of features that were set, and their epoch."""

@@ -18,7 +18,10 @@ RECORD = load()
 
 OPERATION = "An operation that does not exist is INVALID_REQUEST; Kafka says UNKNOWN_SERVER_ERROR."
 TWICE = "AlterConfigs that names a resource twice is INVALID_REQUEST for both; Kafka does not answer."
-OWN = "kbroker's own settings are read-only, while Kafka stores every name that it does not know."
+OWN = (
+    "kbroker's own settings but `kbroker.disk.reserve.bytes` are read-only; "
+    "Kafka stores every name that it does not know."
+)
 FRACTION = "Among synonyms a fraction is shown as it was read, `1000000.0`; Kafka shows what was typed."
 THREADS = "No threads at all are refused with words; Kafka's answer is `/ by zero`."
 ADDRESSES = "A wrong list of addresses is refused in words; Kafka passes on what Java's parser said."

@@ -49,7 +49,7 @@ def stored(store: LocalStore) -> dict[str, dict[str, str]]:
 
 def put(store: LocalStore, broker: str, settings: Mapping[str, str]) -> None:
     """Store the settings of a broker as an earlier start did."""
-    store.alter_configs(ConfigResource(ConfigResourceType.BROKER, broker), settings)
+    store.alter_configs({ConfigResource(ConfigResourceType.BROKER, broker): settings})
 
 
 @pytest.fixture
