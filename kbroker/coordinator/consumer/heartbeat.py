@@ -41,6 +41,7 @@ from kbroker.coordinator.consumer.subscriptions import (
     bump_epoch,
     change_regex,
     group_is_homogeneous,
+    refresh_due,
     write_member,
 )
 from kbroker.coordinator.consumer.targets import next_target
@@ -123,7 +124,6 @@ def _sign_of_life(
     if (
         request.member_epoch == JOIN_EPOCH
         or not request.says_nothing
-        or group.regexes
         or group.epoch != group.assignment_epoch
         or member.member_epoch != group.epoch
         or member.state is not MemberState.STABLE
@@ -131,6 +131,7 @@ def _sign_of_life(
         or member.client_host != request.client_host
         or member.classic is not None
         or group.image_version != around.cache.image.version
+        or (group.regexes and refresh_due(group, group.regexes, around))
     ):
         return None
     return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms)

@@ -42,32 +42,36 @@ def change_regex(
     time: there is an unknown one, topics were created, or the last time is long ago."""
     old, new = before.topic_regex or "", after.topic_regex or ""
     change = RegexChange.NONE
-    due = False
+    is_new = False
     if before.topic_regex != after.topic_regex:
         change = RegexChange.CHANGED
         if old and group.regexes[old] == 1:
             draft.records.append(records.regex_tombstone(group.group_id, old))
         if new and not group.regexes[new]:
             compiled(new)
-            due = True
+            is_new = True
         elif (new and new in group.resolved) or (not new and old):
             change = RegexChange.CHANGED_AND_KNOWN
-    if (not due and not group.regexes) or group.resolving:
-        return change
-    last = next(iter(group.resolved.values()), None)
-    if last is not None and around.now_ms <= last.timestamp + REGEX_INTERVAL_MS:
-        return change
     wanted = regexes_after(group, before, after)
-    due = (
-        due
-        or len(wanted) != len(group.resolved)
-        or (0 if last is None else last.version) < around.topics_version
-        or last is None
-        or around.now_ms > last.timestamp + around.settings.regex_refresh_interval_ms
-    )
-    if due and wanted:
+    if refresh_due(group, wanted, around, has_new=is_new):
         draft.resolve = frozenset(wanted)
     return change
+
+
+def refresh_due(group: ConsumerGroup, wanted: Counter[str], around: Surroundings, *, has_new: bool = False) -> bool:
+    """Whether the regular expressions of a group are to be resolved now."""
+    if not wanted or group.resolving:
+        return False
+    last = next(iter(group.resolved.values()), None)
+    if last is None:
+        return True
+    age_ms = around.now_ms - last.timestamp
+    return age_ms > REGEX_INTERVAL_MS and (
+        has_new
+        or len(wanted) != len(group.resolved)
+        or last.version < around.topics_version
+        or age_ms > around.settings.regex_refresh_interval_ms
+    )
 
 
 def regexes_after(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> Counter[str]:
