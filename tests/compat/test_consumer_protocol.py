@@ -39,7 +39,10 @@ def shared_broker(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         broker.stop()
 
 
-@pytest.mark.parametrize("kind", [CONFLUENT, JAVA], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(CONFLUENT, id="confluent"), pytest.param(JAVA, id="java", marks=pytest.mark.slow)],
+)
 def test_group_survives_members_and_restart(
     kind: ClientKind, broker: BrokerProcess, admin: Admin, drivers: StartDriver
 ) -> None:
