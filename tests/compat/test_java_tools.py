@@ -132,3 +132,23 @@ def test_config_command_on_brokers(broker: BrokerProcess) -> None:
     tool(broker, configs, "--alter", *one, "--delete-config", "log.cleaner.backoff.ms,max.connections")
     tool(broker, configs, "--alter", *everyone, "--delete-config", "log.cleaner.threads,log.retention.ms")
     assert "DYNAMIC" not in tool(broker, configs, "--describe", *one)
+
+
+def test_config_command_on_client_quotas(broker: BrokerProcess) -> None:
+    """Operators could not set or see quotas with kafka-configs.sh."""
+    configs = "kafka.admin.ConfigCommand"
+    name = unique("java-quota")
+    user, client = ("--entity-type", "users", "--entity-name", name), ("--entity-type", "clients", "--entity-default")
+    tool(broker, configs, "--alter", *user, *client, "--add-config", "producer_byte_rate=1024,request_percentage=12.5")
+    tool(broker, configs, "--alter", *user, "--add-config", "consumer_byte_rate=2048")
+    said = tool(broker, configs, "--describe", *user, *client)
+    assert f"Quota configs for user-principal '{name}', the default client-id are" in said
+    assert "producer_byte_rate=1024.0" in said and "request_percentage=12.5" in said
+    said = refused(broker, configs, "--alter", *user, "--add-config", "producer_byte_rate=0")
+    assert "Quota producer_byte_rate must be greater than 0" in said
+    tool(broker, configs, "--alter", *user, *client, "--delete-config", "producer_byte_rate,request_percentage")
+    # Of a user alone the tool asks for SCRAM credentials, too, which it does not get.
+    assert "consumer_byte_rate=2048.0" in refused(broker, configs, "--describe", *user)
+    address = ("--entity-type", "ips", "--entity-name", "192.0.2.1")
+    tool(broker, configs, "--alter", *address, "--add-config", "connection_creation_rate=20")
+    assert "connection_creation_rate=20" in tool(broker, configs, "--describe", *address)
