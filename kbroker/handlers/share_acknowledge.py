@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext, Services
 
 FIRST_VERSION_WITH_RENEWAL = 2
+# No share-partition has more records under way, so no more can be acknowledged.
+MOST_RECORDS = 10_000
 _NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-Said = Mapping[TopicIdPartition, list[AcknowledgementBatch]]
+Said = Mapping[TopicIdPartition, list[Any]]
 Results = dict[TopicIdPartition, KafkaError | None]
 
 
@@ -70,16 +72,22 @@ def check_member(member_id: str | None) -> None:
         raise InvalidRequestError()
 
 
-def acknowledgements(topics: list[Any]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+def acknowledgements(topics: list[Any]) -> dict[TopicIdPartition, list[Any]]:
     """What a request says, by partition."""
     return {
-        TopicIdPartition(bytes(topic.topic_id), partition.partition_index): [
-            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in partition.acknowledgement_batches
-        ]
+        TopicIdPartition(bytes(topic.topic_id), partition.partition_index): partition.acknowledgement_batches
         for topic in topics
         for partition in topic.partitions
     }
+
+
+def _checked(batches: list[Any], *, with_renewal: bool) -> list[AcknowledgementBatch]:
+    """What is said of one partition.  InvalidRequestError where it makes no sense, or is endless."""
+    if len(batches) > MOST_RECORDS or any(len(batch.acknowledge_types) > MOST_RECORDS for batch in batches):
+        raise InvalidRequestError()
+    said = [AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
+    check_batches(said, with_renewal=with_renewal)
+    return said
 
 
 async def acknowledge_all(services: Services, session: ShareSession, said: Said, *, with_renewal: bool) -> Results:
@@ -101,7 +109,7 @@ async def acknowledge_all(services: Services, session: ShareSession, said: Said,
         results[named] = None
         await pace
         try:
-            check_batches(batches, with_renewal=with_renewal)
+            checked = _checked(batches, with_renewal=with_renewal)
         except InvalidRequestError:
             settle(named, KafkaError.of(ErrorCode.INVALID_REQUEST))
             continue
@@ -109,7 +117,7 @@ async def acknowledge_all(services: Services, session: ShareSession, said: Said,
             known = services.share_partitions.find(_key(services, session.group_id, named))
             if known is None:
                 raise UnknownTopicOrPartitionError()
-            known.acknowledge(session.member_id, batches, lambda error, named=named: settle(named, error))  # type: ignore[misc]
+            known.acknowledge(session.member_id, checked, lambda error, named=named: settle(named, error))  # type: ignore[misc]
         except KafkaError as error:
             settle(named, error)
     if left:

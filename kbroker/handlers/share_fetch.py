@@ -85,6 +85,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     read = ShareRead(ctx, request, session, results)
     if epoch == FINAL_EPOCH or renews or request.max_records <= 0:
         return read.response()
+    await read.look_up()
     return read.start()
 
 
@@ -131,7 +132,6 @@ class ShareRead:
 
     def start(self) -> Struct | Pending:
         """The answer, or what gives it when there is something to acquire."""
-        self._look_up()
         answer = self.attempt(force=self._wait_ms <= 0)
         if answer is not None:
             return answer
@@ -157,11 +157,13 @@ class ShareRead:
 
     # Looking
 
-    def _look_up(self) -> None:
+    async def look_up(self) -> None:
         """Find the share-partitions of the session, and have those that are new read their state."""
         services = self._ctx.services
         manager = services.replica_manager
-        for named in self._session.partitions:
+        pace = services.slices.pace()
+        for named in list(self._session.partitions):
+            await pace
             try:
                 partition = manager.partition(manager.topic_name(named.topic_id), named.partition)
             except KafkaError as error:

@@ -14,6 +14,9 @@ SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "15000",
+    "share.coordinator.snapshot.update.records.per.snapshot": "3",
+    "share.coordinator.state.topic.prune.interval.ms": "300",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "500",
     "group.share.min.session.timeout.ms": "1000",
     "group.share.min.heartbeat.interval.ms": "500",
 }

@@ -1,0 +1,179 @@
+"""Share groups on a whole broker: transactions, lost connections, restarts, deletion, and how much state is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kbroker.protocol.api import ApiKey
+from kbroker.replay.client.connection import Connection
+from kbroker.schemas import request_message
+from tests.broker_process import BrokerProcess
+from tests.share.script import ALICE, BOB, Script
+
+SECONDS = 20
+
+
+@pytest.fixture
+def script(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Script]:
+    """Two connections, with topics and groups of the test's own."""
+    made = Script(lambda: connect(broker), "-" + request.node.name)
+    yield made
+    made.close()
+
+
+def connect(broker: BrokerProcess) -> Connection:
+    host, _, port = broker.bootstrap.partition(":")
+    return Connection(host, int(port))
+
+
+def acquired(answer: Any) -> list[tuple[int, int, int]]:
+    assert answer.error_code == 0, answer
+    partitions = [partition for topic in answer.responses for partition in topic.partitions]
+    assert not any(partition.error_code or partition.acknowledge_error_code for partition in partitions), answer
+    return [
+        (each.first_offset, each.last_offset, each.delivery_count)
+        for partition in partitions
+        for each in partition.acquired_records
+    ]
+
+
+def until(ask: Callable[[], Any]) -> Any:
+    """What `ask` gives, once it gives something."""
+    deadline = time.monotonic() + SECONDS
+    while not (answer := ask()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return answer
+
+
+def test_read_committed_groups_get_no_aborted_records(broker: BrokerProcess, script: Script) -> None:
+    """A member would process what a transaction has taken back."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest", share_isolation_level="read_committed")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "share", "linger.ms": 0})
+    producer.init_transactions(SECONDS)
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce("t" + script.suffix, value=b"x")
+        producer.flush(SECONDS)
+        (producer.commit_transaction if commits else producer.abort_transaction)(SECONDS)
+    script.join("g", ALICE, ["t"])
+    epoch, offsets = 0, set[int]()
+    while len(offsets & {0, 1, 2, 8, 9, 10}) < 6:
+        for first, last, _ in acquired(script.fetch(script.one, "g", ALICE, epoch, ["t"])):
+            offsets |= set(range(first, last + 1))
+        epoch += 1
+        assert epoch < 50
+    assert not offsets & {4, 5, 6}, "records of the aborted transaction were acquired"
+
+
+def test_records_of_a_lost_connection_come_again(broker: BrokerProcess, script: Script) -> None:
+    """Records of a member that died would wait for its locks, however long these are."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.produce("t", 5)
+    script.join("g", ALICE, ["t"])
+    with connect(broker) as lost:
+        assert acquired(script.fetch(lost, "g", ALICE, 0, ["t"])) == [(0, 4, 1)]
+    epochs = iter(range(1000))
+    again = until(lambda: acquired(script.fetch(script.two, "g", BOB, next(epochs), ["t"])))
+    assert again == [(0, 4, 2)]
+
+
+def test_locks_time_out(script: Script) -> None:
+    """Records of a member that hangs would come to no other."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest", share_record_lock_duration_ms="1000")
+    script.produce("t", 5)
+    script.join("g", ALICE, ["t"])
+    assert acquired(script.fetch(script.one, "g", ALICE, 0, ["t"])) == [(0, 4, 1)]
+    began = time.monotonic()
+    # The fetch waits, and is woken by the time-out.
+    assert acquired(script.fetch(script.two, "g", BOB, 0, ["t"], max_wait_ms=10_000)) == [(0, 4, 2)]
+    assert 0.5 < time.monotonic() - began < 8
+    late = script.acknowledge(script.one, "g", ALICE, 1, "t", [(0, 4, [1])])
+    assert late.responses[0].partitions[0].error_code == 121
+
+
+def test_a_killed_broker_knows_what_was_acknowledged(broker: BrokerProcess, script: Script) -> None:
+    """Acknowledged records would come again, or others never."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.produce("t", 10, 10)
+    script.join("g", ALICE, ["t"])
+    assert acquired(script.fetch(script.one, "g", ALICE, 0, ["t"])) == [(0, 19, 1)]
+    said = [(0, 3, [1]), (6, 7, [3]), (12, 12, [2]), (15, 19, [1])]
+    answer = script.acknowledge(script.one, "g", ALICE, 1, "t", said)
+    assert answer.responses[0].partitions[0].error_code == 0
+    broker.kill()
+    broker.start()
+    with connect(broker) as connection:
+        epochs = iter(range(1000))
+        left = until(lambda: acquired(script.fetch(connection, "g", ALICE, next(epochs), ["t"])))
+    assert left == [(4, 5, 1), (8, 11, 1), (12, 12, 2), (13, 14, 1)]
+
+
+def test_the_state_topic_keeps_only_what_is_needed(script: Script) -> None:
+    """`__share_group_state` would grow for ever."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.join("g", ALICE, ["t"])
+    offsets = request_message(ApiKey.LIST_OFFSETS)
+    topic = offsets.ListOffsetsTopic(
+        name="__share_group_state",
+        partitions=[offsets.ListOffsetsPartition(partition_index=0, timestamp=-2)],
+    )
+
+    def start() -> int:
+        answer = script.two.send(offsets(replica_id=-1, topics=[topic]))
+        return int(answer.topics[0].partitions[0].offset)
+
+    before = start()
+    script.produce("t", *[1] * 12)
+    script.fetch(script.one, "g", ALICE, 0, ["t"])
+    for offset in range(12):
+        script.acknowledge(script.one, "g", ALICE, offset + 1, "t", [(offset, offset, [1])])
+    until(lambda: start() > before)
+    described = describe(script)
+    assert (described.start_offset, described.lag) == (12, 0)
+
+
+def describe(script: Script, group: str = "g") -> Any:
+    message = request_message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+    asked = message.DescribeShareGroupOffsetsRequestGroup(group_id=group + script.suffix, topics=None)
+    answer = script.two.send(message(groups=[asked])).groups[0]
+    assert answer.error_code == 0, answer
+    return answer.topics[0].partitions[0]
+
+
+def test_groups_are_reset_and_deleted(script: Script) -> None:
+    """An administrator could not have a group read again, or be rid of it."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.produce("t", 10)
+    script.join("g", ALICE, ["t"])
+    name = "g" + script.suffix
+    acquired(script.fetch(script.one, "g", ALICE, 0, ["t"]))
+    script.acknowledge(script.one, "g", ALICE, 1, "t", [(0, 9, [1])])
+    alter = request_message(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+    partition = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=4)
+    topic = alter.AlterShareGroupOffsetsRequestTopic(topic_name="t" + script.suffix, partitions=[partition])
+    delete = request_message(ApiKey.DELETE_GROUPS)
+    assert script.two.send(alter(group_id=name, topics=[topic])).error_code == 68
+    assert script.two.send(delete(groups_names=[name])).results[0].error_code == 68
+    script.heartbeat("g", ALICE, -1)
+    assert script.two.send(alter(group_id=name, topics=[topic])).responses[0].partitions[0].error_code == 0
+    assert describe(script).start_offset == 4
+    script.join("g", BOB, ["t"])
+    assert acquired(script.fetch(script.two, "g", BOB, 0, ["t"])) == [(4, 9, 1)]
+    script.heartbeat("g", BOB, -1)
+    listed = request_message(ApiKey.LIST_GROUPS)(types_filter=["share"])
+    assert name in {(each.group_id) for each in script.two.send(listed).groups}
+    assert script.two.send(delete(groups_names=[name])).results[0].error_code == 0
+    assert name not in {each.group_id for each in script.two.send(listed).groups}
