@@ -26,3 +26,15 @@ def require_topic(ctx: Request, operation: Operation, name: str) -> None:
     """KafkaError(TOPIC_AUTHORIZATION_FAILED) where the client may not do that to a topic."""
     if not may(ctx, operation, ResourceKind.TOPIC, name):
         raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+
+
+def require_group(ctx: Request, operation: Operation, group_id: str) -> None:
+    """KafkaError(GROUP_AUTHORIZATION_FAILED) where the client may not do that to a group."""
+    if not may(ctx, operation, ResourceKind.GROUP, group_id):
+        raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+
+
+def require_transactional_id(ctx: Request, operation: Operation, transactional_id: str) -> None:
+    """KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) where the client may not do that to a transactional id."""
+    if not may(ctx, operation, ResourceKind.TRANSACTIONAL_ID, transactional_id):
+        raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional id authorization failed.")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from kbroker.coordinator.transactions.transaction_records import by_topic
 from kbroker.coordinator.transactions.transaction_state import BY_NAME
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may, require_transactional_id
+from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -46,6 +48,8 @@ async def handle_list_transactions(ctx: RequestContext, request: wire.ListTransa
     try:
         for metadata in ctx.services.transaction_coordinator.all_transactions():
             await pace
+            if not may(ctx, Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, metadata.transactional_id):
+                continue
             if request.state_filters and metadata.state not in states:
                 continue
             if producer_ids and metadata.producer_id not in producer_ids:
@@ -82,6 +86,7 @@ def _described(ctx: RequestContext, transactional_id: str) -> _DescribeResponse.
         row.error_code = ErrorCode.INVALID_REQUEST
         return row
     try:
+        require_transactional_id(ctx, Operation.DESCRIBE, transactional_id)
         metadata = ctx.services.transaction_coordinator.find(transactional_id)
     except KafkaError as error:
         row.error_code = error.code

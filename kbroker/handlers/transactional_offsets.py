@@ -13,6 +13,8 @@ from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from kbroker.gate.access import may, require_group, require_transactional_id
+from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
@@ -45,10 +47,14 @@ async def handle_txn_offset_commit(
     for asked in request.topics:
         topic = cache.topic(asked.name)
         partitions = []
+        is_readable = may(ctx, Operation.READ, ResourceKind.TOPIC, asked.name)
         for each in asked.partitions:
             await pace
             slot = response.TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
             partitions.append(slot)
+            if not is_readable:
+                slot.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if topic is None or not 0 <= each.partition_index < len(topic.partitions):
                 slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
@@ -80,6 +86,8 @@ async def _commit(
     services = ctx.services
     if not request.group_id:
         raise InvalidGroupIdError()
+    require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
+    require_group(ctx, Operation.READ, request.group_id)
     await ensure_group_topic(ctx)
     index = services.group_coordinator.partition_of(request.group_id)
     services.group_coordinator.check_partition(index)

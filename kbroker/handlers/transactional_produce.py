@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.records.record_batch import BatchError, read_header
-from kbroker.errors import KafkaError
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may
+from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.verification import Batch, ClientGeneration
 from kbroker.storage.log.verification import VerificationGuard
@@ -35,11 +37,14 @@ async def verify_batches(
     guards: Guards = {}
     refused: Refused = {}
     asked: list[tuple[Any, Batch]] = []
+    is_allowed = may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
     for row, partition in rows:
         try:
             batch = _transactional(row, partition)
             if batch is None:
                 continue
+            if not is_allowed:
+                raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             guard = guards[id(row)] = verification.start(batch, generation)
         except KafkaError as error:
             refused[id(row)] = error.with_traceback(None)

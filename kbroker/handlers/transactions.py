@@ -24,6 +24,8 @@ from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may, require_cluster, require_group, require_transactional_id
+from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -79,6 +81,7 @@ async def handle_init_producer_id(ctx: RequestContext, request: wire.InitProduce
         return _InitResponse(producer_id=producer_id, producer_epoch=0)
     expected = ProducerRequest(request.transactional_id, request.producer_id, request.producer_epoch)
     try:
+        require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
         outcome = await ctx.services.transaction_coordinator.init_producer_id(
             request.transactional_id, request.transaction_timeout_ms, expected
         )
@@ -104,6 +107,11 @@ async def handle_add_partitions_to_txn(
     """AddPartitionsToTxn v0-v5; see the module's docstring."""
     if ctx.api_version < _BATCHED:
         return _add_one(ctx, request)
+    try:
+        # Brokers send these.
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
+    except KafkaError as error:
+        return _AddResponse(error_code=error.code)
     # What is not committed by the end is awaited, as a whole, by asking again: brokers do.
     results = []
     pace = ctx.services.slices.pace()
@@ -121,6 +129,11 @@ async def handle_add_partitions_to_txn(
 
 def _add_one(ctx: RequestContext, request: wire.AddPartitionsToTxnRequest) -> Struct | Pending:
     topics = request.v3_and_below_topics
+    try:
+        require_transactional_id(ctx, Operation.WRITE, request.v3_and_below_transactional_id)
+    except KafkaError as error:
+        codes = dict.fromkeys(_partitions(topics), error.code)
+        return _AddResponse(results_by_topic_v3_and_below=_rows(codes))
     missing = _missing(ctx, topics)
 
     def answer(code: ErrorCode) -> Struct:
@@ -174,14 +187,17 @@ def _partitions(topics: Topics) -> list[TopicPartition]:
 
 
 def _missing(ctx: RequestContext, topics: Topics) -> dict[TopicPartition, ErrorCode]:
-    """The codes of all partitions where one of them does not exist; nothing where all do."""
+    """The codes of all partitions where one of them does not exist, or may not be written; nothing where all can be."""
     cache = ctx.services.metadata_cache
     codes = {}
     for topic_partition in _partitions(topics):
+        if not may(ctx, Operation.WRITE, ResourceKind.TOPIC, topic_partition.topic):
+            codes[topic_partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            continue
         topic = cache.topic(topic_partition.topic)
         exists = topic is not None and 0 <= topic_partition.partition < len(topic.partitions)
         codes[topic_partition] = ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return codes if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes.values() else {}
+    return {} if set(codes.values()) <= {ErrorCode.OPERATION_NOT_ATTEMPTED} else codes
 
 
 def _rows(codes: dict[TopicPartition, ErrorCode]) -> list[_AddResponse.AddPartitionsToTxnTopicResult]:
@@ -204,6 +220,8 @@ async def handle_add_offsets_to_txn(ctx: RequestContext, request: wire.AddOffset
     await ensure_group_topic(ctx)
     try:
         _check_id(producer)
+        require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
+        require_group(ctx, Operation.READ, request.group_id)
         index = ctx.services.group_coordinator.partition_of(request.group_id)
         outcome = ctx.services.transaction_coordinator.add_partitions(
             producer, frozenset((TopicPartition(GROUP_METADATA_TOPIC, index),))
@@ -226,6 +244,7 @@ async def handle_end_txn(ctx: RequestContext, request: wire.EndTxnRequest) -> St
     producer = ProducerRequest(request.transactional_id, request.producer_id, request.producer_epoch, version)
     try:
         _check_id(producer)
+        require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
         outcome = await ctx.services.transaction_coordinator.end(producer, bool(request.committed))
     except KafkaError as error:
         return _not_ended(code_for(error, ctx.api_version, _KNOWS_FENCED))

@@ -1,0 +1,56 @@
+"""Transactions before an authorizer: no request of a client that may not use its transactional id reaches the state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.errors import ErrorCode
+from kbroker.gate.authorizer import Operation
+from kbroker.gate.gatekeeper import BrokerGatekeeper
+from kbroker.gate.principal import ANONYMOUS
+from kbroker.handlers.transactions import handle_add_partitions_to_txn
+from kbroker.metadata.image import ClusterImage
+from kbroker.schemas import wire
+from tests.gate.test_gatekeeper import Rules, meters
+from tests.handlers.admin_broker import AdminBroker, Context
+from tests.unbroken import finished
+
+REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_transactional_id_of_others_cannot_be_used(tmp_path: Path) -> None:
+    """Any client could fence the producers of others, or end their transactions."""
+    broker = AdminBroker.start(tmp_path)
+    try:
+        broker.ask("CreateTopics", 7, {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}]})
+        # The id "mine" may be written, the topic may not; nothing may be done to "others".
+        rules = Rules((ANONYMOUS, Operation.WRITE, "mine"))
+        keeper = BrokerGatekeeper(SYSTEM_CLOCK, ClusterImage("c"), meters(), rules)
+        connection: Any = broker.connection
+        connection.session = None
+        broker.gate = keeper.gate_for(connection, "test")
+        producer = {"transactional_id": "others", "producer_id": 1, "producer_epoch": 0}
+        asked = {"transactional_id": "others", "transaction_timeout_ms": 1_000}
+        assert broker.ask("InitProducerId", 4, asked)["error_code"] == REFUSED
+        assert broker.ask("EndTxn", 3, {**producer, "committed": True})["error_code"] == REFUSED
+        assert broker.ask("AddOffsetsToTxn", 3, {**producer, "group_id": "g"})["error_code"] == REFUSED
+        mine = {**producer, "transactional_id": "mine"}
+        grouped = broker.ask("AddOffsetsToTxn", 3, {**mine, "group_id": "g"})
+        assert grouped["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        request = wire.AddPartitionsToTxnRequest
+        topics = [request.AddPartitionsToTxnTopic(name="t", partitions=[0])]
+        codes = {}
+        for name in ("mine", "others"):
+            context: Any = Context(broker.services, 24, 3, broker.connection, gate=broker.gate)
+            asked_for: Any = request(v3_and_below_transactional_id=name, v3_and_below_topics=topics)
+            answer: Any = finished(handle_add_partitions_to_txn(context, asked_for))
+            (topic,) = answer.results_by_topic_v3_and_below
+            codes[name] = topic.results_by_partition[0].partition_error_code
+        assert codes == {"mine": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "others": REFUSED}
+        context = Context(broker.services, 24, 5, broker.connection, gate=broker.gate)
+        of_a_broker: Any = finished(handle_add_partitions_to_txn(context, request()))
+        assert of_a_broker.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    finally:
+        broker.stop()
