@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
+    from kbroker.replay.client.cluster import Cluster as WireCluster
     from kbroker.replay.client.connection import Connection
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -238,3 +239,21 @@ def refuse(code: int, text: str | None) -> None:
     """ClickException for an error of the broker; nothing for code 0."""
     if code:
         raise click.ClickException(f"{ErrorCode(code).name}: {text}" if text else ErrorCode(code).name)
+
+
+@contextmanager
+def wire_cluster(bootstrap: str, timeout: float) -> Iterator[WireCluster]:
+    """A cluster that is spoken to over Kafka's protocol, without TLS and SASL."""
+    from kbroker.replay.client.cluster import ClientSettings
+    from kbroker.replay.client.cluster import Cluster as WireCluster
+    from kbroker.replay.client.errors import ClientError
+
+    Cluster(bootstrap, {}, timeout).check_reachable()
+    settings = ClientSettings(
+        client_id="kbroker-cli", connect_timeout_s=timeout, request_timeout_s=timeout, patience_s=timeout
+    )
+    try:
+        with WireCluster(bootstrap, settings) as cluster:
+            yield cluster
+    except ClientError as error:
+        raise click.ClickException(str(error)) from None

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("kbroker.cli.doctor", "Check settings and machine, and say what mends what is wrong."),
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
+    "share": ("kbroker.cli.share", "List and describe share groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
     "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),

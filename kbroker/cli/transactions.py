@@ -10,15 +10,13 @@ and SASL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import Cluster as Address
-from kbroker.cli.connection import bootstrap_option, timeout_option
+from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table, time_text
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def list_transactions(
     states: tuple[str, ...], pattern: str | None, bootstrap: str, timeout: float, as_json: bool
 ) -> None:
     """List transactional ids, with the producer behind each and the state of its transaction."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with wire_cluster(bootstrap, timeout) as cluster:
         rows = sorted(_listed(cluster, states, pattern), key=lambda row: row.transactional_id)
     if as_json:
         print_json([asdict(row) for row in rows])
@@ -79,7 +77,7 @@ def list_transactions(
 @json_option
 def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
     """Show the transactions of transactional ids: since when they are open, and in which partitions."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with wire_cluster(bootstrap, timeout) as cluster:
         rows = [_described(cluster, transactional_id) for transactional_id in transactional_ids]
     if as_json:
         print_json(rows)
@@ -95,7 +93,7 @@ def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, ti
 @json_option
 def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
     """List transactions that are open in partitions, the oldest of each first.  Of all topics when none is named."""
-    with _cluster(bootstrap, timeout) as cluster:
+    with wire_cluster(bootstrap, timeout) as cluster:
         found = _open_transactions(cluster, topics or sorted(cluster.list_topics()), None)
     if as_json:
         print_json([asdict(each) for each in found])
@@ -140,7 +138,7 @@ def abort_hanging(
         raise click.UsageError("give --start-offset, or --all")
     if start_offset is not None and partition is None:
         raise click.UsageError("--start-offset needs a PARTITION")
-    with _cluster(bootstrap, timeout) as cluster:
+    with wire_cluster(bootstrap, timeout) as cluster:
         found = _open_transactions(cluster, [topic], partition)
         if every:
             chosen = [each for each in found if each.transactional_id is None]
@@ -160,22 +158,6 @@ def abort_hanging(
             click.echo(f"aborted: {each}")
     if not chosen:
         click.echo(f"{topic}: no transaction hangs")
-
-
-@contextmanager
-def _cluster(bootstrap: str, timeout: float) -> Iterator[Cluster]:
-    from kbroker.replay.client.cluster import ClientSettings, Cluster
-    from kbroker.replay.client.errors import ClientError
-
-    Address(bootstrap, {}, timeout).check_reachable()
-    settings = ClientSettings(
-        client_id="kbroker-cli", connect_timeout_s=timeout, request_timeout_s=timeout, patience_s=timeout
-    )
-    try:
-        with Cluster(bootstrap, settings) as cluster:
-            yield cluster
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from kbroker.cli.main import run
 from kbroker.protocol.api import ApiKey
 from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
@@ -150,6 +152,27 @@ def describe(script: Script, group: str = "g") -> Any:
     answer = script.two.send(message(groups=[asked])).groups[0]
     assert answer.error_code == 0, answer
     return answer.topics[0].partitions[0]
+
+
+def test_the_command_shows_groups(broker: BrokerProcess, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    """An administrator could not see which members read what, and how far behind a group is."""
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.produce("t", 10)
+    script.join("g", ALICE, ["t"])
+    acquired(script.fetch(script.one, "g", ALICE, 0, ["t"]))
+    script.acknowledge(script.one, "g", ALICE, 1, "t", [(0, 5, [1])])
+    name, topic = "g" + script.suffix, "t" + script.suffix
+    assert run(["share", "list", "-b", broker.bootstrap, "--json"]) == 0
+    assert {"group": name, "state": "Stable"} in json.loads(capsys.readouterr().out)
+    assert run(["share", "describe", name, "-b", broker.bootstrap, "--json"]) == 0
+    (described,) = json.loads(capsys.readouterr().out)
+    assert described["members"][0]["member"] == ALICE
+    assert described["members"][0]["reads"] == [f"{topic}-0"]
+    assert described["partitions"] == [{"partition": f"{topic}-0", "start_offset": 6, "lag": 4}]
+    assert run(["share", "describe", name, "-b", broker.bootstrap]) == 0
+    assert f"{topic}-0" in capsys.readouterr().out
+    assert run(["share", "describe", "nobody", "-b", broker.bootstrap]) == 1
 
 
 def test_groups_are_reset_and_deleted(script: Script) -> None:

@@ -1,0 +1,124 @@
+"""`kbroker share`: share groups of any Kafka (KIP-932): who is in them, where they are, and how far behind.
+
+Spoken over Kafka's protocol (ListGroups, ShareGroupDescribe, DescribeShareGroupOffsets) without TLS and SASL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
+from kbroker.cli.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from kbroker.replay.client.cluster import Cluster
+
+
+@click.group("share")
+def command() -> None:
+    """List and describe share groups."""
+
+
+@command.command("list")
+@bootstrap_option()
+@timeout_option
+@json_option
+def list_groups(bootstrap: str, timeout: float, as_json: bool) -> None:
+    """List the share groups of a cluster, and their states."""
+    with wire_cluster(bootstrap, timeout) as cluster:
+        rows = sorted(_listed(cluster))
+    if as_json:
+        print_json([{"group": group, "state": state} for group, state in rows])
+        return
+    print_table(("GROUP", "STATE"), rows)
+
+
+@command.command("describe")
+@click.argument("groups", nargs=-1, required=True)
+@bootstrap_option()
+@timeout_option
+@json_option
+def describe_groups(groups: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+    """Show the members of share groups, what they read, and the start offset and lag of each partition."""
+    with wire_cluster(bootstrap, timeout) as cluster:
+        described = [_described(cluster, group) for group in groups]
+    if as_json:
+        print_json(described)
+        return
+    for each in described:
+        title = f"{each['group']}: {each['state']}, epoch {each['epoch']}"
+        members = [(row["member"], row["client"], row["host"], ", ".join(row["reads"])) for row in each["members"]]
+        print_table(("MEMBER", "CLIENT", "HOST", "READS"), members, title=title)
+        offsets = [(row["partition"], _known(row["start_offset"]), _known(row["lag"])) for row in each["partitions"]]
+        print_table(("PARTITION", "START OFFSET", "LAG"), offsets)
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def _listed(cluster: Cluster) -> list[tuple[str, str]]:
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    found = []
+    for node_id in cluster.nodes():
+        answer = cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)(types_filter=["share"]))
+        _refuse(answer.error_code, None, f"broker {node_id}")
+        found += [(row.group_id, row.group_state) for row in answer.groups]
+    return found
+
+
+def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=0, coordinator_keys=[group_id])
+    (row,) = cluster.any().send(find).coordinators
+    _refuse(row.error_code, row.error_message, group_id)
+    if row.node_id not in cluster.nodes():
+        raise click.ClickException(f"broker {row.node_id}, which coordinates {group_id}, is not known")
+    connection = cluster.node(row.node_id)
+    (group,) = connection.send(request_message(ApiKey.SHARE_GROUP_DESCRIBE)(group_ids=[group_id])).groups
+    _refuse(group.error_code, group.error_message, group_id)
+    message = request_message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+    asked = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+    (offsets,) = connection.send(message(groups=[asked])).groups
+    _refuse(offsets.error_code, offsets.error_message, group_id)
+    return {
+        "group": group_id,
+        "state": group.group_state,
+        "epoch": group.group_epoch,
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "epoch": member.member_epoch,
+                "reads": [
+                    f"{topic.topic_name}-{index}"
+                    for topic in member.assignment.topic_partitions
+                    for index in topic.partitions
+                ],
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            {
+                "partition": f"{topic.topic_name}-{partition.partition_index}",
+                "start_offset": partition.start_offset,
+                "lag": partition.lag,
+            }
+            for topic in offsets.topics
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _refuse(code: int, message: str | None, what: str) -> None:
+    if code:
+        from kbroker.replay.client.errors import error_name
+
+        raise click.ClickException(f"{what}: {message or error_name(code)}")
