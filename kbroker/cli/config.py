@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.config import BrokerConfig, ConfigError, ConfigRow, Source, broker_config_rows, render_value
+from kbroker.config import (
+    BrokerConfig,
+    ConfigError,
+    ConfigRow,
+    Source,
+    broker_config_rows,
+    client_metrics_rows,
+    group_config_rows,
+    render_value,
+)
 from kbroker.config import topic_config_rows as topic_rows
 from kbroker.config.broker import environment_name
 from kbroker.config.check import describe_check
@@ -138,6 +147,8 @@ def render_markdown() -> str:
     sections = (
         ("Broker settings", [row for row in broker_config_rows() if row.implemented]),
         ("Topic settings", topic_rows()),
+        ("Settings of groups", group_config_rows()),
+        ("Settings of subscriptions to client metrics", client_metrics_rows()),
         (
             "Broker settings of Kafka that kbroker does not act on yet",
             [r for r in broker_config_rows() if r.status == "-"],
@@ -146,8 +157,8 @@ def render_markdown() -> str:
     )
     for title, rows in sections:
         lines += ["", f"## {title}", ""]
-        topic = title.startswith("Topic")
-        extra = ("Default from", "Acted on") if topic else ("Live",) if title == "Broker settings" else ()
+        has_synonyms = title in ("Topic settings", "Settings of groups")
+        extra = ("Default from", "Acted on") if has_synonyms else ("Live",) if title == "Broker settings" else ()
         lines += ["Live: can be changed while the broker runs (docs/operations.md).", ""] if extra == ("Live",) else []
         headers = ("Name", "Type", "Default", "Allowed", *extra, "Meaning")
         lines += _table(headers, (_markdown_row(row, extra) for row in rows))

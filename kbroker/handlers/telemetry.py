@@ -6,6 +6,7 @@ shows the values that each pushed last, with the client's id and instance id as 
 - A client asks first, without an id, and gets one; then it pushes once in each interval.  Too early:
   THROTTLING_QUOTA_EXCEEDED.  By another subscription than it has: UNKNOWN_SUBSCRIPTION_ID.
 - More than `telemetry.max.bytes`, compressed or not: TELEMETRY_TOO_LARGE.  What is not OTLP's: INVALID_RECORD.
+- Where a subscription tells clients apart by their software, that is what they said when they connected since.
 - A push is unpacked and read by a thread.
 """
 
@@ -97,8 +98,9 @@ def _read(compression_type: int, packed: bytes, limit_bytes: int) -> list[Point]
 
 
 def _identity(ctx: RequestContext, instance_id: str) -> ClientIdentity:
-    connection = ctx.connection
-    return ClientIdentity(instance_id, ctx.client_id or "", address=connection.peer_host, port=connection.peer_port)
+    address, port = ctx.connection.peer_host, ctx.connection.peer_port
+    name, version = ctx.services.telemetry.software_of((address, port))
+    return ClientIdentity(instance_id, ctx.client_id or "", name, version, address, port)
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -26,7 +26,7 @@ from kbroker.errors import (
 )
 from kbroker.metrics.sources import ClientSample
 from kbroker.telemetry.otlp import Point
-from kbroker.telemetry.subscription import ClientIdentity, Subscription, readable, subscription_for
+from kbroker.telemetry.subscription import UNKNOWN, ClientIdentity, Subscription, readable, subscription_for
 from kbroker.types import RESERVED_UUIDS, ZERO_UUID, random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
@@ -37,11 +37,14 @@ logger = logging.getLogger("kbroker.telemetry")
 MAX_CLIENTS = 1_000
 MAX_POINTS = 500
 MAX_VALUES = 50_000
+MAX_CONNECTIONS = 10_000
 KEPT_INTERVALS = 3
 COMPRESSION_TYPES = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: what a push may be compressed by, the best first."""
 _FORGIVING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """After these a client asks again at once."""
+
+_SOFTWARE = frozenset({"client_software_name", "client_software_version"})
 
 Overrides = Mapping[str, Mapping[str, str]]
 """What is set for each subscription, by its name."""
@@ -68,7 +71,7 @@ class Client:
 class TelemetryClients:
     """`overrides()` gives the settings of all subscriptions: the same object while nothing changes."""
 
-    __slots__ = ("_clients", "_configs", "_known_overrides", "_monotonic", "_overrides")
+    __slots__ = ("_clients", "_configs", "_known_overrides", "_monotonic", "_overrides", "_software")
 
     def __init__(self, overrides: Callable[[], Overrides], monotonic: Callable[[], float]) -> None:
         self._overrides = overrides
@@ -76,6 +79,24 @@ class TelemetryClients:
         self._clients: dict[bytes, Client] = {}
         self._known_overrides: Overrides = {}
         self._configs: list[ClientMetricsConfig] = []
+        self._software: dict[tuple[str, int], tuple[str, str]] = {}
+
+    @property
+    def asks_for_software(self) -> bool:
+        """Whether a subscription tells clients apart by their software."""
+        self._follow()
+        return any(not _SOFTWARE.isdisjoint(config.match) for config in self._configs)
+
+    def note_software(self, address: tuple[str, int], name: str, version: str) -> None:
+        """Remember what the client of a connection says that it is (ApiVersions v3+)."""
+        self._software.pop(address, None)
+        self._software[address] = name, version
+        while len(self._software) > MAX_CONNECTIONS:
+            del self._software[next(iter(self._software))]
+
+    def software_of(self, address: tuple[str, int]) -> tuple[str, str]:
+        """Name and version of the client of a connection; unknown where it was not asked for when it connected."""
+        return self._software.get(address, (UNKNOWN, UNKNOWN))
 
     def subscribe(self, instance_id: bytes, identity: Callable[[str], ClientIdentity]) -> tuple[bytes, Subscription]:
         """The id that a client has from now on, and what it is asked to push.
@@ -171,15 +192,20 @@ class TelemetryClients:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def _follow(self) -> Overrides:
+        """The settings as they are now."""
+        overrides = self._overrides()
+        if overrides is not self._known_overrides:
+            self._known_overrides = overrides
+            self._configs = readable(overrides.values())
+        return overrides
+
     def _now_ms(self) -> float:
         return self._monotonic() * 1000
 
     def _client(self, instance_id: bytes, identity: Callable[[str], ClientIdentity]) -> Client:
         """The client with what it is asked to push now; a new subscription begins a new interval."""
-        overrides = self._overrides()
-        if overrides is not self._known_overrides:
-            self._known_overrides = overrides
-            self._configs = readable(overrides.values())
+        overrides = self._follow()
         client = self._clients.pop(instance_id, None)
         if client is None or client.overrides is not overrides:
             described = identity(uuid_to_text(instance_id))

@@ -12,7 +12,17 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
-from kbroker.handlers import api_versions, client_quotas, cluster, configs, metadata, topics, transactions
+from kbroker.handlers import (
+    alter_configs,
+    api_versions,
+    client_quotas,
+    cluster,
+    configs,
+    metadata,
+    telemetry,
+    topics,
+    transactions,
+)
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
@@ -28,7 +38,17 @@ from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {
     int(row.api_key): row
-    for family in (api_versions, client_quotas, cluster, configs, metadata, topics, transactions)
+    for family in (
+        alter_configs,
+        api_versions,
+        client_quotas,
+        cluster,
+        configs,
+        metadata,
+        telemetry,
+        topics,
+        transactions,
+    )
     for row in family.HANDLERS
 }
 FIXED_IDS = {"00" * 16, "ab" * 16, "cd" * 16}

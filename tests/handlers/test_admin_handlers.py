@@ -341,3 +341,17 @@ def test_settings_of_one_topic_do_not_show_at_another(broker: AdminBroker) -> No
     found = [next(c for c in result["configs"] if c["name"] == "retention.ms")["value"] for result in described]
     assert found == ["604800000", "7", "604800000"]
     assert [c["name"] for c in described[1]["configs"]] == sorted(c["name"] for c in described[0]["configs"])
+
+
+def test_client_metrics_tell_clients_apart_by_their_software(broker: AdminBroker) -> None:
+    """An operator who asks one kind of client for its metrics would get none, or those of all."""
+    configs = [
+        {"name": "metrics", "config_operation": 0, "value": "a"},
+        {"name": "match", "config_operation": 0, "value": "client_software_name=mine"},
+    ]
+    resource = {"resource_type": 16, "resource_name": "s", "configs": configs}
+    assert broker.ask("IncrementalAlterConfigs", 1, {"resources": [resource]})["responses"][0]["error_code"] == 0
+    for name, wanted in (("other", []), ("mine", ["a"])):
+        broker.ask("ApiVersions", 3, {"client_software_name": name, "client_software_version": "1"})
+        answer = broker.ask("GetTelemetrySubscriptions", 0, {"client_instance_id": "00" * 16})
+        assert answer["requested_metrics"] == wanted
