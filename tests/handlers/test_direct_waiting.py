@@ -325,3 +325,21 @@ def test_damaged_requests_wait_only_as_the_decoder_reads_them(
             readers.end_time()
             assert len(ctx.answers) == 1
         readers.close()
+
+
+@pytest.mark.parametrize("size", [0, 249, 250, 500, 5_000, 32_767])
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_a_name_that_no_topic_can_have_is_answered(readers: Readers, version: int, size: int) -> None:
+    """Bytes behind the answer's buffer would be overwritten, and the broker end."""
+    rows = [FetchRequest.FetchPartition(partition=index, partition_max_bytes=WIDE) for index in range(3)]
+    names = ["x" * size, "y" * max(0, size - 1)]
+    asked = FetchRequest(
+        max_bytes=WIDE, topics=[FetchRequest.FetchTopic(topic=name, partitions=rows) for name in names]
+    )
+    frames = []
+    for direct, handler in [(False, reference_fetch), (False, handle_fetch), (True, handle_fetch)]:
+        ctx = Context(readers.services, version, handler)
+        serve(ctx, bytearray(FetchRequest.program(version).encode(asked)), direct)
+        frames += [plain(answer) for answer in ctx.answers]
+    assert len(frames) == 3 and frames[0] == frames[1] == frames[2]
+    assert names[0].encode() in frames[0]

@@ -19,9 +19,9 @@ from kbroker._fast.log.fetch_target cimport FetchTarget
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields
 from kbroker._fast.net.direct cimport Topic, put_size, put_topic
 from kbroker._fast.requests.fetch_rows cimport (
+    AROUND_TOPIC_BYTES,
     ROW_BYTES,
     START_BYTES,
-    TOPIC_BYTES,
     UNKNOWN,
     FetchHead,
     FetchLayout,
@@ -158,7 +158,8 @@ cdef class FetchAnswer:
 
     cdef int begin_topic(self, const Topic* topic, Py_ssize_t rows) except -1:
         cdef bint flexible = self.version >= self.rules.layout.flexible
-        self.reserve(TOPIC_BYTES)
+        # A decoded request may name what is longer than any topic's name.
+        self.reserve(topic.size + AROUND_TOPIC_BYTES)
         self.size = put_size(put_topic(self.data + self.size, flexible, topic), flexible, rows) - self.data
         return 0
 

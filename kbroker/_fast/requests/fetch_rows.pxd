@@ -18,9 +18,9 @@ cdef enum:
     READ_COMMITTED = 1
     NO_SESSION = 0
     FINAL_EPOCH = -1
-    # What stands in an answer, at most: before the topics, before a topic's partitions, before a partition's records.
+    # What stands in an answer, at most: before the topics, around a topic's name, before a partition's records.
     START_BYTES = 32
-    TOPIC_BYTES = NAME_BYTES + 16
+    AROUND_TOPIC_BYTES = 16
     ROW_BYTES = 64
     # A partition takes so many bytes of a request, at least.
     LEAST_ROW_BYTES = 16
