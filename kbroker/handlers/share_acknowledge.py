@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, check_batches
@@ -38,6 +39,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     partitions = services.share_partitions
     group_id = request.group_id or ""
     try:
+        check_share_groups(ctx)
         check_member(request.member_id)
         session = partitions.sessions.for_acknowledgement(
             group_id, request.member_id or "", request.share_session_epoch, ctx.connection

@@ -24,6 +24,7 @@ from kbroker.handlers.share_acknowledge import (
     endpoints,
     point_to_leader,
 )
+from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.aborted import aborted_offsets
@@ -58,6 +59,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     renews = ctx.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
     epoch = request.share_session_epoch
     try:
+        check_share_groups(ctx)
         check_member(request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise InvalidRequestError()

@@ -200,3 +200,23 @@ def test_groups_are_reset_and_deleted(script: Script) -> None:
     assert name in {(each.group_id) for each in script.two.send(listed).groups}
     assert script.two.send(delete(groups_names=[name])).results[0].error_code == 0
     assert name not in {each.group_id for each in script.two.send(listed).groups}
+
+
+def test_share_groups_can_be_turned_off(script: Script) -> None:
+    """`share.version` 0 would be shown, and share groups served all the same."""
+    script.create_topic("t")
+    update = request_message(ApiKey.UPDATE_FEATURES)
+
+    def set_level(level: int, upgrade_type: int) -> None:
+        key = update.FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=upgrade_type)
+        answer = script.two.send(update(timeout_ms=10_000, feature_updates=[key]))
+        assert answer.error_code == 0, answer
+
+    set_level(0, 2)
+    try:
+        assert script.heartbeat("g", ALICE, 0, ["t"]).error_code == 35
+        assert script.fetch(script.one, "g", ALICE, 0, ["t"]).error_code == 35
+        assert script.acknowledge(script.one, "g", ALICE, 1, "t", [(0, 0, [1])]).error_code == 35
+    finally:
+        set_level(1, 1)
+    assert script.heartbeat("g", ALICE, 0, ["t"]).error_code == 0
