@@ -36,6 +36,7 @@ MEASURED_WITHIN = {
     "codec": "bench/test_codec.py",
     "column_buffer": "bench/test_small_parts.py: test_record_columns",
     "connection": "bench/test_network.py",
+    "connection_states": "bench/test_network.py",
     "pending": "bench/test_fast_paths.py: test_fetch_that_waits",
     "flush_batch": "bench/test_network.py",
     "gate": "bench/test_network.py",

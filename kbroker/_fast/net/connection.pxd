@@ -1,3 +1,4 @@
+from kbroker._fast.net.connection_states cimport RequestState
 from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.net.request_context cimport RequestContext
@@ -8,9 +9,8 @@ cdef class Connection(Responder):
     cdef RequestContext pending
     cdef bint processing
     cdef readonly bint ended
-    cdef bint deferred
     cdef bint by_itself
-    cdef readonly bint throttled
+    cdef RequestState state
     cdef Gate gate
     cdef object gate_client_id
     cdef long gate_generation
@@ -21,6 +21,7 @@ cdef class Connection(Responder):
     cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef int _next(self, RequestState then) except -1
     cdef int _mute(self, int throttle_ms) except -1
     cdef int _wait_for(self, RequestContext ctx, object coroutine) except -1
     cdef int _answer(self, RequestContext ctx, object response) except -1

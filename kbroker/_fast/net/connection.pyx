@@ -4,7 +4,8 @@ A frame is a 4-byte big-endian length and that many bytes; a request starts with
 correlation_id int32, client_id as a nullable string with a 2-byte length and, in flexible versions, tagged fields.
 
 One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes the connection, and the
-frames behind it wait in the receive buffer; so does a connection whose socket does not take its answers (`blocked`).
+frames behind it wait in the receive buffer; so does a connection whose answers
+wait (`send_state`).  The states of both sides are in `connection_states`.
 While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
 Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`FlushBatch`).
 
@@ -21,6 +22,17 @@ from libc.stdint cimport uint8_t, uint64_t
 from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_int16, cursor_int32, cursor_take, kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
+from kbroker._fast.net.connection_states cimport (
+    DEFERRED,
+    READY,
+    SEND_CLEAR,
+    SEND_HELD,
+    SEND_LENT,
+    SERVING,
+    THROTTLED,
+    RequestState,
+    may_request_next,
+)
 from kbroker._fast.net.direct cimport DirectRequest, Partly
 from kbroker._fast.net.gate cimport Gate, Gatekeeper
 from kbroker._fast.wire.encoding cimport Encoding
@@ -69,7 +81,7 @@ cdef class Connection(Responder):
         cdef uint64_t now = now_ns()
         self.filled += size
         self.last_active = now * 1e-9
-        if self.deferred:
+        if self.state == DEFERRED:
             # Its bytes stay where they are only until more come.
             self.endpoint.flush_batch.answer_requests()
         self.endpoint.busy_poll.arrived(now, self)
@@ -82,11 +94,11 @@ cdef class Connection(Responder):
         return Responder.resume_after_budget(self)
 
     def eof_received(self) -> bool:
-        if self.deferred:
+        if self.state == DEFERRED:
             # It came whole before the end.
             self.endpoint.flush_batch.answer_requests()
             self.resume_sending()
-        if (self.pending is not None or self.throttled) and self.stash_bytes + self.filled - self.start > 0:
+        if self.state != READY and self.stash_bytes + self.filled - self.start > 0:
             # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
             self.ended = True
             self._abandon(False)
@@ -113,7 +125,7 @@ cdef class Connection(Responder):
         try:
             if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
                 self.get_buffer(-1)
-            while (not self.closed and self.pending is None and not self.blocked and not self.throttled
+            while (not self.closed and self.state == READY and self.send_state == SEND_CLEAR
                    and self.buffer is not None
                    and (self.by_itself or not self.endpoint.draining)):
                 available = self.filled - self.start
@@ -137,17 +149,17 @@ cdef class Connection(Responder):
         finally:
             self.processing = False
         if not self.closed:
-            if not self.blocked:
-                # While blocked the loop calls again as soon as there is room, and goes on from here.
-                if self.sender.queued_bytes > 0 and (self.deferred or self.endpoint.flush_batch.delay_flush(self)):
-                    self.blocked = True
+            if self.send_state == SEND_CLEAR:
+                # Otherwise the loop calls again as soon as there is room, and goes on from here.
+                if self.sender.queued_bytes > 0 and (self.state == DEFERRED or self.endpoint.flush_batch.delay_flush(self)):
+                    self._send_next(SEND_HELD)
                 else:
                     self._flush()
-            if not self.deferred:
-                self._settle(self.pending is not None or self.blocked or self.throttled)
-            if self.ended and self.pending is None and not self.blocked and not self.throttled:
+            if self.state != DEFERRED:
+                self._settle(self.state != READY or self.send_state != SEND_CLEAR)
+            if self.ended and self.state == READY and self.send_state == SEND_CLEAR:
                 self.close("closed by the client")
-            if self.endpoint.draining and self.pending is None and not self.blocked:
+            if self.endpoint.draining and not self.busy:
                 self.endpoint.owner.went_quiet()
 
     cdef int _dispatch(self, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -178,6 +190,7 @@ cdef class Connection(Responder):
             route = <Route> self.endpoint.routes[ctx.api_key]
         ctx.route = route
         self.pending = ctx
+        self._next(SERVING)
         if route is None or not route.min_version <= ctx.api_version <= route.max_version:
             return self._unsupported(ctx)
         if ctx.api_version >= route.header_flexible_from:
@@ -262,7 +275,7 @@ cdef class Connection(Responder):
 
     def decoded(self) -> None:
         """The request under way no longer needs its bytes, but for those that it refers to."""
-        if not self.closed and not self.processing and not self.deferred:
+        if not self.closed and not self.processing and self.state != DEFERRED:
             self._settle(True)
 
     cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -278,16 +291,19 @@ cdef class Connection(Responder):
         asked.correlation_id = ctx.correlation_id
         asked.data = <uint8_t*> self.buffer.data + position
         asked.size = end - position
-        self.deferred = self.endpoint.flush_batch.add_request(self, ctx.route.direct, &asked)
-        return self.deferred
+        if not self.endpoint.flush_batch.add_request(self, ctx.route.direct, &asked):
+            return False
+        self._next(DEFERRED)
+        return True
 
     cdef int finish(self, object frame) except -1:
         cdef RequestContext ctx = self.pending
-        self.deferred = False
-        self.blocked = True
+        self._next(SERVING)
+        if self.send_state == SEND_CLEAR:
+            self._send_next(SEND_HELD)
         ctx.resume()
         if isinstance(frame, Pending):
-            # `blocked` until the end of the turn, when the connection goes on; the answer may be there by then.
+            # Held until the end of the iteration, when the connection goes on; the answer may be there by then.
             ctx.rest()
             (<Pending> frame).begin(ctx)
             return self._settle(True)
@@ -296,12 +312,13 @@ cdef class Connection(Responder):
             return self._settle(True)
         # Begun again, by itself, when the connection goes on.
         self.pending = None
+        self._next(READY)
         self.by_itself = True
         self.start -= ctx.bytes_in
         return 0
 
     cdef int give_up(self, object error) except -1:
-        self.deferred = False
+        self._next(SERVING)
         return self.failed(self.pending, error)
 
     cdef bint awaits(self, object ctx) noexcept:
@@ -333,6 +350,7 @@ cdef class Connection(Responder):
             return self._fail("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served",
                               (ctx.api_key, ctx.api_version))
         self.pending = None
+        self._next(READY)
         self.sender.queue(frame)
         return 0
 
@@ -368,8 +386,8 @@ cdef class Connection(Responder):
         self.last_active = now * 1e-9
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
         if ctx.gate is not None and ctx.count(bytes_out) > 0:
-            self._mute(ctx.throttle_ms)
-        return 0
+            return self._mute(ctx.throttle_ms)
+        return self._next(READY)
 
     # The gate
 
@@ -392,20 +410,29 @@ cdef class Connection(Responder):
 
     cdef int _mute(self, int throttle_ms) except -1:
         """Begin no further request for so long (KIP-219)."""
-        self.throttled = True
+        self._next(THROTTLED)
         self.endpoint.loop.call_later(throttle_ms / 1000.0, self.unmute)
         return 0
 
     def mute(self) -> None:
         """Begin no further request until `unmute`."""
-        self.throttled = True
+        self._next(THROTTLED)
 
     def unmute(self) -> None:
         """The throttle time is over."""
-        self.throttled = False
+        self._next(READY)
         if not self.closed:
             self.last_active = now_ns() * 1e-9
             self._process()
+
+    cdef int _next(self, RequestState then) except -1:
+        assert may_request_next(self.state, then), (self.state, then)
+        self.state = then
+        return 0
+
+    @property
+    def throttled(self) -> bool:
+        return self.state == THROTTLED
 
     # Closing, and what others may ask
 
@@ -423,12 +450,13 @@ cdef class Connection(Responder):
             answer = ctx.waiting
             if closed or answer.is_abandonable():
                 self.pending = None
+                self._next(READY)
                 answer.lose()
         return 0
 
     def close(self, str reason="closed") -> None:
         """Close now; what is queued for the client and the kernel does not take at once is dropped."""
-        if self.deferred:
+        if self.state == DEFERRED:
             self.endpoint.flush_batch.answer_requests()
         if self.closed:
             return
@@ -457,14 +485,14 @@ cdef class Connection(Responder):
     @property
     def busy(self) -> bool:
         """Whether a request is under way or an answer not yet with the kernel."""
-        return self.pending is not None or self.blocked
+        return self.pending is not None or self.send_state != SEND_CLEAR
 
     @property
     def serving(self) -> bool:
         """Whether it is the broker, not the client, that is waited for."""
-        return self.pending is not None or self.with_thread or self.throttled
+        return self.state != READY or self.send_state == SEND_LENT
 
     @property
     def holds_budget(self) -> bool:
         """Whether an unfinished large frame of it takes memory that others may wait for."""
-        return self.buffer is not None and self.buffer.counted and self.pending is None and not self.blocked
+        return self.buffer is not None and self.buffer.counted and self.pending is None and self.send_state == SEND_CLEAR

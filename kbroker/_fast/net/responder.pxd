@@ -1,3 +1,4 @@
+from kbroker._fast.net.connection_states cimport SendState
 from kbroker._fast.net.receiver cimport Receiver
 from kbroker._fast.net.route cimport Endpoint
 from kbroker._fast.net.sender cimport Sender
@@ -10,8 +11,7 @@ cdef enum:
 cdef class Responder(Receiver):
     cdef readonly Endpoint endpoint
     cdef Sender sender
-    cdef bint blocked
-    cdef bint with_thread
+    cdef SendState send_state
     cdef int writer_fd
     cdef readonly double last_active
 
@@ -21,4 +21,5 @@ cdef class Responder(Receiver):
     cdef int failed(self, object ctx, object error) except -1
     cdef bint _begin(self, object ctx, object coroutine) except -1
     cdef int _flush(self) except -1
+    cdef int _send_next(self, SendState then) except -1
     cdef int _unwatch(self) except -1

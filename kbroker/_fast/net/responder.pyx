@@ -1,11 +1,19 @@
 """The send side of a connection: answers leave as far as the socket takes them, the rest when there is room again.
 
-`blocked`: answers wait, for room in the socket, for the end of the turn, for more of the loop's time or for a thread.
+`send_state` says what answers wait for (`connection_states`).
 """
 
 import os
 
 from kbroker._fast.base.monotonic cimport now_ns
+from kbroker._fast.net.connection_states cimport (
+    SEND_CLEAR,
+    SEND_FULL,
+    SEND_LENT,
+    SEND_YIELDED,
+    SendState,
+    may_send_next,
+)
 from kbroker._fast.net.receiver cimport Receiver
 from kbroker._fast.net.sender cimport Sender
 
@@ -50,7 +58,7 @@ cdef class Responder(Receiver):
         """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
         cdef int outcome
         cdef Sender sender = self.sender
-        if self.closed or not self.blocked and sender.queued_bytes == 0 and sender.head == len(sender.parts):
+        if self.closed or self.send_state == SEND_CLEAR and sender.queued_bytes == 0 and sender.head == len(sender.parts):
             return 0
         try:
             outcome = self.sender.flush(FLUSH_BYTES, self)
@@ -65,15 +73,15 @@ cdef class Responder(Receiver):
             return 0
         if outcome == 1:
             self._unwatch()
-            self.blocked = False
+            self._send_next(SEND_CLEAR)
         elif outcome == 0:
-            self.blocked = True
+            self._send_next(SEND_FULL)
         elif outcome == 2:
-            self.blocked = True
+            self._send_next(SEND_YIELDED)
             if self.writer_fd < 0:
                 self.endpoint.loop.call_soon(self.resume_sending)
         else:
-            self.blocked = self.with_thread = True
+            self._send_next(SEND_LENT)
             self._unwatch()
             if outcome == 3:
                 self.endpoint.owner.read_cold(self, self.sender.cold_stretches())
@@ -81,18 +89,23 @@ cdef class Responder(Receiver):
 
     def helped(self, Py_ssize_t sent=0) -> None:
         """A thread is through: a cold stretch is in the page cache or cannot be read, or `sent` bytes left: go on."""
-        self.with_thread = False
+        self._send_next(SEND_YIELDED)
         if not self.closed:
             self.sender.helped(sent)
             self.resume_sending()
 
     def resume_sending(self) -> None:
-        if self.closed or self.with_thread:
+        if self.closed or self.send_state == SEND_LENT:
             return
         self.last_active = now_ns() * 1e-9
         self._flush()
-        if not self.closed and not self.blocked:
+        if not self.closed and self.send_state == SEND_CLEAR:
             self._process()
+
+    cdef int _send_next(self, SendState then) except -1:
+        assert may_send_next(self.send_state, then), (self.send_state, then)
+        self.send_state = then
+        return 0
 
     cdef int _unwatch(self) except -1:
         if self.writer_fd >= 0:
