@@ -91,7 +91,8 @@ def _topic(topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: fro
     for partition in partitions:
         seen = view(partition, alive, NEWEST_METADATA_VERSION)
         # The replica on a failed log directory leads again when that is repaired; Kafka gives no error for it here.
-        eligible = [] if seen.isr else list(partition.offline_replicas)
+        eligible = list(partition.elr) or ([] if seen.isr else list(partition.offline_replicas))
+        last_known = list(partition.last_known_elr) or ([] if seen.isr else eligible)
         structs.append(
             response.DescribeTopicPartitionsResponsePartition(
                 error_code=ErrorCode.NONE if eligible else seen.error,
@@ -101,7 +102,7 @@ def _topic(topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: fro
                 replica_nodes=list(seen.replicas),
                 isr_nodes=list(seen.isr),
                 eligible_leader_replicas=eligible,
-                last_known_elr=eligible,
+                last_known_elr=last_known,
                 offline_replicas=list(seen.offline),
             )
         )
