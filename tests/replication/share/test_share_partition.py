@@ -156,3 +156,18 @@ def test_combined_batches_say_of_each_offset_what_ranks_highest(batches: list[St
     assert found == expected
     assert sum(batch.last_offset - batch.first_offset + 1 for batch in combined) == len(found)
     assert all(left.last_offset + 1 < right.first_offset or left[2:] != right[2:] for left, right in pairwise(combined))
+
+
+def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> None:
+    """One record that no member can process would take all that were delivered with it to the delivery limit."""
+    world = World(ShareSettings(delivery_count_limit=5))
+    partition = world.partition()
+    sizes = []
+    for _ in range(4):
+        acquired = partition.acquire(ALL, TENS[:1])
+        sizes.append(sum(last - first + 1 for first, last, _ in acquired))
+        partition.release("alice", lambda _: None)
+    partition.acquire(ALL, TENS[:1])
+    assert sizes == [10, 10, 10, 5]
+    held = [run for run in partition.in_flight if run.is_acquired]
+    assert [(run.first, run.last, run.delivery_count) for run in held] == [(0, 0, 5)]
