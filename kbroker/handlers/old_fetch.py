@@ -21,6 +21,8 @@ from kbroker._fast.net.pending import DelayedFetch
 from kbroker._fast.records.record_batch import LOG_OVERHEAD, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may
+from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.conversions import MOST_BYTES
 from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
 from kbroker.records.compression import CompressionError
@@ -150,7 +152,9 @@ async def _read(
 
 
 def _refusal(ctx: RequestContext, topic: str, index: int) -> ErrorCode:
-    """Why a partition is not for this version at all, whatever is stored there."""
+    """Why a partition is not for this client, or this version, at all, whatever is stored there."""
+    if not may(ctx, Operation.READ, ResourceKind.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
         config = ctx.services.replica_manager.partition(topic, index).log.config
     except KafkaError:
