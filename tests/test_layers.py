@@ -30,7 +30,7 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"types", "errors", "error_codes", "clock", "nearest", "__init__"}
+BASE = {"types", "patterns", "errors", "error_codes", "clock", "nearest", "__init__"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
@@ -55,6 +55,7 @@ PACKAGES: dict[str, set[str]] = {
     "error_codes": {"__init__"},
     "clock": {"__init__"},
     "nearest": {"__init__"},
+    "patterns": {"__init__"},
     "scheduling": {"__init__"},
     "stop_signals": {"__init__"},
     "_fast": BASE | {"_fast"},

@@ -12,6 +12,7 @@ from typing import Any
 from kbroker.config.table import CLIENT_METRICS_TABLE
 from kbroker.config.value import InvalidValueError
 from kbroker.errors import InvalidConfigError, InvalidRequestError
+from kbroker.patterns import Pattern, compile_pattern
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000
@@ -34,7 +35,7 @@ class ClientMetricsConfig:
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, Any]
+    match: Mapping[str, Pattern]
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> None:
@@ -63,21 +64,15 @@ def client_metrics_config(overrides: Mapping[str, str]) -> ClientMetricsConfig:
     return ClientMetricsConfig(tuple(dict.fromkeys(values["metrics"])), interval_ms, match)
 
 
-def _patterns(texts: list[str]) -> dict[str, Any]:
+def _patterns(texts: list[str]) -> dict[str, Pattern]:
     """The compiled patterns by what they are held against."""
-    if not texts:
-        return {}
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     found = {}
     for text in texts:
         name, equals, pattern = text.partition("=")
         try:
             if not equals or "=" in pattern or name.strip() not in MATCHED:
                 raise ValueError(text)
-            found[name.strip()] = re2.compile(pattern.strip(), options)
-        except (ValueError, re2.error):
+            found[name.strip()] = compile_pattern(pattern.strip())
+        except ValueError:
             raise InvalidConfigError(f"Illegal client matching pattern: {text}") from None
     return found

@@ -1,13 +1,12 @@
 """Transactions for tools: ListTransactions, DescribeTransactions (KIP-664).
 
 ListTransactions v0-v2: all that this broker coordinates; v1 filters by how long they are open, v2 by a pattern of the
-    id (Java's regular expressions in Kafka, Python's here), which has to match as a whole.
+    id (RE2's, as in Kafka), which has to match as a whole.
 DescribeTransactions v0: TRANSACTIONAL_ID_NOT_FOUND for one that is not known.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kbroker.coordinator.transactions.transaction_records import by_topic
@@ -16,6 +15,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may, require_transactional_id
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.table import Handler
+from kbroker.patterns import PatternError, compile_pattern
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-# A longer pattern could hold the loop for long.
-MAX_PATTERN = 256
 _ListResponse = wire.ListTransactionsResponse
 _DescribeResponse = wire.DescribeTransactionsResponse
 
@@ -37,10 +35,8 @@ async def handle_list_transactions(ctx: RequestContext, request: wire.ListTransa
     pattern = None
     if request.transactional_id_pattern:
         try:
-            if len(request.transactional_id_pattern) > MAX_PATTERN:
-                raise re.error("the pattern is too long")
-            pattern = re.compile(request.transactional_id_pattern)
-        except (re.error, OverflowError, RecursionError):
+            pattern = compile_pattern(request.transactional_id_pattern)
+        except PatternError:
             return _ListResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     now_ms = ctx.services.clock.now_ms()
     pace = ctx.services.slices.pace()
