@@ -30,7 +30,7 @@ from kbroker.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
-from kbroker.types import TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import DelayedFetch
@@ -250,7 +250,7 @@ class Partition(PartitionFields):
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none."""
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+        if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
             raise FencedLeaderEpochError()

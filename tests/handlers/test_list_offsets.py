@@ -188,6 +188,7 @@ def test_offsets_come_with_their_epoch(aged: Aged) -> None:
         assert [epoch(time) for time in (EARLIEST, T0 + 10, T0 + 20, LATEST)] == [(0, 0), (0, 0), (0, 5), (0, 5)]
         assert epoch(LATEST, current_leader_epoch=5) == (0, 5)
         assert epoch(LATEST, current_leader_epoch=4)[0] == FENCED_EPOCH
+        assert epoch(LATEST, current_leader_epoch=-2)[0] == FENCED_EPOCH
         assert epoch(T0, current_leader_epoch=6)[0] == UNKNOWN_EPOCH
 
 

@@ -106,6 +106,6 @@ cdef inline bint is_acknowledged(PartitionFields partition, int64_t last_offset,
 cdef inline PartitionFields led_partition(object led, int32_t index, int32_t leader_epoch):
     """A partition of those `led` of a topic, if its leader is the one that the client knows; else None."""
     cdef PartitionFields partition = None if led is None else (<dict?> led).get(index)
-    if partition is None or (leader_epoch >= 0 and leader_epoch != partition.leader_epoch):
+    if partition is None or (leader_epoch != -1 and leader_epoch != partition.leader_epoch):
         return None
     return partition

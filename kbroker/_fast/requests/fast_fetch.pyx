@@ -175,7 +175,7 @@ cdef class FastFetch(DirectAnswers):
         else:
             partition.named_in = fetches
             if (row.last_fetched_epoch < 0
-                    and (row.leader_epoch < 0 or row.leader_epoch == partition.leader_epoch)
+                    and (row.leader_epoch == -1 or row.leader_epoch == partition.leader_epoch)
                     and answer.look(partition.log_, row.offset, row.max_bytes, &found)
                     and answer.put_found(row.index, row.offset, &found)):
                 answer.may_wait_at(partition)
