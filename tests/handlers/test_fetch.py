@@ -262,7 +262,14 @@ def test_requests_behind_a_waiting_fetch_wait_for_it(module_broker: BrokerProces
 def test_readers_with_another_view_of_the_leader_are_sent_to_look(aged: Aged) -> None:
     """A consumer would read on from a broker that leads no longer."""
     with Client(aged.broker.port) as client:
-        for epoch, code in ((-1, 0), (-2, FENCED_EPOCH), (5, 0), (6, UNKNOWN_EPOCH), (4, FENCED_EPOCH), (0, FENCED_EPOCH)):
+        for epoch, code in (
+            (-1, 0),
+            (-2, FENCED_EPOCH),
+            (5, 0),
+            (6, UNKNOWN_EPOCH),
+            (4, FENCED_EPOCH),
+            (0, FENCED_EPOCH),
+        ):
             part = client.fetch(aged.topic, place={"current_leader_epoch": epoch}, wait_ms=ANY_LONG_MS)
             assert part.error_code == code
 

@@ -14,7 +14,7 @@ import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
-from kbroker.storage.directories.future_log import FutureLog, Step
+from kbroker.storage.directories.future_log import FutureLog, CopyStep
 from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer
 from kbroker.storage.files.throttle import Throttle
@@ -406,7 +406,9 @@ def test_a_segment_that_compaction_puts_in_place_while_it_is_copied_is_copied(tm
         first.rename_suffix(SWAP_SUFFIX)
         carry_out = FutureLog.carry_out
 
-        def put_in_place_meanwhile(future: FutureLog, steps: list[Step], throttle: Throttle, copied: list[int]) -> None:
+        def put_in_place_meanwhile(
+            future: FutureLog, steps: list[CopyStep], throttle: Throttle, copied: list[int]
+        ) -> None:
             if first.path.endswith(SWAP_SUFFIX):
                 first.rename_suffix("")
             carry_out(future, steps, throttle, copied)
