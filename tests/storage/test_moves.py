@@ -14,7 +14,7 @@ import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.records.compression import Codec
-from kbroker.storage.directories.future_log import FutureLog, CopyStep
+from kbroker.storage.directories.future_log import CopyStep, FutureLog
 from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer
 from kbroker.storage.files.throttle import Throttle

@@ -1,12 +1,12 @@
 """Threads that take their share of what an iteration of the loop has to do.
 
 Much of an append is the kernel's: copying into the page cache, pages of a file that must be found and locked.  A loop
-that met several such pieces in one iteration would do one after the other while other processors have nothing to do.  So it
-shares them: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
+that met several such pieces in one iteration would do one after the other while other processors have nothing to do.
+So it shares them: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
 when all are done.
 
-The loop never waits for a thread that has begun no piece: where other processes have the processors the loop does every piece
-itself, at the price of a signal.  The threads know C's structs alone, never Python's objects, and the loop keeps
+The loop never waits for a thread that has begun no piece: where other processes have the processors the loop does every
+piece itself, at the price of a signal.  The threads know C's structs alone, never Python's objects, and the loop keeps
 the interpreter's lock meanwhile, so that nothing that the pieces rely upon is changed under them.
 """
 

@@ -3,7 +3,8 @@
 An answer is known by the API and its version, by the end of the connection that the client dialled, which brokers'
 addresses may depend on, by every byte of the request behind its header, and by what its client may see (`Gate.view`).
 Handlers say which of their answers last (`RequestContext.lasting`), and a change of what they say is announced with
-`forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its encoding is not what it costs.
+`forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its
+encoding is not what it costs.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -34,7 +34,7 @@ from kbroker._fast.net.connection_states cimport (
     may_request_next,
 )
 from kbroker._fast.net.direct cimport DirectRequest, Partly
-from kbroker._fast.net.gate cimport Gate, Gatekeeper
+from kbroker._fast.net.gate cimport Gatekeeper
 from kbroker._fast.wire.encoding cimport Encoding
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.wire.request_header cimport skip_tagged_fields
@@ -151,7 +151,8 @@ cdef class Connection(Responder):
         if not self.closed:
             if self.send_state == SEND_CLEAR:
                 # Otherwise the loop calls again as soon as there is room, and goes on from here.
-                if self.sender.queued_bytes > 0 and (self.state == DEFERRED or self.endpoint.flush_batch.delay_flush(self)):
+                if self.sender.queued_bytes > 0 and (
+                        self.state == DEFERRED or self.endpoint.flush_batch.delay_flush(self)):
                     self._send_next(SEND_HELD)
                 else:
                     self._flush()
@@ -204,7 +205,8 @@ cdef class Connection(Responder):
         """Whether an equal request has an answer that lasts, which is queued; else what this one will be known by."""
         cdef AnswerMemo known = self.endpoint.answers
         cdef bytes frame
-        ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version, self._local(), self.buffer.data + position, end - position)
+        ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version, self._local(),
+                            self.buffer.data + position, end - position)
         frame = known.recall(ctx.key, ctx.correlation_id)
         if frame is None:
             return False
@@ -495,4 +497,5 @@ cdef class Connection(Responder):
     @property
     def holds_budget(self) -> bool:
         """Whether an unfinished large frame of it takes memory that others may wait for."""
-        return self.buffer is not None and self.buffer.counted and self.pending is None and self.send_state == SEND_CLEAR
+        return (self.buffer is not None and self.buffer.counted and self.pending is None
+                and self.send_state == SEND_CLEAR)

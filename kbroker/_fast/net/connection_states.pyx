@@ -4,7 +4,7 @@ Requests, of which one is under way at a time (`RequestState`):
 
     READY -> SERVING                a request begins
     READY -> THROTTLED              a connection that was accepted sooner than its rate allows
-    SERVING -> DEFERRED             the request is answered with others at the end of the loop's iteration (`FlushBatch`)
+    SERVING -> DEFERRED             the request is answered with others at the end of the turn (`FlushBatch`)
     SERVING -> READY, THROTTLED     it is answered; its client used more than its quota, so that the next one waits
     DEFERRED -> SERVING             its answer is there, waits for something else, or is made by itself after all
     DEFERRED -> READY               it is begun again

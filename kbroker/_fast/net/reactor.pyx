@@ -8,7 +8,6 @@ from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.flush_batch cimport FlushBatch
-from kbroker._fast.net.gate cimport Gatekeeper
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads
 

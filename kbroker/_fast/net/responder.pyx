@@ -58,7 +58,8 @@ cdef class Responder(Receiver):
         """Send what is queued; while the socket is full the loop watches a duplicate of it for room."""
         cdef int outcome
         cdef Sender sender = self.sender
-        if self.closed or self.send_state == SEND_CLEAR and sender.queued_bytes == 0 and sender.head == len(sender.parts):
+        if self.closed or (
+                self.send_state == SEND_CLEAR and sender.queued_bytes == 0 and sender.head == len(sender.parts)):
             return 0
         try:
             outcome = self.sender.flush(FLUSH_BYTES, self)

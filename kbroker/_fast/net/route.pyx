@@ -4,12 +4,7 @@ Invariant: both are filled before the first connection is accepted and not chang
 """
 
 from kbroker._fast.net.answer_memo cimport AnswerMemo
-from kbroker._fast.net.busy_poll cimport BusyPoll
-from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.net.direct cimport DirectAnswers
-from kbroker._fast.net.receive_buffer cimport BufferPool
-from kbroker._fast.net.send_threads cimport SendThreads
-from kbroker._fast.net.flush_batch cimport FlushBatch
 from kbroker._fast.net.reactor cimport Reactor
 
 
@@ -26,7 +21,7 @@ cdef class Route:
     `compile_response(version)` one with `begin_response(struct, correlation_id, flexible, items)`.
     Of a `lasting` route the answers that its handler marks as
     such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
-    `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the begin of the frame or, negative,
+    `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the frame's begin or, negative,
     from its end; 0 where it has none.  `limits_at(version)`: where the body of a request has min_bytes and, behind it,
     max_bytes; -1 where not; None for an API whose answers have no records to count.
     """

@@ -214,8 +214,8 @@ cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* a
 def messages_of_records(payload, BatchInfo info not None, int magic, *, bint inner=False, int64_t least=0):
     """(messages, count, first offset, last offset, largest timestamp, headers) of the records of a batch, uncompressed.
 
-    Headers are left out, and counted.  `inner`: they go into a compressed message, with magic 1 by relative offsets.  Records before
-    offset `least` are left out.  InvalidRecordsError for what are no records.
+    Headers are left out, and counted.  `inner`: they go into a compressed message, with magic 1 by relative offsets.
+    Records before offset `least` are left out.  InvalidRecordsError for what are no records.
     """
     cdef Py_buffer view
     cdef int64_t size

@@ -51,7 +51,7 @@ cdef class MessageSet:
     cdef readonly int64_t first_offset
     cdef readonly int64_t last_offset
     cdef readonly bint in_order             # offsets count 0, 1, 2 …
-    cdef readonly int32_t append_time_count # of those that say that their time is that of an append
+    cdef readonly int32_t append_time_count  # of those that say that their time is that of an append
 
     def __cinit__(self):
         self.min_timestamp = INT64_MAX

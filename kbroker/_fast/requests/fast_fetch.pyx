@@ -8,7 +8,7 @@ partition named twice, bytes too many or too few) is left to the handler as a wh
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_left, cursor_uvarint
 from kbroker._fast.base.monotonic cimport now_ns

@@ -15,7 +15,9 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
 from kbroker._fast.records.batch_info cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
 from kbroker._fast.base.helper_pool cimport HelperPool
-from kbroker._fast.net.direct cimport MOST_REQUESTS, NAME_BYTES, DirectRequest, DirectAnswers, Partly, put_size, put_topic
+from kbroker._fast.net.direct cimport (
+    MOST_REQUESTS, NAME_BYTES, DirectAnswers, DirectRequest, Partly, put_size, put_topic
+)
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
@@ -165,7 +167,7 @@ cdef class FastProduce(DirectAnswers):
         return self._count(asked.version, asked.data, asked.size, &rows) == 1 and rows.acks != 0
 
     cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):
-        """The batches for one log are written together, in the order of their requests; helper threads take some logs."""
+        """The batches for one log are written together, in the requests' order; helper threads take some logs."""
         cdef ProduceRows[MOST_REQUESTS] rows
         cdef int[MOST_REQUESTS] group_of       # of each request; -1 where there is none
         cdef int[MOST_REQUESTS] member_of      # its number there; -1 where the log does not take the batch as it is
@@ -192,8 +194,8 @@ cdef class FastProduce(DirectAnswers):
         return answers
 
     @cython.nonecheck(True)
-    cdef int _gather(self, object manager, const DirectRequest* asked, ProduceRows* rows, int64_t now_ms, list partitions,
-                     int* group_of, int* member_of) except -1:
+    cdef int _gather(self, object manager, const DirectRequest* asked, ProduceRows* rows, int64_t now_ms,
+                     list partitions, int* group_of, int* member_of) except -1:
         """Adds the request's batch to the group of its partition, which is one of `partitions` then."""
         cdef PartitionFields partition
         cdef AppendGroup group

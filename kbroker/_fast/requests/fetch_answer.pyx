@@ -1,8 +1,8 @@
 """The answer to a fetch while it is worked out: partitions are looked at, and written one behind the other.
 
-A partition is looked at in C (`look`, `put_found`) or, alone, by Python (`read_alone`, `put_data`): one with an error or
-a damaged segment, of a follower, with aborted transactions.  Both continue the same answer.  Up to COPY_BYTES of records
-are read into the answer itself; others are file regions, which `sendfile` brings to the socket.
+A partition is looked at in C (`look`, `put_found`) or, alone, by Python (`read_alone`, `put_data`): one with an error
+or a damaged segment, of a follower, with aborted transactions.  Both continue the same answer.  Up to COPY_BYTES of
+records are read into the answer itself; others are file regions, which `sendfile` brings to the socket.
 """
 
 cimport cython
@@ -21,10 +21,8 @@ from kbroker._fast.net.direct cimport Topic, put_size, put_topic
 from kbroker._fast.requests.fetch_rows cimport (
     AROUND_TOPIC_BYTES,
     ROW_BYTES,
-    START_BYTES,
     UNKNOWN,
     FetchHead,
-    FetchLayout,
     Found,
     put_row,
     put_start,
@@ -32,7 +30,7 @@ from kbroker._fast.requests.fetch_rows cimport (
 )
 from kbroker._fast.requests.partition_read cimport confirm, find, note_next
 from kbroker._fast.wire.codec cimport Program
-from kbroker._fast.wire.encoder cimport Encoder, begin, encode_struct, finish
+from kbroker._fast.wire.encoder cimport Encoder, begin as begin_frame, encode_struct, finish
 from kbroker._fast.wire.structs cimport KIND_ARRAY, KIND_STRUCT, Plan
 
 cdef extern from "Python.h":
@@ -215,7 +213,7 @@ cdef class FetchAnswer:
         cdef Plan plan = self.rules.row_plan(self.version)
         cdef Py_ssize_t start = 0
         cdef Py_ssize_t cut
-        begin(&encoder, plan)
+        begin_frame(&encoder, plan)
         encoder.cuts = <PyObject*> cuts
         try:
             encode_struct(&encoder, plan, data)

@@ -1,7 +1,7 @@
 """A fetch of targets: of a session's (KIP-227), or of what a decoded request names.
 
-An incremental answer names those partitions only that have changed for the client.  A target at the end of its log without
-any costs a few fields of C.
+An incremental answer names those partitions only that have changed for the client.  A target at the end of its log
+without any costs a few fields of C.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -197,7 +197,7 @@ cdef class TargetsRead:
             row.data = answer.read_alone(target)
         if self.session is not None:
             target.must_respond(row.data.error_code, len(row.data.records), row.data.high_watermark,
-                            row.data.log_start_offset)
+                                row.data.log_start_offset)
         return answer.put_data(row.data)
 
 

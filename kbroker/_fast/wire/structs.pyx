@@ -4,9 +4,9 @@ A struct class is an ordinary heap type: a subclass of `Struct` whose `__slots__
 per field the slot's offset and the default.  A `Plan` is one struct in one version: arrays of `Op`, in wire order, for
 the fields that are present, the tagged ones in order of their tags, and those the version lacks.
 
-Invariants: every slot of a struct holds a value after construction or decoding, but nested structs that were not set stay
-empty until first looked at (a Fetch answer has three per partition that hardly anyone uses): `NestedField` fills them.
-Code that reads slots in C takes an empty slot for the default.
+Invariants: every slot of a struct holds a value after construction or decoding, but nested structs that were not set
+stay empty until first looked at (a Fetch answer has three per partition that hardly anyone uses): `NestedField` fills
+them. Code that reads slots in C takes an empty slot for the default.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
