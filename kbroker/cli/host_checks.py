@@ -74,9 +74,11 @@ def check_directory(path: str, reserve_bytes: int, mounts: Sequence[tuple[str, s
     _, kind, options = mount_of(str(nearest.resolve()), mounts)
     if kind in VOLATILE:
         yield Finding(
-            Level.WARNING, subject, f"lies on {kind}: its data are gone with the machine or the container",
+            Level.WARNING,
+            subject,
+            f"lies on {kind}: its data are gone with the machine or the container",
             "mount a volume there, or name another directory in log.dirs",
-        )  # fmt: skip
+        )
     if "ro" in options.split(","):
         yield Finding(
             Level.PROBLEM, subject, "its file system is mounted read-only", f"sudo mount -o remount,rw {nearest}"
@@ -85,9 +87,11 @@ def check_directory(path: str, reserve_bytes: int, mounts: Sequence[tuple[str, s
     free = space.f_bavail * space.f_frsize
     if free < reserve_bytes:
         yield Finding(
-            Level.PROBLEM, subject, f"{free:,} bytes are free, less than {RESERVE}: records are refused",
+            Level.PROBLEM,
+            subject,
+            f"{free:,} bytes are free, less than {RESERVE}: records are refused",
             "free space, or lower the reserve",
-        )  # fmt: skip
+        )
     else:
         state = "is there" if nearest == there else "will be made"
         yield Finding(Level.OK, subject, f"{state}, {free:,} bytes free on {kind or 'an unknown file system'}")
@@ -141,25 +145,31 @@ def check_listeners(config: BrokerConfig, is_running: bool) -> Iterator[Finding]
         subject = f"listener {each.name}://{each.host}:{each.port}"
         if not is_running and each.port and not _is_free(each.host, each.port):
             yield Finding(
-                Level.PROBLEM, subject, "another process listens on the port, or the address is not this machine's",
+                Level.PROBLEM,
+                subject,
+                "another process listens on the port, or the address is not this machine's",
                 f"ss -ltnp 'sport = :{each.port}' shows which; or name another port in listeners",
-            )  # fmt: skip
+            )
             continue
-        told = advertised.get(each.name)
-        if told is None:
+        host = advertised.get(each.name)
+        if host is None:
             yield Finding(Level.OK, subject, "clients are answered the address that they dialled")
-        elif told.startswith(_LOOPBACK) and not each.host.startswith(_LOOPBACK):
+        elif host.startswith(_LOOPBACK) and not each.host.startswith(_LOOPBACK):
             yield Finding(
-                Level.WARNING, subject, f"clients on other machines are answered {told}, which is their own",
+                Level.WARNING,
+                subject,
+                f"clients on other machines are answered {host}, which is their own",
                 "name this machine in advertised.listeners, or leave it out",
-            )  # fmt: skip
-        elif not _resolves(told):
+            )
+        elif not _resolves(host):
             yield Finding(
-                Level.WARNING, subject, f"the advertised name {told} does not resolve here",
+                Level.WARNING,
+                subject,
+                f"the advertised name {host} does not resolve here",
                 "correct advertised.listeners, or the name service",
-            )  # fmt: skip
+            )
         else:
-            yield Finding(Level.OK, subject, f"clients are answered {told}")
+            yield Finding(Level.OK, subject, f"clients are answered {host}")
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -188,9 +198,11 @@ def check_limits() -> Iterator[Finding]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FEW_DESCRIPTORS:
         yield Finding(
-            Level.WARNING, "descriptors", f"at most {hard} files and connections",
+            Level.WARNING,
+            "descriptors",
+            f"at most {hard} files and connections",
             "LimitNOFILE=65536 in the systemd unit, or ulimit -Hn 65536",
-        )  # fmt: skip
+        )
     else:
         yield Finding(Level.OK, "descriptors", f"{'no limit' if hard == resource.RLIM_INFINITY else hard}")
     try:
@@ -217,9 +229,11 @@ def check_clock() -> Iterator[Finding]:
     (status,) = struct.unpack_from("i", buffer, _STATUS_AT)
     if status & _STA_UNSYNC:
         yield Finding(
-            Level.WARNING, "clock", "the clock follows no time source: retention and timestamps may be wrong",
+            Level.WARNING,
+            "clock",
+            "the clock follows no time source: retention and timestamps may be wrong",
             "sudo timedatectl set-ntp true",
-        )  # fmt: skip
+        )
     else:
         yield Finding(Level.OK, "clock", "follows a time source")
 
@@ -236,8 +250,10 @@ def check_versions() -> Iterator[Finding]:
     missing = [codec.name.lower() for codec in (Codec.LZ4, Codec.ZSTD) if codec not in native_codecs_loaded()]
     if missing:
         yield Finding(
-            Level.WARNING, "codecs", f"the C library of {' and '.join(missing)} was not found: the slower way is taken",
+            Level.WARNING,
+            "codecs",
+            f"the C library of {' and '.join(missing)} was not found: the slower way is taken",
             "pip install --force-reinstall lz4 zstandard",
-        )  # fmt: skip
+        )
     else:
         yield Finding(Level.OK, "codecs", "lz4 and zstd are read by their C libraries")

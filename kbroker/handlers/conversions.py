@@ -53,7 +53,7 @@ class Conversions:
 
 
 class ConvertedRecords:
-    """The converted records of one answer; whoever holds it, or a region of it, keeps them.
+    """The converted records of one answer; holding it, or a region of it, keeps them.
 
     It belongs to one thread at a time.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def coordinator_node(image: ClusterImage, state_topic: str, key: str) -> int:
-    """The node's id; `NO_LEADER` while the topic is not there, or nobody leads the partition."""
+    """The node's id; `NO_LEADER` while the topic is not there, or no broker leads the partition."""
     topic = image.topics.get(state_topic)
     if topic is None:
         return NO_LEADER

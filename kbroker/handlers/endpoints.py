@@ -1,7 +1,7 @@
-"""Which address a client is told to use for a broker.
+"""Which address a client is answered for a broker.
 
 Where `advertised.listeners` names the listener that the client came by, it is that address.  Where it does not, a
-client of this broker is told the address that it dialled, which by construction it can reach; Kafka instead announces
+client of this broker gets the address that it dialled, which by construction it can reach; Kafka instead announces
 the listener's own host, the most common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must all
 answer alike, so all ask here.
 """
@@ -21,10 +21,10 @@ _MAPPED_IPV4 = "::ffff:"
 
 def local_broker(config: BrokerConfig, node_id: int) -> BrokerImage:
     """This broker as its settings describe it."""
-    told = config.advertised_listeners or config.listeners
+    shown = config.advertised_listeners or config.listeners
     return BrokerImage(
         node_id=node_id,
-        endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in told},
+        endpoints={listener.name: Endpoint(listener.host, listener.port) for listener in shown},
         rack=config.get("broker.rack"),
         advertised=bool(config.advertised_listeners),
     )

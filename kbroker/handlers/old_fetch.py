@@ -129,7 +129,7 @@ def _places(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ..
 async def _read(
     ctx: RequestContext, request: wire.FetchRequest, asked: Iterable[_Asked], pace: Pace
 ) -> tuple[list[Any], int, bool]:
-    """(each partition's part of the answer, bytes found, whether that must be told at once)."""
+    """(each partition's part of the answer, bytes found, whether that must be answered at once)."""
     services, version = ctx.services, ctx.api_version
     left = min(request.max_bytes, services.fetch_max_bytes)
     answers = []
@@ -227,7 +227,7 @@ def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> in
         except OSError as problem:
             error = job.partition.log.storage_error("reading records", problem).code
         if room.size > start:
-            # What comes behind is told when it is asked for.
+            # What comes behind is answered when it is asked for.
             job.answer.records = room.region(start, room.size - start)
         elif error:
             job.answer.records, job.answer.error_code = EMPTY, error

@@ -134,7 +134,7 @@ _RETRIED_BY_ALL = frozenset(
 
 
 def _answered(error: KafkaError, generation: ClientGeneration) -> KafkaError:
-    """What a producer is told: codes that it knows, and retries in the right way."""
+    """The producer's error: a code that it knows, and retries in the right way."""
     code = write_error(error)
     if code is ErrorCode.PRODUCER_FENCED:
         return KafkaError.of(ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -1,6 +1,6 @@
 """The current image of the cluster and those who want to hear of changes.
 
-One writer (the topic manager, or whoever follows a remote controller) publishes; everybody reads.  Readers and the
+One writer (the local controller, or what follows a remote one) publishes; all other parts read.  Readers and the
 writer share the event loop, so between two awaits the image stands still.
 
 `publish` swaps the image first and then calls every subscriber before it returns: by the time that any other request

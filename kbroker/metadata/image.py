@@ -4,8 +4,8 @@ A `ClusterImage` is never changed: a change makes a new one that shares everythi
 may keep an image across awaits and see one consistent state.  `MetadataDelta` says what differs between two images
 that follow each other.
 
-`image.apply(delta)` is the image after a delta: a delta holds all that changes, so whoever has the same image, such as
-another broker of the cluster, comes to the same one.
+`image.apply(delta)` is the image after a delta: a delta holds all that changes, so a reader that has the same image,
+such as another broker of the cluster, comes to the same one.
 
 Invariants: `topics` and `topics_by_id` hold the same `TopicImage` objects; the partitions of a topic are numbered
 from 0 without gaps, so `topic.partitions[i].partition == i`; a partition's `leader` is -1 or one of its `replicas`.
@@ -39,7 +39,7 @@ class Endpoint(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """One broker.  `advertised` is False when its endpoints were not set by `advertised.listeners`: a client of such
-    a broker is told the address that it dialled (see `kbroker.handlers.endpoints`).  `epoch` is the number of its last
+    a broker gets the address that it dialled (see `kbroker.handlers.endpoints`).  `epoch` is the number of its last
     registration, -1 where that is not known."""
 
     node_id: int

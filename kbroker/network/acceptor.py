@@ -22,7 +22,7 @@ from kbroker.network.limits import ConnectionLimits
 
 logger = logging.getLogger("kbroker.network")
 
-# Accepted in one call; who uses descriptors besides is told before the next one.
+# Accepted in one call; the other user of descriptors learns of it before the next one.
 BATCH = 64
 # Connected in a turn of the loop: about a millisecond.
 TURN = 32

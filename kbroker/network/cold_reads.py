@@ -3,7 +3,7 @@
 A connection that meets bytes which the page cache lacks waits for one stretch of them, and sends it as it sends
 everything else.  The thread that has brought the stretch in goes on with what follows: what is queued behind it in the
 same answer, and, of a file that is read from front to back, what the next fetch will ask for.  So the disk works while
-the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as somebody
+the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as a connection
 waits for a stretch.
 """
 
@@ -22,7 +22,7 @@ from kbroker._fast.net.connection import Connection
 COLD_READ_THREADS = 4
 # What is read ahead of a reader; `AHEAD_BYTES` of `_fast/net/sender.pyx` is the same for what is queued.
 AHEAD_BYTES = 4 << 20
-# Between two of these a thread looks whether somebody waits.
+# Between two of these a thread looks whether a connection waits.
 SLICE_BYTES = 1 << 20
 # A reader that was last seen less than this before is the same one, and reads on.
 NEAR_BYTES = 16 << 20
@@ -62,7 +62,7 @@ class ColdReads:
         self._executor.submit(self._serve)
 
     def _reads_on(self, region: FileRegion, position: int, size: int) -> bool:
-        """Whether somebody reads this file from front to back, as far as cold reads tell."""
+        """Whether a client reads this file from front to back, as far as cold reads show."""
         last = self._places.pop(region.fd, position)
         self._places[region.fd] = position
         if len(self._places) > FILES:

@@ -4,7 +4,7 @@ how many threads send to them.
 Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka leaves those over
 `max.connections` in the listen backlog instead, where the client waits without a word.
 
-Every connection is an open file of the process.  Who uses the descriptors that connections do not is told how many
+Every connection is an open file of the process.  The user of the other descriptors learns how many
 these are (`on_count`), a few at a time.  Once the process may open no more, the loop drops new connections
 silently and logs cannot be opened, so connections stop a little before that, with a line in the log.
 """

@@ -155,7 +155,7 @@ class ReplicaManager:
         self.followed[topic_partition] = partition
 
     def _work(self, deadline: float) -> None:
-        """Delete logs, then make those that nobody has asked for yet, a few at a time."""
+        """Delete logs, then make those that no request has asked for yet, a few at a time."""
         while self._dying and time.monotonic() < deadline:
             self._delete(next(iter(self._dying)))
         while self._unborn and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
 """Writes the markers that end transactions into partitions that this broker leads.
 
 A marker is appended as a control batch of the producer's id and epoch, and counts when it is committed.  In
-`__consumer_offsets` the offsets that the transaction wrote are decided then: whoever coordinates groups is asked before
+`__consumer_offsets` the offsets that the transaction wrote are decided then: the group coordinator is asked before
 the append and called after the commit.
 """
 

@@ -1,7 +1,7 @@
 """Counters that the hot path can afford: plain C integers per API key and time histograms in fixed buckets.
 
 A histogram has 22 buckets.  Bucket `k` below 21 counts values up to and including 10 us * 2**k (10 us, 20 us, ...,
-10.49 s); bucket 21 counts everything above.  Buckets are not cumulative here; whoever renders them adds them up.
+10.49 s); bucket 21 counts everything above.  Buckets are not cumulative here; the renderer adds them up.
 
 Invariants: the sum of an API's buckets equals its `count`; an error is counted beside the request, not instead of
 it.  Keys outside 0..127 share one slot, reported under the key -1.  Nothing is locked: one thread, the loop's,

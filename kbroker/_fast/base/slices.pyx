@@ -5,7 +5,7 @@ and goes on at once until the slice is used up; then the work waits in one queue
 the loop lets one go on: however many large requests are under way, others wait for one slice of 2 ms and one step.  The
 first slice of a request is shorter, because those of several requests may fall into one turn.
 
-Invariant: between two `await pace` nobody else runs; behind each the world may have changed.
+Invariant: between two `await pace` nothing else runs; behind each the world may have changed.
 """
 
 from collections import deque

@@ -105,7 +105,7 @@ cdef class AppendGroup:
         if self.segment is None or self.segment.tail is None or self.segment.open_file_ is None:
             return False
         self.log = log
-        # Held, so that the descriptor stays open, whoever takes it from the segment meanwhile.
+        # Held, so that the descriptor stays open, even if the segment gives it up meanwhile.
         self.file = self.segment.open_file_
         group.rules = rules_at(log.append_rules, now_ms)
         group.leader_epoch = leader_epoch

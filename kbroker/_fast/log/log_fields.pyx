@@ -9,7 +9,7 @@ What has a descriptor behind it, however far, is set by a property of its own: t
 old value before it puts the new one there, and while that one's file is closed, without the GIL, another thread would
 be given an object that is no more.  `_before` keeps it for as long.
 
-Invariant: whoever is the base of a finished object has all of its parts; only what is documented as None may be None
+Invariant: the base of a finished object has all of its parts; only what is documented as None may be None
 (`committer`, `append_rules`, of a segment `tail`, `open_file` and `follow_ups`).
 """
 

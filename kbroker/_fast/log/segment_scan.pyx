@@ -4,7 +4,7 @@
 the file really has left), and stops at the first byte that is no valid batch: what lies behind it is not trusted, as
 in Kafka.  It reads by `pread`, so the descriptor's position stays.
 
-What it found stays in C until somebody asks: `segment_replay` counts and indexes batches from there, `batches` makes
+What it found stays in C until it is asked for: `segment_replay` counts and indexes batches from there, `batches` makes
 an object of each.
 """
 

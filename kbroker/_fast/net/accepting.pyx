@@ -1,6 +1,6 @@
 """Taking connections off the kernel's queue of a listening socket, many in one call.
 
-Whoever connects while that queue is full hears nothing, and tries again after a second, then after two more.
+A client that connects while that queue is full gets no answer, and tries again after a second, then after two more.
 """
 
 from libc.errno cimport ECONNABORTED, EINTR, errno

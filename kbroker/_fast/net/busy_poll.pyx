@@ -47,7 +47,7 @@ cdef enum:
     LOOK_NS = 10000000
     TOO_LONG = 8
     LEFT_NS = 100000000
-    # Who keeps the processor no longer than this on average is a client between two requests, not somebody at work.
+    # Who keeps the processor no longer than this on average is a client between two requests, not one at work.
     CLIENT_NS = 30000
 
 

@@ -468,7 +468,7 @@ cdef class Connection(Responder):
                 # The requests before the one that ends the connection were served: their answers leave if they can.
                 self.sender.flush(FLUSH_BYTES, None)
             except OSError:
-                pass  # The client is gone, and with it whoever would have read them.
+                pass  # The client is gone: there is no reader for them.
             self.sender.clear()
         self._unwatch()
         if self.buffer is not None:

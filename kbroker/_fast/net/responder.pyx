@@ -37,7 +37,7 @@ cdef class Responder(Receiver):
         raise NotImplementedError
 
     cdef int failed(self, object ctx, object error) except -1:
-        """A handler failed: nobody knows what it has done, so the connection ends."""
+        """A handler failed: what it has done is unknown, so the connection ends."""
         raise NotImplementedError
 
     cdef bint _begin(self, object ctx, object coroutine) except -1:

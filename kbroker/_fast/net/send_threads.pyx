@@ -3,7 +3,7 @@
 `sendfile` of a megabyte takes some 100 us, all of it in the kernel: copying on a network card's behalf, on loopback
 the whole way to the receiver.  When several clients read much at once, one loop does that for one of them at a time.
 So it lends stretches out: a thread of this pool makes the one call `sendfile(socket, file)`, and the loop goes on with
-what is left of the answer when it is told.  The threads know descriptors and numbers alone, never Python's objects.
+what is left of the answer when they are done.  The threads know descriptors and numbers alone, never Python's objects.
 
 Lent is only what the loop could have sent itself, without a wait: pages that were probed, a socket that does not
 block.  Only while another connection has sent as much a moment ago: a single reader is served soonest by the loop.
@@ -50,7 +50,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     MOST_THREADS = 8
-    # Waiting, under way and done together; the loop hears of what is done once in a turn.
+    # Waiting, under way and done together; the loop learns of what is done once in a turn.
     MOST_JOBS = 64
     STACK_BYTES = 65536
     # Another connection that sent a large stretch no longer ago than this is one to be served beside.
@@ -115,7 +115,7 @@ cdef void* work(void* argument) noexcept nogil:
 cdef class SendThreads:
     """At most `limit` threads for the connections of one loop; 0 lends nothing.
 
-    What is lent is told to its user when it is done: `user.helped(sent)` with the bytes that the socket took, or
+    The user of what is lent is called when it is done: `user.helped(sent)` with the bytes that the socket took, or
     less than 0 where the call failed, which the loop's own attempt will find out about.
     """
 
@@ -200,7 +200,7 @@ cdef class SendThreads:
         cdef uint64_t ignored
         cdef int done[MOST_JOBS]
         cdef int count, index, number
-        cdef list told = []
+        cdef list finished = []
         if self.pool == NULL:
             return
         pthread_mutex_lock(&self.pool.lock)
@@ -213,15 +213,15 @@ cdef class SendThreads:
         for index in range(count):
             number = done[index]
             c_close(self.pool.jobs[number].out_fd)
-            told.append((self.owners[number][0], self.pool.jobs[number].sent))
+            finished.append((self.owners[number][0], self.pool.jobs[number].sent))
             self.owners[number] = None
             self.outstanding -= 1
-        # Who is told may lend the next stretch, or end all this.
-        for user, sent in told:
+        # Who is called may lend the next range, or end all this.
+        for user, sent in finished:
             user.helped(sent)
 
     def close(self) -> None:
-        """End the threads.  What they have not begun is not sent, and nobody is told."""
+        """End the threads.  What they have not begun is not sent, and no user is called."""
         if self.pool != NULL:
             self.loop.remove_reader(self.pool.event_fd)
         self._stop()

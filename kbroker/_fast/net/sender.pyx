@@ -218,7 +218,7 @@ cdef class Sender:
             with nogil:
                 sent = sendfile(out_fd, fd, &position, left)
         if sent < 0 and errno == EIO:
-            # The disk, not the socket: whoever reads the stretch in its place finds out and tells.
+            # The disk, not the socket: what reads the range in its place finds out and reports it.
             self.warm_until = 0
             self.cold_region = region
             self.cold_position = region.position + self.offset

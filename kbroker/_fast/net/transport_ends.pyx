@@ -1,4 +1,4 @@
-"""The two ends of a connection, asked of its transport once, when somebody wants to know; and the client's own name."""
+"""The two ends of a connection, asked of its transport once, when they are needed; and the client's own name."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp

@@ -67,7 +67,7 @@ cdef struct Found:
     int64_t log_start_offset
     int64_t position            # of the records in the segment's file
     int64_t end                 # of what may be read of the file
-    int64_t first               # the size of the first batch, UNKNOWN where nobody has looked
+    int64_t first               # the size of the first batch, UNKNOWN where it was not looked at
     int64_t size                # 0: no records; UNKNOWN: Python reads this partition
 
 

@@ -21,7 +21,7 @@ cdef SegmentFields find(LogFields log, object file_system, int64_t offset, int64
     """The segment of the records from `offset` on, with its file open; `confirm` says whether they are there.
 
     `committed`: no records of transactions that are open or were aborted.  `file_system`: the type of those files that
-    may be read here.  The file stays open for as long as no Python code is run; whoever does that holds it.
+    may be read here.  The file stays open for as long as no Python code is run; code that does that holds it.
     None with a size of 0 where there are none yet, with UNKNOWN where the log has to say.
     """
     cdef LocalLogFields local = log.local_

@@ -240,7 +240,7 @@ class Group:
         self.park_join(member, reply)
 
     def replace_static(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
-        """Give the place of a static member to its new incarnation; whoever still waits under the old id is fenced."""
+        """Give the place of a static member to its new incarnation; a request that waits under the old id is fenced."""
         old = self.members[old_member_id]
         self.answer_join(old, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
         self.answer_sync(old, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
@@ -295,7 +295,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined.  False when nobody has."""
+        """Make sure that the leader is a member that has joined.  False when none has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaits_join:
@@ -314,7 +314,7 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is missing, those who were sent away for an id included."""
+        """Whether no member is missing, those who were sent away for an id included."""
         return self.awaiting_join_count == len(self.members) and not self.pending_joins
 
     def members_not_joined(self) -> list[Member]:

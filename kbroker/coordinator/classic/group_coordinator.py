@@ -124,7 +124,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to load what is stored, and follow the metadata from now on.  Call once the logs are open, after
-        whoever creates logs has subscribed to the metadata."""
+        the creator of logs has subscribed to the metadata."""
         self._running = True
         self.registry.open(self._metadata_cache)
         self._metadata_cache.subscribe(self._on_metadata)
@@ -185,7 +185,7 @@ class GroupCoordinator:
                 if not group.kind.is_empty:
                     reply(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
                     return
-                # Nobody is left of the newer protocol.
+                # No member of the newer protocol is left.
                 self.registry.append(group, group.kind.tombstones())
                 group.become(None)
             is_new = group is None
@@ -321,7 +321,7 @@ class GroupCoordinator:
         return group
 
     def check_group(self, group_id: str) -> None:
-        """GroupIdNotFoundError, or what a client is told while nobody can tell, unless the group exists."""
+        """GroupIdNotFoundError, or why it is not known, unless the group exists."""
         self._existing(group_id)
 
     def describe(self, group_id: str) -> DescribedGroup:

@@ -200,7 +200,7 @@ class GroupRegistry:
     # Groups
 
     def find(self, group_id: str) -> Group | None:
-        """The group, or None when there is none.  Raises while nobody can tell."""
+        """The group, or None when there is none.  Raises while that is not known."""
         group = self.groups.get(group_id)
         if group is None and self.runtime.shards:
             self._shard_of(group_id).check_active()
@@ -220,7 +220,7 @@ class GroupRegistry:
         self.groups.pop(group.group_id, None)
 
     def discard_unused(self, group: Group) -> None:
-        """Drop a group that a refused request has brought about, so that nobody can fill the memory with names."""
+        """Drop a group that a refused request has brought about, so that no client can fill the memory with names."""
         unused = group.state is GroupState.EMPTY and group.generation_id == 0 and group.kind is None
         if unused and not group.offsets and not group.pending_joins:
             self.discard(group)
@@ -270,7 +270,7 @@ class GroupRegistry:
     # Transactions
 
     def check_partition(self, index: int) -> None:
-        """Raise what a client is told while the groups of a partition are not served."""
+        """Raise a client's error while the groups of a partition are not served."""
         if index < len(self.runtime.shards):
             self.runtime.shard(index).check_active()
 

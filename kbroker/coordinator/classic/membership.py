@@ -81,7 +81,7 @@ class Membership:
                 self._replace_static(group, request, current, member_id, reply)
                 return
         elif request.requires_known_member_id:
-            # A client that never hears its id cannot come back with it: without this round trip (KIP-394) each of its
+            # A client that never gets its id cannot come back with it: without this round trip (KIP-394) each of its
             # retries would leave a member behind.
             self._rebalances.watch_pending(group, member_id, request.session_timeout_ms)
             reply(JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -184,7 +184,7 @@ class OffsetCommits:
     # Deleting
 
     def delete(self, group: Group, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
-        """Forget offsets that nobody reads.  Raises what concerns all of them."""
+        """Forget offsets that no member reads.  Raises what concerns all of them."""
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise NonEmptyGroupError()
         results: dict[tuple[str, int], ErrorCode] = {}

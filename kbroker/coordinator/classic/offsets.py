@@ -2,7 +2,7 @@
 
 `OffsetTable` maps topic and partition to the newest `CommittedOffset`.  Offsets that a transaction has written but not
 yet decided are kept aside by producer id until its marker comes: they are not readable, but a reader that asks for
-stable offsets is told to come back, and they never expire.
+stable offsets has to come back, and they never expire.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OffsetTable:
         partitions[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
-        """Forget an offset, pending ones included: a tombstone means that nobody wants it any more."""
+        """Forget an offset, pending ones included: a tombstone means that it is not wanted any more."""
         partitions = self.topics.get(topic)
         if partitions is not None:
             partitions.pop(partition, None)

@@ -3,7 +3,7 @@
     any member joins anew, changes, leaves or falls silent
         -> prepare(reason): PreparingRebalance; members learn of it by their heartbeats and join again
         -> complete_join: everybody is here, or the rebalance timeout has passed: those who are missing are dropped,
-           the others get the new generation: CompletingRebalance (Empty when nobody is left)
+           the others get the new generation: CompletingRebalance (Empty when no member is left)
         -> the leader's SyncGroup (see `membership`) makes it Stable; members that send no SyncGroup within the
            rebalance timeout are dropped, with a new rebalance
 
@@ -32,8 +32,8 @@ from kbroker.errors import ErrorCode
 
 logger = logging.getLogger("kbroker.groups")
 
-# How long a JoinGroup of a member that is not known by id may be parked: its client cannot be told apart from one that
-# is gone, and retries under another id would pile up.
+# How long a JoinGroup of a member that is not known by id may be parked: its client cannot be distinguished from one
+# that is gone, and retries under another id would pile up.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -215,7 +215,7 @@ class Rebalances:
     # The sync phase
 
     def sync_received(self, group: Group, member_id: str) -> None:
-        """A member asked for its assignment; when all have, nobody is waited for any more."""
+        """A member asked for its assignment; when all have, the wait is over."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
             _cancel(group.sync_deadline)

@@ -413,7 +413,7 @@ class ConsumerGroups:
             )
 
     def describe(self, group_id: str) -> tuple[ConsumerGroup, str]:
-        """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or what a client is told while it is
+        """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or a client's error while it is
         not known whether there is such a group."""
         kind = self._consumer(self._registry.find(group_id), group_id)
         return kind, targets.preferred_assignor(kind, self._around(group_id))

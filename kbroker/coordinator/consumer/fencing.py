@@ -2,7 +2,7 @@
 
 A commit that comes late, in an epoch before the member's own, still counts for partitions that the member has had since
 that epoch or longer; for others it might be the word of an earlier owner.  Members that speak the classic protocol have
-their epoch as generation, and are told ILLEGAL_GENERATION where the others are told STALE_MEMBER_EPOCH.
+their epoch as generation, and get ILLEGAL_GENERATION where the others get STALE_MEMBER_EPOCH.
 """
 
 from __future__ import annotations

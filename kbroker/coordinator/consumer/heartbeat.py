@@ -61,12 +61,12 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundi
     after = _updated(before, request)
     after = follow(group, before, after, request.owned, around, draft)
     draft.set_timer(TimerKind.SESSION, after.member_id, around.settings.session_timeout_ms)
-    told = request.member_epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
+    is_sent = request.member_epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
     return HeartbeatAnswer(
         after.member_id,
         after.member_epoch,
         around.settings.heartbeat_interval_ms,
-        after.assigned if told else None,
+        after.assigned if is_sent else None,
     )
 
 

@@ -9,7 +9,7 @@ States of a member on its way to its target assignment:
 
 Invariants: `assigned` and `pending_revocation` have no partition in common; a partition is in the one or the other of
 at most one member of the group.  Both map topic ids and partitions to the epoch in which the member got the partition,
-so that a commit of an earlier owner can be told.
+so that a commit of an earlier owner is recognised.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _step(member: ConsumerMember, target: Target, reported: Reported, epoch: int
         for partition in wanted:
             if partition in keep:
                 continue
-            # What it is about to give up itself is nobody else's.
+            # What it is about to give up itself belongs to no other member.
             if target.is_owned(topic_id, partition) and partition not in own:
                 unreleased = True
             else:

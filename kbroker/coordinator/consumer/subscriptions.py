@@ -38,7 +38,7 @@ def write_member(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMe
 def change_regex(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, around: Surroundings, draft: Draft
 ) -> RegexChange:
-    """Drop a regular expression that nobody uses any more, and ask for those of the group to be resolved when it is
+    """Drop a regular expression that no member uses any more, and ask for those of the group to be resolved when it is
     time: there is an unknown one, topics were created, or the last time is long ago."""
     old, new = before.topic_regex or "", after.topic_regex or ""
     change = RegexChange.NONE

@@ -99,7 +99,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def start(self, metadata_cache: MetadataCache) -> None:
         """Begin to load the partitions that this broker leads, and follow the metadata from now on.  Call once the logs
-        are open, after whoever creates logs has subscribed to the metadata."""
+        are open, after the creator of logs has subscribed to the metadata."""
         self._running = True
         metadata_cache.subscribe(self._on_metadata)
         topic = metadata_cache.topic(self.topic)

@@ -77,7 +77,7 @@ class Outcome(Generic[T]):
             self._commits.when_committed(self._partition_index, settled)
 
 
-# What clients are told when the state topic refuses a write: only errors that their protocols know.
+# What clients are answered when the state topic refuses a write: only errors that their protocols know.
 _NOT_AVAILABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

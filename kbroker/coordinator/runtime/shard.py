@@ -11,7 +11,7 @@ that follows; the next load makes a new one.
 
 Writes: `append` makes the records durable as one batch or raises; the state changes only after that, so it never runs
 ahead of the log.  Reads: in chunks, a slice of at most `SLICE_SECONDS` at a time, with the loop's other work between.
-Loading ends at the log's end of the moment: nobody appends to a partition that loads.
+Loading ends at the log's end of the moment: nothing appends to a partition that loads.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Shard(Generic[S]):
         self._timer: TimerHandle | None = None
 
     def check_active(self) -> None:
-        """Raise what a client is told while the shard cannot serve."""
+        """Raise the client's error while the shard cannot serve."""
         if self.state is ShardState.ACTIVE:
             return
         if self.state is ShardState.LOADING:

@@ -26,7 +26,7 @@ STABLE = "Stable"
 
 @dataclass(frozen=True, slots=True)
 class ShareMember:
-    """One member; `assigned` is what it was told last."""
+    """One member; `assigned` is what it was sent last."""
 
     member_id: str
     rack_id: str | None

@@ -104,8 +104,8 @@ def heartbeat(
     if missing:
         began = group.state_partitions.began(missing)
         written.append(records.state_partitions_record(group.group_id, began))
-    told = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
-    return HeartbeatAnswer(after.epoch, after.assigned if told else None, missing, epoch), written
+    is_sent = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
+    return HeartbeatAnswer(after.epoch, after.assigned if is_sent else None, missing, epoch), written
 
 
 def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Record]:

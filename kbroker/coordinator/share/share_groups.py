@@ -281,7 +281,7 @@ class ShareGroups:
 
 
 async def committed(outcome: Outcome[T]) -> T:
-    """The answer of an outcome, once it may be given.  Raises what clients are told where it may not."""
+    """The answer of an outcome, once it may be given.  Raises the client's error where it may not."""
     if not outcome.is_committed:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         outcome.when_committed(lambda error: None if done.done() else done.set_result(error))

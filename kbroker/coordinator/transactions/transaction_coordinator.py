@@ -229,7 +229,7 @@ class TransactionCoordinator:
         return (metadata for state in self.runtime.active_states() for metadata in list(state.transactions.values()))
 
     def open_transaction_of(self, producer_id: int) -> TransactionMetadata | None:
-        """The transaction that a producer has open, for whoever finds its records in a partition."""
+        """The transaction that a producer has open, for a reader that finds its records in a partition."""
         for state in self.runtime.active_states():
             for metadata in state.transactions.values():
                 if metadata.producer_id == producer_id and metadata.partitions:

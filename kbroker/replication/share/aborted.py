@@ -1,6 +1,6 @@
 """Which offsets of a read belong to aborted transactions: a share group that reads committed records never sees them.
 
-Unlike a consumer, which is told of aborted transactions and skips their records itself, a share consumer is only told
+Unlike a consumer, which gets aborted transactions and skips their records itself, a share consumer only gets
 what it has acquired; so the broker looks for the batches itself.
 """
 

@@ -301,14 +301,14 @@ class SharePartition:
         self._change(runs, settled)
 
     def check_active(self) -> None:
-        """Raise what a client is told that comes too early or too late."""
+        """Raise the error of a client that comes too early or too late."""
         if self.state is SharePartitionState.FENCED:
             raise FencedStateEpochError(f"Share partition is fenced: {self}")
         if self.state is not SharePartitionState.ACTIVE:
             raise KafkaError.of(KafkaError.code, f"Share partition failed to load: {self}")
 
     def move_start(self, log_start_offset: int) -> None:
-        """The log begins later now: what is below is gone, whoever has it."""
+        """The log begins later now: what is below is gone, acquired or not."""
         if log_start_offset <= self.start_offset:
             return
         self.start_offset = log_start_offset
@@ -436,7 +436,7 @@ def is_fencing(error: KafkaError) -> bool:
 
 
 def client_error(error: KafkaError) -> KafkaError:
-    """What a client is told of an error of the persister, as in Kafka."""
+    """The client's error for one of the persister, as in Kafka."""
     if isinstance(error, NotCoordinatorError | CoordinatorLoadInProgressError):
         return CoordinatorNotAvailableError(error.message)
     if isinstance(error, FencedLeaderEpochError):

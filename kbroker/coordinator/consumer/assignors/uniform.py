@@ -49,7 +49,7 @@ def _homogeneous(spec: GroupSpec) -> dict[str, Assignment]:
         room -= sum(map(len, kept.values()))
         takes_extra = extra > 0
         if room and takes_extra and len(member_ids) - index > extra:
-            # Somebody behind may have one too many already; the last ones must take what is left.
+            # A member behind may have one too many already; the last ones must take what is left.
             room -= 1
             takes_extra = False
         extra -= takes_extra
