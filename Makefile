@@ -78,7 +78,14 @@ $(MADE)/install: $(MADE)/requirements pyproject.toml | $(MADE)/build
 	$(EDITABLE)
 	@touch $@
 
-$(MADE)/test: $(MADE)/install
+# What only tests and benchmarks call in C.
+TEST_EXTENSIONS := $(wildcard tests/extensions/*.pyx)
+$(MADE)/test-extensions: $(MADE)/build $(TEST_EXTENSIONS)
+	KBROKER_TEST_EXTENSIONS=1 KBROKER_EXT="$$(echo $(basename $(notdir $(TEST_EXTENSIONS))) | tr ' ' ,)" \
+	  $(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
+
+$(MADE)/test: $(MADE)/install $(MADE)/test-extensions
 	$(call extra,test)
 	@touch $@
 
@@ -156,7 +163,7 @@ debug-build: install $(MADE)/test
 	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='./.*_cache' --exclude='*.so' \
 	  --exclude=__pycache__ . \
 	  | tar -xf - -C build/debug
-	cd build/debug && KBROKER_BUILD=debug ../../$(BIN)/python setup.py -q build_ext --inplace
+	cd build/debug && KBROKER_BUILD=debug KBROKER_TEST_EXTENSIONS=1 ../../$(BIN)/python setup.py -q build_ext --inplace
 
 debug: debug-build
 	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) \
@@ -202,7 +209,7 @@ test-tools:
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
-	find kbroker/_fast -name '*.so' -o -name '*.c' -o -name '*.html' | xargs rm -f $(MADE)/build $(MADE)/bytecode
+	find kbroker/_fast tests/extensions -name '*.so' -o -name '*.c' -o -name '*.html' | xargs rm -f $(MADE)/build $(MADE)/test-extensions $(MADE)/bytecode
 	find kbroker tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

@@ -2,7 +2,8 @@
 
 KBROKER_BUILD selects the build: `release` (default), `debug` (bounds checks, assertions, no optimisation that hides a
 fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols
-for perf).  KBROKER_EXT=name[,name] builds those extensions alone.  All processors that this process may use translate
+for perf).  KBROKER_EXT=name[,name] builds those extensions alone, KBROKER_TEST_EXTENSIONS=1 those of `tests/extensions`
+as well, which no package holds.  All processors that this process may use translate
 and compile, however the build was started.
 """
 
@@ -16,6 +17,7 @@ from setuptools import Extension, setup
 
 HERE = pathlib.Path(__file__).parent
 FAST = pathlib.Path("kbroker") / "_fast"
+FOR_TESTS = pathlib.Path("tests") / "extensions"
 
 MODES: dict[str, tuple[list[str], list[str], list[tuple[str, str | None]]]] = {
     "release": (["-O3", "-fno-plt"], ["-Wl,-O1"], [("NDEBUG", None)]),
@@ -50,7 +52,8 @@ def directives(mode: str) -> dict[str, object]:
 def extensions(mode: str) -> list[Extension]:
     compile_args, link_args, macros = MODES[mode]
     only = set(filter(None, os.environ.get("KBROKER_EXT", "").split(",")))
-    sources = [path.relative_to(HERE) for path in sorted((HERE / FAST).rglob("*.pyx"))]
+    folders = [FAST, FOR_TESTS] if os.environ.get("KBROKER_TEST_EXTENSIONS") else [FAST]
+    sources = [path.relative_to(HERE) for folder in folders for path in sorted((HERE / folder).rglob("*.pyx"))]
     headers = [path.relative_to(HERE) for path in sorted((HERE / FAST).rglob("*.h"))]
     found = []
     for source in sources:

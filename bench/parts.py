@@ -32,6 +32,7 @@ MEASURED_WITHIN = {
     "clean_output": "bench/test_cleaner.py: test_clean",
     "clean_passes": "bench/test_cleaner.py: test_clean",
     "clean_write": "bench/test_cleaner.py: test_clean",
+    "append_group": "bench/test_fast_paths.py: test_append_ten_batches",
     "batch_rules": "bench/test_fast_paths.py: test_append_fast",
     "codec": "bench/test_codec.py",
     "column_buffer": "bench/test_small_parts.py: test_record_columns",

@@ -16,7 +16,6 @@ import uvloop
 from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.directory import list_directory, read_small_file
-from kbroker._fast.log.append_group import append_together
 from kbroker._fast.log.fast_append import append_batch
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.requests.fast_produce import FastProduce
@@ -30,6 +29,8 @@ from kbroker.schemas import message
 from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
+from tests.extensions.append_groups import append_together
+from tests.extensions.direct_requests import answer_together
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 from tests.unbroken import UNBROKEN, finished
 
@@ -147,7 +148,7 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):
             frame[:] = start
-        for number, answer in enumerate(direct.ask_all(services, asked, helper_pool)):
+        for number, answer in enumerate(answer_together(direct, services, asked, helper_pool)):
             if answer is None:  # the next blocks have to be reserved
                 append(logs[number], bytearray(data))
 

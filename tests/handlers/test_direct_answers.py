@@ -32,6 +32,7 @@ from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_values import FetchIsolation
+from tests.extensions.direct_requests import answer_together
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
@@ -200,7 +201,7 @@ def test_requests_that_came_together_are_answered_each_for_itself(side: Side) ->
         for number, (version, acks) in enumerate([(7, 1), (9, -1), (2, 1), (13, 1), (9, 2), (11, -1)])
     ]
     asked[3:3] = [(9, 33, produce(9, records[:-1]))]
-    frames = PRODUCE.ask_all(side.services, asked)
+    frames = answer_together(PRODUCE, side.services, asked)
     expected = [(7, 0, 2), (9, 1, 4), None, None, (13, 3, 6), None, (11, 5, 8)]
     for frame, row in zip(frames, expected, strict=True):
         assert (frame is None) == (row is None)
@@ -236,7 +237,7 @@ def test_requests_that_came_together_for_several_partitions(tmp_path: Path) -> N
     sides["b"].has_a_consumer_wait()
     names = ["a", "b", "b", "a", "none", "b"]
     asked = [(9, 77, to(name, bytes(batch([b"%d" % at])))) for at, name in enumerate(names)]
-    frames = PRODUCE.ask_all(services, asked)
+    frames = answer_together(PRODUCE, services, asked)
     firsts = [2, 2, 3, 3, None, 4]
     for name, frame, first in zip(names, frames, firsts, strict=True):
         assert frame == (None if first is None else produced(9, first, name=name))
@@ -272,7 +273,7 @@ def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path:
         assert time.monotonic() < deadline
         rounds += 1
         asked = [(rng.choice(names), any_batch(rng)) for _ in range(rng.randint(1, 32))]
-        frames = PRODUCE.ask_all(services, [(9, 77, to(name, data)) for name, data in asked], helper_pool)
+        frames = answer_together(PRODUCE, services, [(9, 77, to(name, data)) for name, data in asked], helper_pool)
         # A batch that had to wait for another one of the turn is asked for by itself behind it.
         order = [at for at, frame in enumerate(frames) if frame is not None]
         order += [at for at, frame in enumerate(frames) if frame is None]
@@ -299,7 +300,7 @@ def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: s
     value = b"x" * 40_000
     with failing_writes(sides["c"].log.local.segments.active, failure):
         asked = [to(name, bytes(batch([value]))) for name in names]
-        frames = PRODUCE.ask_all(services, [(9, 77, data) for data in asked], helper_pool)
+        frames = answer_together(PRODUCE, services, [(9, 77, data) for data in asked], helper_pool)
     assert frames == [None if name == "c" else produced(9, 2, name=name) for name in names]
     # The handler takes over with the batch as its producer sent it.
     assert asked[2] == to("c", bytes(batch([value])))
@@ -322,7 +323,7 @@ def test_what_was_written_and_not_counted_in_is_cut(tmp_path: Path) -> None:
     asked = {name: to(name, bytes(batch([b"x" * 9_000]))) for name in "ab"}
     segment = sides["b"].log.local.segments.active
     with pytest.raises(KeyboardInterrupt):
-        PRODUCE.ask_all(services, [(9, 77, data) for data in asked.values()])
+        answer_together(PRODUCE, services, [(9, 77, data) for data in asked.values()])
     assert [each.log.log_end_offset for each in sides.values()] == [3, 2]
     assert Path(segment.path).stat().st_size == segment.size
     assert asked["b"] == to("b", bytes(batch([b"x" * 9_000])))
@@ -334,7 +335,7 @@ def test_a_request_that_cannot_even_be_placed_fails_alone(tmp_path: Path) -> Non
     """Every client of the turn would lose its connection."""
     sides, services = crowded(tmp_path, "ab")
     services.replica_manager.topics["broken"] = []
-    frames = PRODUCE.ask_all(services, [(9, 77, to(name, bytes(batch()))) for name in ("a", "broken", "b")])
+    frames = answer_together(PRODUCE, services, [(9, 77, to(name, bytes(batch()))) for name in ("a", "broken", "b")])
     assert [frames[0], frames[2]] == [produced(9, 2, name="a"), produced(9, 2, name="b")]
     assert type(frames[1]) is TypeError
     for each in sides.values():
@@ -346,7 +347,7 @@ def test_a_fault_at_one_partition_is_not_that_of_others_in_the_same_turn(tmp_pat
     sides, services = crowded(tmp_path, "ab")
     sides["b"].partition.purgatory = SimpleNamespace(mark=[].remove)  # type: ignore[assignment]
     sides["b"].has_a_consumer_wait()
-    frames = PRODUCE.ask_all(services, [(9, 77, to(name, bytes(batch()))) for name in ("b", "a", "b", "a")])
+    frames = answer_together(PRODUCE, services, [(9, 77, to(name, bytes(batch()))) for name in ("b", "a", "b", "a")])
     assert [frames[1], frames[3]] == [produced(9, 2, name="a"), produced(9, 3, name="a")]
     assert [type(frames[0]), type(frames[2])] == [ValueError, ValueError]
     for each in sides.values():

@@ -10,6 +10,7 @@ import pytest
 
 from kbroker._fast.base.helper_pool import HelperPool
 from tests.broker.client import until
+from tests.extensions.sleeping_pieces import share_sleeping_pieces
 from tests.network.thread_names import threads_named
 
 SECONDS = 60.0
@@ -35,7 +36,7 @@ def test_every_piece_is_done_once_whoever_does_it(helper_pool: HelperPool) -> No
     shares = 0
     while shares < 3000 or helper_pool.helped_count < 1000:
         assert time.monotonic() < deadline
-        done = helper_pool.rehearse(rng.randint(0, MOST), rng.randint(0, 3), rng.choice((0, 0, 0, 1)))
+        done = share_sleeping_pieces(helper_pool, rng.randint(0, MOST), rng.randint(0, 3), rng.choice((0, 0, 0, 1)))
         assert all(times == 1 and 0 <= worker <= 2 for times, worker in done)
         shares += 1
 
@@ -43,7 +44,7 @@ def test_every_piece_is_done_once_whoever_does_it(helper_pool: HelperPool) -> No
 def test_threads_take_pieces_while_the_loop_is_at_one(helper_pool: HelperPool) -> None:
     """Other processors would stand idle while one writes what many sent."""
     deadline = time.monotonic() + SECONDS
-    while {worker for _, worker in helper_pool.rehearse(6, 2, 1_000_000)} != {0, 1, 2}:
+    while {worker for _, worker in share_sleeping_pieces(helper_pool, 6, 2, 1_000_000)} != {0, 1, 2}:
         assert time.monotonic() < deadline
     assert helper_pool.running == members() == 2
 
@@ -52,27 +53,27 @@ def test_no_thread_helps_where_none_is_allowed_and_a_change_counts_at_once() -> 
     """`num.network.threads=1` would not leave a machine's other processors to others."""
     until(lambda: members() == 0, "threads of other pools are gone")  # the kernel lists one for a moment after its end
     helper_pool = HelperPool(0)
-    assert helper_pool.rehearse(3, 2, 1000) == [(1, 0)] * 3
+    assert share_sleeping_pieces(helper_pool, 3, 2, 1000) == [(1, 0)] * 3
     assert (helper_pool.running, helper_pool.helped_count, members()) == (0, 0, 0)
     helper_pool.change(1)
     deadline = time.monotonic() + SECONDS
     while not helper_pool.helped_count:
         assert time.monotonic() < deadline
-        helper_pool.rehearse(4, 2, 100_000)
+        share_sleeping_pieces(helper_pool, 4, 2, 100_000)
     assert (helper_pool.running, members()) == (1, 1)
     helper_pool.change(0)
-    assert helper_pool.rehearse(4, 2, 100_000) == [(1, 0)] * 4
+    assert share_sleeping_pieces(helper_pool, 4, 2, 100_000) == [(1, 0)] * 4
     helper_pool.close()
     assert helper_pool.running == 0
     until(lambda: members() == 0, "no thread is left")
-    assert helper_pool.rehearse(4, 2, 1000) == [(1, 0)] * 4
+    assert share_sleeping_pieces(helper_pool, 4, 2, 1000) == [(1, 0)] * 4
 
 
 def test_work_of_one_piece_calls_nobody() -> None:
     """A lone request would pay for waking a thread."""
     helper_pool = HelperPool(2)
-    assert helper_pool.rehearse(1, 2) == [(1, 0)]
-    assert helper_pool.rehearse(0, 2) == []
+    assert share_sleeping_pieces(helper_pool, 1, 2) == [(1, 0)]
+    assert share_sleeping_pieces(helper_pool, 0, 2) == []
     assert helper_pool.running == 0
 
 
@@ -83,4 +84,4 @@ def test_wrong_numbers_are_refused() -> None:
     assert HelperPool(100).limit == 7
     for count in (-1, MOST + 1):
         with pytest.raises(ValueError, match=f"{count} pieces"):
-            HelperPool(0).rehearse(count, 0)
+            share_sleeping_pieces(HelperPool(0), count, 0)

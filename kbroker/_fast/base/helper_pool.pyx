@@ -201,19 +201,6 @@ cdef class HelperPool:
         self.running += started
         return started
 
-    def rehearse(self, int count, int helpers, long nanoseconds=0):
-        """Shared work of pieces that sleep, for tests: how often each was done, and by which worker."""
-        cdef Rehearsal[MOST_REHEARSED] pieces
-        cdef (void*)[MOST_REHEARSED] items
-        cdef int index
-        if not 0 <= count <= MOST_REHEARSED:
-            raise ValueError(f"{count} pieces")
-        for index in range(count):
-            pieces[index] = Rehearsal(0, 0, nanoseconds)
-            items[index] = &pieces[index]
-        self.share(rehearsed, items, count, helpers)
-        return [(pieces[index].times, pieces[index].worker) for index in range(count)]
-
     def close(self) -> None:
         """End the threads.  What is shared from now on this thread does itself."""
         self._stop()
@@ -227,23 +214,3 @@ cdef class HelperPool:
         end_threads(&shared.lock, &shared.called, &shared.stopping, shared.threads, self.running)
         self.running = 0
         free(shared)
-
-
-cdef enum:
-    MOST_REHEARSED = 64
-
-cdef struct Rehearsal:
-    int times
-    int worker
-    long nanoseconds
-
-
-cdef void rehearsed(void* item, int worker) noexcept nogil:
-    cdef Rehearsal* piece = <Rehearsal*> item
-    cdef timespec wanted
-    piece.times += 1
-    piece.worker = worker
-    if piece.nanoseconds:
-        wanted.tv_sec = 0
-        wanted.tv_nsec = piece.nanoseconds
-        nanosleep(&wanted, NULL)

@@ -9,7 +9,6 @@ objects again (`finish`).
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -267,33 +266,3 @@ cdef int provide_codecs(int workers) except -1:
         if codecs_of[index] == NULL:
             codecs_of[index] = borrow_codecs()
     return 0
-
-
-def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms):
-    """Appends batches (writable buffers, GROUP_BATCHES at most count) as one group.
-
-    The base offset of each; None for one that is not appended here or had to wait for another of the group, or for
-    all where the group was not written.  Those are as they were.
-    """
-    cdef AppendGroup group = AppendGroup()
-    cdef Py_buffer view
-    cdef list views = [memoryview(each) for each in batches]
-    cdef list members = []
-    cdef object each
-    cdef int index
-    if not group.begin(log, leader_epoch, now_ms):
-        return [None] * len(views)
-    for each in views:
-        PyObject_GetBuffer(each, &view, PyBUF_WRITABLE)
-        # The memoryview keeps the bytes in place behind this.
-        PyBuffer_Release(&view)
-        members.append(group.group.count - 1 if group.add(<uint8_t*> view.buf, view.len, False) else None)
-    try:
-        write_groups([group], 1, HelperPool(0))
-        if not group.finish():
-            return [None] * len(views)
-        offsets = [group.group.members[index].offset for index in range(group.group.count)]
-        return [None if each is None or offsets[each] < 0 else offsets[each] for each in members]
-    finally:
-        group.undo()
-        group.clear()

@@ -1,9 +1,7 @@
-from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import Buffer
 
-from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.pending import Pending
 
@@ -15,6 +13,3 @@ class DirectAnswers:
     def ask(
         self, services: Any, version: int, correlation_id: int, request: Buffer
     ) -> bytes | list[bytes | FileRegion] | Pending | Partly | None: ...
-    def ask_all(
-        self, services: Any, requests: Sequence[tuple[int, int, Buffer]], helper_pool: HelperPool | None = None
-    ) -> list[bytes | list[bytes | FileRegion] | Pending | Exception | None]: ...

@@ -56,27 +56,6 @@ cdef class DirectAnswers:
             for index in range(count)
         ]
 
-    def ask_all(self, services, requests, HelperPool helper_pool=None):
-        """`answer_all`, for callers in Python: `requests` are (version, correlation_id, writable buffer)."""
-        cdef DirectRequest[MOST_REQUESTS] asked
-        cdef Py_buffer[MOST_REQUESTS] views
-        cdef int held = 0
-        cdef int index
-        if len(requests) > MOST_REQUESTS:
-            raise ValueError(f"{len(requests)} requests are more than {MOST_REQUESTS}")
-        try:
-            for version, correlation_id, request in requests:
-                PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
-                asked[held].data = <uint8_t*> views[held].buf
-                asked[held].size = views[held].len
-                held += 1
-                asked[held - 1].version = version
-                asked[held - 1].correlation_id = correlation_id
-            return self.answer_all(services, asked, held, HelperPool(0) if helper_pool is None else helper_pool)
-        finally:
-            for index in range(held):
-                PyBuffer_Release(&views[index])
-
     cdef object topic_name(self, const Topic* topic, object manager):
         """The name of the topic asked for, None where there is none."""
         if topic.is_id:

@@ -1,0 +1,1 @@
+"""Compiled entries into the product's C for tests and benchmarks alone; `make test` builds them."""

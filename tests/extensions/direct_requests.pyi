@@ -1,0 +1,16 @@
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import Buffer
+
+from kbroker._fast.base.helper_pool import HelperPool
+from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.direct import DirectAnswers
+from kbroker._fast.net.pending import Pending
+
+def answer_together(
+    direct: DirectAnswers,
+    services: Any,
+    requests: Sequence[tuple[int, int, Buffer]],
+    helper_pool: HelperPool | None = None,
+) -> list[bytes | list[bytes | FileRegion] | Pending | Exception | None]: ...

@@ -1,0 +1,30 @@
+"""Requests that are answered together, from their bytes."""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t
+
+from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
+
+
+def answer_together(DirectAnswers direct not None, services, requests, HelperPool helper_pool=None):
+    """The answers, and None for what the handler has to answer: `requests` are (version, correlation_id, writable
+    buffer)."""
+    cdef DirectRequest[MOST_REQUESTS] asked
+    cdef Py_buffer[MOST_REQUESTS] views
+    cdef int held = 0
+    cdef int index
+    if len(requests) > MOST_REQUESTS:
+        raise ValueError(f"{len(requests)} requests are more than {MOST_REQUESTS}")
+    try:
+        for version, correlation_id, request in requests:
+            PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
+            asked[held].data = <uint8_t*> views[held].buf
+            asked[held].size = views[held].len
+            held += 1
+            asked[held - 1].version = version
+            asked[held - 1].correlation_id = correlation_id
+        return direct.answer_all(services, asked, held, HelperPool(0) if helper_pool is None else helper_pool)
+    finally:
+        for index in range(held):
+            PyBuffer_Release(&views[index])
