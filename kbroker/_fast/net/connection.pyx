@@ -413,7 +413,9 @@ cdef class Connection(Responder):
     cdef int _mute(self, int throttle_ms) except -1:
         """Begin no further request for so long (KIP-219)."""
         self._next(THROTTLED)
-        self.endpoint.loop.call_later(throttle_ms / 1000.0, self.unmute)
+        # The loop's timers count whole milliseconds from its last look at the clock: without one more the time could be
+        # shorter than the answer says.
+        self.endpoint.loop.call_later((throttle_ms + 1) / 1000.0, self.unmute)
         return 0
 
     def mute(self) -> None:
