@@ -22,7 +22,6 @@ CYTHON_LINES = 400
 # Files that hold one class, or one way of a thing from its beginning to its end, which would be no clearer in two.
 ONE_THING_LINES = {
     "kbroker/_fast/net/connection.pyx": 520,
-    "kbroker/broker.py": 600,
     "kbroker/storage/directories/future_log.py": 550,
     "kbroker/storage/recovery/log_loader.py": 600,
     "kbroker/storage/log/log_segment.py": 600,
@@ -45,7 +44,8 @@ CLUSTER = QUOTAS | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
-BROKER = HANDLERS | {"broker", "garbage", "stop_signals"}
+ASSEMBLY = HANDLERS | {"assembly"}
+BROKER = ASSEMBLY | {"broker", "process", "garbage", "stop_signals"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
@@ -77,7 +77,9 @@ PACKAGES: dict[str, set[str]] = {
     "replication": REPLICATION,
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,
-    "broker": BROKER,
+    "assembly": ASSEMBLY,
+    "broker": BROKER - {"process"},
+    "process": BROKER,
     "replay": REPLAY,
     "testing": {"__init__"},
     "cli": BROKER | REPLAY | {"cli"},

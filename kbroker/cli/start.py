@@ -25,7 +25,7 @@ def command(properties: str | None, overrides: tuple[str, ...]) -> int:
         config = BrokerConfig.load(properties, overrides)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
-    from kbroker.broker import run
+    from kbroker.process import run
     from kbroker.scheduling import ask_for_short_slices
 
     ask_for_short_slices()

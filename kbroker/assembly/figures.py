@@ -1,0 +1,143 @@
+"""What a scrape of the metrics asks of a broker's parts; those that are not there yet count nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kbroker import __version__
+from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
+from kbroker.metrics.maintenance import Values
+from kbroker.metrics.sources import (
+    NO_TRANSACTIONS,
+    CommitTotals,
+    ConversionTotals,
+    DirectorySpace,
+    GroupSummary,
+    OfflineTotals,
+    QuotaRow,
+    Sources,
+    StableOffsetHolder,
+    StorageTotals,
+    TransactionTotals,
+)
+from kbroker.protocol.api import ApiKey
+from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.counters import RequestStats
+    from kbroker.assembly.listening import Listeners
+    from kbroker.clock import Clock
+    from kbroker.config import BrokerConfig
+    from kbroker.gate.enforcement import QuotaEnforcement
+    from kbroker.handlers.services import Services
+    from kbroker.metrics.loop_delay import LoopDelaySampler
+    from kbroker.metrics.readiness import Readiness
+    from kbroker.metrics.sources import ClientSample
+    from kbroker.periodic import Pieces
+    from kbroker.storage.manager.log_manager import LogManager
+
+
+class BrokerFigures:
+    """The numbers of one broker.  `services` and `quotas` are set before it is ready."""
+
+    services: Services
+    quotas: QuotaEnforcement
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, readiness: Readiness, logs: LogManager, listeners: Listeners
+    ) -> None:
+        self.logs_loaded = False
+        self._config = config
+        self._clock = clock
+        self._readiness = readiness
+        self._logs = logs
+        self._listeners = listeners
+
+    def sources(self, node_id: int, cluster_id: str, requests: RequestStats, loop_delay: LoopDelaySampler) -> Sources:
+        """All that a scrape reads."""
+        return Sources(
+            version=__version__,
+            node_id=node_id,
+            cluster_id=cluster_id,
+            requests=requests,
+            api_name=_api_name,
+            loop_delay=loop_delay,
+            connections=self._listeners.totals,
+            logs=self._logs.logs.values,
+            directories=self._directory_spaces,
+            commits=self._commit_totals,
+            conversions=lambda: self.services.conversions.totals() if self._ready else ConversionTotals(),
+            storage=self._storage_totals,
+            offline=self._offline_totals,
+            rebalances=self._rebalances,
+            expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self._ready else 0,
+            maintenance=self._maintenance,
+            max_partitions=self._config.get("kbroker.metrics.max.partitions"),
+            groups=self._group_summaries,
+            quotas=self._quota_rows,
+            transactions=self._transaction_totals,
+            stable_offset_holders=self._stable_offset_holders,
+            client_samples=self._client_samples,
+            fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self._ready else 0,
+        )
+
+    @property
+    def _ready(self) -> bool:
+        return self._readiness.ready
+
+    def _rebalances(self) -> int:
+        if not self._ready:
+            return 0
+        return self.services.group_coordinator.rebalance_count + self.services.consumer_groups.rebalance_count
+
+    def _quota_rows(self) -> Iterable[QuotaRow]:
+        return self.quotas.rows() if self._ready else ()
+
+    def _client_samples(self) -> Iterable[ClientSample]:
+        return self.services.telemetry.samples() if self._ready else ()
+
+    def _transaction_totals(self) -> TransactionTotals:
+        return self.services.transaction_coordinator.totals() if self._ready else NO_TRANSACTIONS
+
+    def _stable_offset_holders(self) -> Iterable[StableOffsetHolder]:
+        logs = list(self._logs.logs.values()) if self._ready else ()
+        if not logs:
+            return ()
+        return stable_offset_holders(logs, self.services.transaction_coordinator, self._clock.now_ms())
+
+    def _group_summaries(self) -> Iterable[GroupSummary]:
+        return self.services.group_coordinator.summaries() if self._ready else ()
+
+    def _directory_spaces(self) -> Iterable[DirectorySpace]:
+        return [
+            DirectorySpace(gate.path, gate.free_bytes, gate.is_refusing, gate.refused_count)
+            for gate in self._logs.gates
+        ]
+
+    async def _maintenance(self, pieces: Pieces) -> Values:
+        if not self.logs_loaded:
+            return recovery_figures(self._logs)
+        most = self._config.get("kbroker.metrics.max.partitions")
+        return await maintenance_figures(self._logs, self._clock, most, pieces)
+
+    def _commit_totals(self) -> CommitTotals:
+        commits = self._logs.commits
+        return CommitTotals(commits.fsync_count, commits.fsync_seconds, commits.settled_count)
+
+    def _storage_totals(self) -> StorageTotals:
+        files, producers = self._logs.open_files, self._logs.environment.producers
+        return StorageTotals(
+            len(files), files.budget, len(files.maps), files.evictions, producers.count, producers.evictions
+        )
+
+    def _offline_totals(self) -> OfflineTotals:
+        count = self.services.replica_manager.offline_count if self._ready else 0
+        return OfflineTotals(tuple(self._logs.failures.offline), count)
+
+
+def _api_name(api_key: int) -> str:
+    try:
+        return ApiKey(api_key).message_name
+    except ValueError:
+        return str(api_key)

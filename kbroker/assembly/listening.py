@@ -1,0 +1,151 @@
+"""The listeners of a broker and what they share: the limits of connections, receive buffers, the reactor."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kbroker._fast.net.reactor import Reactor
+from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker.handlers import dispatch
+from kbroker.handlers.table import advertised_ranges
+from kbroker.metrics.sources import ConnectionTotals
+from kbroker.network.cold_reads import COLD_READ_THREADS
+from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits
+from kbroker.network.listener import Listener
+from kbroker.network.socket_options import SocketOptions
+from kbroker.storage.manager.shrunk_files import note_shrunk
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.counters import RequestStats
+    from kbroker.config import BrokerConfig
+    from kbroker.gate.enforcement import QuotaEnforcement
+    from kbroker.handlers.services import Services
+    from kbroker.storage.manager.log_manager import LogManager
+
+DRAIN_SECONDS = 1.0
+
+
+class Listeners:
+    """Opened after all else; see `listen`.
+
+    `descriptors`: how many files the process may open.  `cold_reads` are the threads that wait for a disk.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, stats: RequestStats, descriptors: int
+    ) -> None:
+        self.all: list[Listener] = []
+        self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
+        self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
+        self._config = config
+        self._loop = loop
+        self._stats = stats
+        self._descriptors = descriptors
+
+    async def listen(self, services: Services, logs: LogManager, quotas: QuotaEnforcement) -> None:
+        """Open the listeners; BindError when an address is taken or not this machine's."""
+        config = self._config
+        handlers = dispatch.served(config.get("kbroker.api.versions"))
+        services.advertised_apis = advertised_ranges(handlers)
+        routes = dispatch.routes(handlers)
+        left = self._descriptors - logs.open_files.least_budget
+        limits = self._limits = ConnectionLimits(*connection_limits(services.config), left, logs.open_files.leave_room)
+        options = SocketOptions(
+            backlog=config.get("socket.listen.backlog.size"),
+            send_buffer_bytes=config.get("socket.send.buffer.bytes"),
+            receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
+            tcp_congestion=config.get("socket.tcp.congestion") or "",
+            notsent_lowat=config.get("socket.tcp.notsent.lowat"),
+        )
+        self._reactor = Reactor(
+            self._loop,
+            services,
+            self.pool,
+            self._stats,
+            config.get("socket.busy.poll.us"),
+            beside_the_loop(config.get("num.network.threads")),
+            services.replica_manager.purgatory,
+        )
+        quotas.guard(self._reactor)
+        for each in config.listeners:
+            listener = Listener(
+                each.name,
+                each.host,
+                each.port,
+                options,
+                limits,
+                reactor=self._reactor,
+                routes=routes,
+                unsupported=dispatch.unsupported,
+                max_frame_bytes=config.get("socket.request.max.bytes"),
+                max_idle_ms=config.get("connections.max.idle.ms"),
+                cold_reads=self.cold_reads,
+                read_failed=logs.failures.report_read,
+                file_shrunk=partial(note_shrunk, logs),
+                slices=services.slices,
+                admission=quotas.admit,
+            )
+            await listener.start()
+            self.all.append(listener)
+            services.metadata_cache.subscribe(listener.endpoint.answers.forget)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Broker settings were changed at run time."""
+        self._limits.change(*connection_limits(config))
+        self._reactor.change_threads(beside_the_loop(config.get("num.network.threads")))
+
+    def stop_accepting(self) -> None:
+        """Take no more connections; those that are open go on."""
+        for listener in self.all:
+            listener.stop_accepting()
+
+    async def close(self) -> None:
+        """Let requests under way finish, for DRAIN_SECONDS at most, and close the connections."""
+        _, busy = await asyncio.wait(
+            [self._loop.create_task(listener.drained()) for listener in self.all], timeout=DRAIN_SECONDS
+        )
+        for drained in busy:
+            drained.cancel()
+        for listener in self.all:
+            listener.close_connections()
+        self._reactor.close()
+
+    def close_idle(self) -> None:
+        """Close connections on which nothing came for `connections.max.idle.ms`."""
+        now = time.monotonic()
+        for listener in self.all:
+            listener.close_idle(now)
+
+    def log_suppressed(self) -> None:
+        """Log how often complaints came that were held back."""
+        for listener in self.all:
+            listener.log_suppressed()
+
+    @property
+    def accepted_count(self) -> int:
+        """Connections accepted since the start."""
+        return sum(listener.accepted_count for listener in self.all)
+
+    def totals(self) -> ConnectionTotals:
+        """What the metrics say of connections."""
+        refused: dict[str, int] = {}
+        closed: dict[str, int] = {}
+        paced: dict[str, int] = {}
+        for listener in self.all:
+            for verdict, count in listener.paced.items():
+                paced[verdict] = paced.get(verdict, 0) + count
+            for reason, count in listener.refused.items():
+                refused[reason] = refused.get(reason, 0) + count
+            for reason, count in listener.closed.items():
+                closed[reason] = closed.get(reason, 0) + count
+        return ConnectionTotals(
+            current={listener.name: len(listener.endpoint.connections) for listener in self.all},
+            accepted={listener.name: listener.accepted_count for listener in self.all},
+            refused=refused,
+            closed=closed,
+            paced=paced,
+        )

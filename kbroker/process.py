@@ -1,0 +1,96 @@
+"""The process of a broker: signals, the loop, how it ends, the exit code.
+
+Exit codes: 0 stopped in order, 1 could not start or failed, as when the last log directory, or the one with the
+metadata, gives I/O errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from kbroker import __version__, log_output
+from kbroker.broker import Broker, exit_later
+from kbroker.errors import KafkaError
+from kbroker.network.listener import BindError
+from kbroker.scheduling import process_started
+from kbroker.stop_signals import StopSignals
+from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
+logger = logging.getLogger("kbroker.broker")
+
+
+async def _serve(config: BrokerConfig, started: float, signals: StopSignals) -> int:
+    stopping = asyncio.Event()
+    signals.attach(asyncio.get_running_loop(), stopping.set)
+    if stopping.is_set():
+        return 0
+    status, judging = await _serve_until(stopping, config, started)
+    signals.finish()
+    if status or judging or asyncio.all_tasks() - {asyncio.current_task()}:
+        # A thread still runs a codec over a batch that no client waits for any more, or waits for a disk that failed.
+        logging.shutdown()
+        os._exit(status)
+    exit_later(status)
+    return status
+
+
+async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: float) -> tuple[int, bool]:
+    """(the exit code, whether a thread still judges a batch)."""
+    loop = asyncio.get_running_loop()
+    try:
+        broker = Broker(config, loop, stopping)
+    except ValueError as error:
+        logger.error("cannot start: %s", error)
+        return 1, False
+    try:
+        await broker.start()
+    except LoadingInterruptedError:
+        broker.release()
+        logger.info("stopped while logs were being loaded; the next start goes on")
+        return 0, False
+    except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
+        logger.error("cannot start: %s", error)
+        logger.debug("because of", exc_info=error)
+        broker.release()
+        return 1, False
+    broker.garbage.start()
+    logger.info("%s", _ready_line(broker, started))
+    await stopping.wait()
+    logger.info("stopping")
+    try:
+        await broker.stop()
+    except Exception:
+        if not broker.failed:
+            raise
+        logger.exception("the broker could not be stopped in order")
+    logger.info("stopped")
+    return (1 if broker.failed else 0), bool(broker.services.replica_manager.judging)
+
+
+def _ready_line(broker: Broker, started: float) -> str:
+    addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.listeners.all)
+    directories = ", ".join(broker.config.log_dirs)
+    metrics = f", metrics on port {broker.metrics.port}" if broker.metrics is not None else ""
+    return (
+        f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
+        f"after {(time.time() - started) * 1000:.0f} ms"
+    )
+
+
+def run(config: BrokerConfig) -> int:
+    """Serve until a signal ends it; the exit code."""
+    signals = StopSignals()
+    import uvloop
+
+    log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"))
+    for warning in config.warnings:
+        logging.getLogger("kbroker.config").warning("%s", warning)
+    return uvloop.run(_serve(config, process_started(), signals))
