@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.coordinator.consumer.draft import HeartbeatAnswer, HeartbeatRequest
 from kbroker.coordinator.consumer.group import ConsumerGroup
-from kbroker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember
+from kbroker.coordinator.consumer.member import ConsumerMember
+from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED

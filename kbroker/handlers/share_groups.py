@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.group import ShareGroup, ShareMember
 from kbroker.coordinator.share.group_records import by_topic
-from kbroker.coordinator.share.heartbeat import LEAVE_EPOCH, HeartbeatRequest
+from kbroker.coordinator.share.heartbeat import HeartbeatRequest
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from kbroker.handlers.committed_state import ensure_group_topic
@@ -100,7 +101,7 @@ def _described(cache: MetadataCache, group: ShareGroup, operations: int) -> Any:
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
+        assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
         members=[_described_member(cache, member) for member in group.members.values()],
         authorized_operations=operations,
@@ -117,10 +118,10 @@ def _described_member(cache: MetadataCache, member: ShareMember) -> Any:
     return response.Member(
         member_id=member.member_id,
         rack_id=member.rack_id,
-        member_epoch=member.epoch,
+        member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=list(member.topics),
+        subscribed_topic_names=sorted(member.topic_names),
         assignment=response.Assignment(topic_partitions=topics),
     )
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -26,22 +25,18 @@ from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.consumer import fencing, records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
 from kbroker.coordinator.consumer.member import (
-    LEAVE_EPOCH,
     NOTHING_OWNED,
     ConsumerMember,
     MemberState,
     Owned,
 )
 from kbroker.coordinator.consumer.records import GroupRecord, ResolvedRegex
+from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, SubscribedGroup, count
 from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.errors import UnknownMemberIdError
 
 logger = logging.getLogger("kbroker.groups")
 
 GROUP_TYPE = PROTOCOL_TYPE = "consumer"
-# Of a new group, whose first member has nothing until there is a target; of one that is being deleted.
-FIRST_EPOCH = 1
-NO_ASSIGNMENT_EPOCH = -1
 
 
 class ConsumerGroupState(Enum):
@@ -54,46 +49,37 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class ConsumerGroup:
+class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
     """See the module's docstring."""
 
     __slots__ = (
-        "assignment_epoch",
-        "assignment_timestamp",
         "classic_count",
         "classic_protocols",
         "computing",
-        "epoch",
-        "group_id",
         "has_partition_metadata",
         "image_version",
-        "members",
-        "metadata_hash",
-        "names",
         "regex_names",
         "regexes",
         "resolved",
         "resolving",
         "server_assignors",
         "static_members",
-        "targets",
         "_owners",
         "_unreconciled",
     )
 
+    group_type = GROUP_TYPE
+    protocol_type = PROTOCOL_TYPE
+    # The first member of a new group has nothing until there is a target.
+    first_assignment_epoch = FIRST_EPOCH
+    no_assignment_epoch = -1
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
-        # How many members subscribe to a topic by name, how many of the resolved regexes match it, and so on.
-        self.names: Counter[str] = Counter()
+        # How many of the resolved regexes match a topic, how many members have a regex, and so on.
         self.regex_names: Counter[str] = Counter()
         self.regexes: Counter[str] = Counter()
         self.server_assignors: Counter[str] = Counter()
@@ -109,29 +95,9 @@ class ConsumerGroup:
     # What all kinds of groups have in common (`GroupKind`)
 
     @property
-    def group_type(self) -> str:
-        """As ListGroups names it."""
-        return GROUP_TYPE
-
-    @property
-    def protocol_type(self) -> str:
-        """As ListGroups names it."""
-        return PROTOCOL_TYPE
-
-    @property
     def state_name(self) -> str:
         """As answers name it."""
         return self.state.value
-
-    @property
-    def member_count(self) -> int:
-        """How many members it has."""
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     def tombstones(self) -> list[KeyValue]:
         """The records that delete the group with all its members."""
@@ -181,13 +147,6 @@ class ConsumerGroup:
             }
         return ConsumerGroupState.RECONCILING if self._unreconciled else ConsumerGroupState.STABLE
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """The member with that id.  UnknownMemberIdError."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
-        return found
-
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The member that holds a group instance id."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -205,8 +164,8 @@ class ConsumerGroup:
         return (topic_id, partition) in self._owners
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
-        return topic in self.names or topic in self.regex_names
+        """Whether a member subscribes to the topic, by its name or by a regular expression that matches it."""
+        return super().is_subscribed_to(topic) or topic in self.regex_names
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that a member subscribes to; a regex that is not resolved yet matches none."""
@@ -229,44 +188,36 @@ class ConsumerGroup:
         record_type, key, value = record
         if record_type == records.GROUP:
             if value is not None:
-                self.epoch = value.epoch
-                self.metadata_hash = value.metadata_hash
+                self.apply_epoch(value.epoch, value.metadata_hash)
         elif record_type == records.PARTITIONS:
             self.has_partition_metadata = value is not None
         elif record_type == records.TARGET:
-            self._replay_target_epoch(value)
+            if value is None:
+                self.apply_no_assignment()
+            else:
+                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         elif record_type == records.REGEX:
             self._replay_regex(key.regular_expression, value)
         elif record_type == records.MEMBER:
             self._replay_member(key.member_id, value)
         elif record_type == records.MEMBER_TARGET:
-            self._replay_target(key.member_id, value)
+            self.apply_target(key.member_id, None if value is None else records.read_assignment(value.topic_partitions))
         else:
             self._replay_current(key.member_id, value)
 
-    def _replay_target_epoch(self, value: Any | None) -> None:
-        """ConsumerGroupTargetAssignmentMetadataValue."""
-        self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
-        self.assignment_timestamp = 0 if value is None else value.assignment_timestamp
+    def apply_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The epoch that members are on their way to."""
+        super().apply_assignment_epoch(epoch, timestamp_ms)
         self._unreconciled = None
-
-    def _replay_target(self, member_id: str, value: Any | None) -> None:
-        """ConsumerGroupTargetAssignmentMemberValue."""
-        if value is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = records.read_assignment(value.topic_partitions)
 
     def _replay_member(self, member_id: str, value: Any | None) -> None:
         """ConsumerGroupMemberMetadataValue."""
-        old = self.members.get(member_id)
         if value is None:
-            self._replace(old, None)
+            self.apply_no_member(member_id)
             return
-        self._replace(
-            old,
+        self.apply_member(
             replace(
-                old or ConsumerMember(member_id),
+                self.members.get(member_id) or ConsumerMember(member_id),
                 instance_id=value.instance_id,
                 rack_id=value.rack_id,
                 client_id=value.client_id,
@@ -276,7 +227,7 @@ class ConsumerGroup:
                 rebalance_timeout_ms=value.rebalance_timeout_ms,
                 server_assignor=value.server_assignor,
                 classic=records.read_classic(value.classic_member_metadata),
-            ),
+            )
         )
 
     def _replay_current(self, member_id: str, value: Any | None) -> None:
@@ -284,19 +235,17 @@ class ConsumerGroup:
         old = self.members.get(member_id)
         if value is None:
             if old is not None:
-                self._replace(
-                    old,
+                self.apply_member(
                     replace(
                         old,
                         member_epoch=LEAVE_EPOCH,
                         previous_member_epoch=LEAVE_EPOCH,
                         assigned=NOTHING_OWNED,
                         pending_revocation=NOTHING_OWNED,
-                    ),
+                    )
                 )
             return
-        self._replace(
-            old,
+        self.apply_member(
             replace(
                 old or ConsumerMember(member_id),
                 member_epoch=value.member_epoch,
@@ -304,36 +253,35 @@ class ConsumerGroup:
                 state=MemberState.of(value.state),
                 assigned=records.read_owned(value.assigned_partitions, value.member_epoch),
                 pending_revocation=records.read_owned(value.partitions_pending_revocation, value.member_epoch),
-            ),
+            )
         )
 
     def _replay_regex(self, expression: str, value: Any | None) -> None:
         """ConsumerGroupRegularExpressionValue."""
         old = self.resolved.pop(expression, None)
         if old is not None:
-            _count(self.regex_names, old.topics, -1)
+            count(self.regex_names, old.topics, -1)
         if value is not None:
             topics = frozenset(value.topics)
             self.resolved[expression] = ResolvedRegex(topics, value.version, value.timestamp)
-            _count(self.regex_names, topics, 1)
+            count(self.regex_names, topics, 1)
 
     # What is counted
 
-    def _replace(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+    def count_member(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        """Count what depends on members: topics, regexes, assignors, protocols, owners, who is reconciled."""
+        super().count_member(old, new)
         if old is not None:
-            self._uncount(old, new)
+            self._uncount(old)
         if new is None:
             return
-        self.members[new.member_id] = new
-        if old is None or old.topic_names != new.topic_names:
-            _count(self.names, new.topic_names, 1)
         if new.topic_regex:
-            _count(self.regexes, (new.topic_regex,), 1)
+            count(self.regexes, (new.topic_regex,), 1)
         if new.server_assignor is not None:
-            _count(self.server_assignors, (new.server_assignor,), 1)
+            count(self.server_assignors, (new.server_assignor,), 1)
         if new.classic is not None:
             self.classic_count += 1
-            _count(self.classic_protocols, {name for name, _ in new.classic.protocols}, 1)
+            count(self.classic_protocols, {name for name, _ in new.classic.protocols}, 1)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
         self._own(new.assigned, new.member_id)
@@ -344,18 +292,14 @@ class ConsumerGroup:
             else:
                 self._unreconciled.add(new.member_id)
 
-    def _uncount(self, old: ConsumerMember, new: ConsumerMember | None) -> None:
-        if new is None:
-            del self.members[old.member_id]
-        if new is None or old.topic_names != new.topic_names:
-            _count(self.names, old.topic_names, -1)
+    def _uncount(self, old: ConsumerMember) -> None:
         if old.topic_regex:
-            _count(self.regexes, (old.topic_regex,), -1)
+            count(self.regexes, (old.topic_regex,), -1)
         if old.server_assignor is not None:
-            _count(self.server_assignors, (old.server_assignor,), -1)
+            count(self.server_assignors, (old.server_assignor,), -1)
         if old.classic is not None:
             self.classic_count -= 1
-            _count(self.classic_protocols, {name for name, _ in old.classic.protocols}, -1)
+            count(self.classic_protocols, {name for name, _ in old.classic.protocols}, -1)
         if old.instance_id is not None and self.static_members.get(old.instance_id) == old.member_id:
             del self.static_members[old.instance_id]
         self._disown(old.assigned, old.member_id)
@@ -382,10 +326,3 @@ class ConsumerGroup:
             for partition in epochs:
                 if self._owners.get((topic_id, partition)) == member_id:
                     del self._owners[topic_id, partition]
-
-
-def _count(counter: Counter[str], names: Iterable[str], step: int) -> None:
-    for name in names:
-        counter[name] += step
-        if counter[name] <= 0:
-            del counter[name]

@@ -27,9 +27,7 @@ from kbroker.coordinator.consumer.draft import (
 )
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import (
-    JOIN_EPOCH,
     NOTHING_OWNED,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
     MemberState,
     Owned,
@@ -45,6 +43,7 @@ from kbroker.coordinator.consumer.subscriptions import (
     write_member,
 )
 from kbroker.coordinator.consumer.targets import next_target
+from kbroker.coordinator.modern.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from kbroker.errors import ErrorCode, FencedInstanceIdError, GroupMaxSizeReachedError, KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger("kbroker.groups")

@@ -22,10 +22,6 @@ from typing import NamedTuple
 
 from kbroker.coordinator.classic.messages import MemberProtocol
 
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-
 Owned = Mapping[bytes, Mapping[int, int]]
 NOTHING_OWNED: Owned = MappingProxyType({})
 

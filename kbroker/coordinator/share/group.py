@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kbroker.coordinator.classic.group_kind import CommitCheck
+from kbroker.coordinator.modern.group import SubscribedGroup
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.group_keys import group_tombstones
 from kbroker.errors import GroupIdNotFoundError
 
-FIRST_EPOCH = 1
 EMPTY = "Empty"
 STABLE = "Stable"
 
@@ -29,12 +29,12 @@ class ShareMember:
     """One member; `assigned` is what it was sent last."""
 
     member_id: str
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    topics: tuple[str, ...]
-    epoch: int = 0
-    previous_epoch: int = 0
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    member_epoch: int = 0
+    previous_member_epoch: int = 0
     assigned: Assignment = frozenset()
 
 
@@ -100,53 +100,25 @@ def _without(known: Mapping[bytes, TopicState], less: Mapping[bytes, TopicState]
     return left
 
 
-class ShareGroup:
+class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
     """See the module; a `GroupKind`.  `deadlines`: when each member's session ends, in seconds; it is in no record."""
 
-    __slots__ = (
-        "deadlines",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "state_partitions",
-        "target_epoch",
-        "targets",
-    )
+    __slots__ = ("deadlines", "state_partitions")
+
+    group_type = "share"
+    protocol_type = "share"
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Assignment] = {}
-        self.target_epoch = 0
+        super().__init__(group_id)
         self.state_partitions = StatePartitions()
         self.deadlines: dict[str, float] = {}
 
     # What all kinds of groups are asked
 
-    group_type = "share"
-    protocol_type = "share"
-
     @property
     def state_name(self) -> str:
         """As clients see it."""
         return STABLE if self.members else EMPTY
-
-    @property
-    def member_count(self) -> int:
-        """How many members it has."""
-        return len(self.members)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it may be deleted."""
-        return not self.members
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
-        return topic in self.topics
 
     def tombstones(self) -> list[KeyValue]:
         """The records that delete it."""
@@ -168,9 +140,8 @@ class ShareGroup:
         """Share groups have no committed offsets."""
         raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
 
-    # What share groups are
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """All topics that members subscribe to."""
-        return frozenset(topic for member in self.members.values() for topic in member.topics)
+    def count_member(self, old: ShareMember | None, new: ShareMember | None) -> None:
+        """The session of a member ends with it."""
+        super().count_member(old, new)
+        if new is None and old is not None:
+            self.deadlines.pop(old.member_id, None)

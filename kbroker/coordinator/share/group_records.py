@@ -50,7 +50,7 @@ def member_record(group_id: str, member: ShareMember) -> Record:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=list(member.topics),
+        subscribed_topic_names=sorted(member.topic_names),
     )
     return key_of(MEMBER, group_id, member.member_id), _value(MEMBER, value)
 
@@ -83,8 +83,8 @@ def current_record(group_id: str, member: ShareMember) -> Record:
     """What a member has taken, in which epoch."""
     value_class = wire.ShareGroupCurrentMemberAssignmentValue
     value = value_class(
-        member_epoch=member.epoch,
-        previous_member_epoch=member.previous_epoch,
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
         state=_STABLE,
         assigned_partitions=[
             value_class.TopicPartitions(topic_id=topic_id, partitions=partitions)
@@ -148,9 +148,12 @@ def replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
         if fields is None:
             partition.end_kind(named.group_id)
         else:
-            group.epoch, group.metadata_hash = fields.epoch, fields.metadata_hash
+            group.apply_epoch(fields.epoch, fields.metadata_hash)
     elif record_type == TARGET_EPOCH:
-        group.target_epoch = 0 if fields is None else fields.assignment_epoch
+        if fields is None:
+            group.apply_no_assignment()
+        else:
+            group.apply_assignment_epoch(fields.assignment_epoch, fields.assignment_timestamp)
     else:
         group.state_partitions = StatePartitions() if fields is None else _state_partitions(fields)
 
@@ -164,29 +167,28 @@ def share_group(partition: GroupPartition, group_id: str) -> ShareGroup | None:
 def _replay_member(group: ShareGroup, record_type: int, member_id: str, fields: Any) -> None:
     member = group.members.get(member_id)
     if record_type == TARGET:
-        if fields is None:
-            group.targets.pop(member_id, None)
-        else:
-            group.targets[member_id] = _assignment(fields.topic_partitions)
+        group.apply_target(member_id, None if fields is None else _assignment(fields.topic_partitions))
     elif record_type == CURRENT:
         if member is not None:
-            group.members[member_id] = replace(
-                member,
-                epoch=0 if fields is None else fields.member_epoch,
-                previous_epoch=0 if fields is None else fields.previous_member_epoch,
-                assigned=frozenset() if fields is None else _assignment(fields.assigned_partitions),
+            group.apply_member(
+                replace(
+                    member,
+                    member_epoch=0 if fields is None else fields.member_epoch,
+                    previous_member_epoch=0 if fields is None else fields.previous_member_epoch,
+                    assigned=frozenset() if fields is None else _assignment(fields.assigned_partitions),
+                )
             )
     elif fields is None:
-        group.members.pop(member_id, None)
-        group.deadlines.pop(member_id, None)
+        group.apply_no_member(member_id)
     else:
-        base = member or ShareMember(member_id, None, "", "", ())
-        group.members[member_id] = replace(
-            base,
-            rack_id=fields.rack_id,
-            client_id=fields.client_id,
-            client_host=fields.client_host,
-            topics=tuple(fields.subscribed_topic_names),
+        group.apply_member(
+            replace(
+                member or ShareMember(member_id),
+                rack_id=fields.rack_id,
+                client_id=fields.client_id,
+                client_host=fields.client_host,
+                topic_names=frozenset(fields.subscribed_topic_names),
+            )
         )
 
 

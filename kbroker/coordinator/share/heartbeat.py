@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
 from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.assignor import Assignment, assign
 from kbroker.coordinator.share.group import ShareGroup, ShareMember, TopicState
 from kbroker.coordinator.share.group_keys import member_tombstones
-from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError, UnknownMemberIdError
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
+from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +71,21 @@ def heartbeat(
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
-        topics=before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        topic_names=before.topic_names if request.topics is None else frozenset(request.topics),
     )
     written: list[records.Record] = []
     members = {**group.members, after.member_id: after}
-    subscribed = frozenset(topic for member in members.values() for topic in member.topics)
+    subscribed = frozenset(topic for member in members.values() for topic in member.topic_names)
     if after != before or after.member_id not in group.members:
         written.append(records.member_record(group.group_id, after))
-    resubscribed = after.member_id not in group.members or after.topics != before.topics
+    resubscribed = after.member_id not in group.members or after.topic_names != before.topic_names
     metadata_hash = topics.hash_of(subscribed)
     epoch = group.epoch
     if resubscribed or metadata_hash != group.metadata_hash or _is_ready(group, subscribed, topics):
         epoch += 1
         written.append(records.epoch_record(group.group_id, epoch, metadata_hash))
     target = group.targets.get(after.member_id, frozenset())
-    target_epoch = group.target_epoch
+    target_epoch = group.assignment_epoch
     if target_epoch < epoch:
         targets = _targets(group, members, topics)
         written += [
@@ -97,22 +95,21 @@ def heartbeat(
         ]
         written.append(records.target_epoch_record(group.group_id, epoch, now_ms))
         target, target_epoch = targets[after.member_id], epoch
-    if after.epoch != target_epoch or after.assigned != target:
-        after = replace(after, epoch=target_epoch, previous_epoch=after.epoch, assigned=target)
+    if after.member_epoch != target_epoch or after.assigned != target:
+        after = replace(after, member_epoch=target_epoch, previous_member_epoch=after.member_epoch, assigned=target)
         written.append(records.current_record(group.group_id, after))
     missing = _missing(group, subscribed, topics)
     if missing:
         began = group.state_partitions.began(missing)
         written.append(records.state_partitions_record(group.group_id, began))
     is_sent = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
-    return HeartbeatAnswer(after.epoch, after.assigned if is_sent else None, missing, epoch), written
+    return HeartbeatAnswer(after.member_epoch, after.assigned if is_sent else None, missing, epoch), written
 
 
 def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Record]:
     """A member goes, or its session has ended."""
-    if member_id not in group.members:
-        raise _unknown(group, member_id)
-    left = frozenset(topic for each in group.members.values() if each.member_id != member_id for topic in each.topics)
+    gone = group.member(member_id).topic_names
+    left = frozenset(name for name, members in group.names.items() if members > (name in gone))
     return [
         *member_tombstones(group.group_id, member_id),
         records.epoch_record(group.group_id, group.epoch + 1, topics.hash_of(left)),
@@ -120,30 +117,24 @@ def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Rec
 
 
 def _member_of(group: ShareGroup, request: HeartbeatRequest, max_size: int) -> ShareMember:
-    member = group.members.get(request.member_id)
-    if member is None:
-        if request.member_epoch != JOIN_EPOCH:
-            raise _unknown(group, request.member_id)
+    if request.member_epoch == JOIN_EPOCH and request.member_id not in group.members:
         if len(group.members) >= max_size:
             raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {max_size} members.")
-        return ShareMember(request.member_id, None, "", "", ())
-    if request.member_epoch > member.epoch:
+        return ShareMember(request.member_id)
+    member = group.member(request.member_id)
+    if request.member_epoch > member.member_epoch:
         raise KafkaError.of(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The share group member has a greater member epoch ({request.member_epoch}) than the one known by the "
-            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+            f"group coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
         )
-    if request.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+    if request.member_epoch not in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
         raise KafkaError.of(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The share group member has a smaller member epoch ({request.member_epoch}) than the one known by the "
-            f"group coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+            f"group coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
         )
     return member
-
-
-def _unknown(group: ShareGroup, member_id: str) -> UnknownMemberIdError:
-    return UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
 
 
 def _initialized(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[bytes, list[int]]:
@@ -182,7 +173,7 @@ def _missing(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[by
 def _targets(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topics) -> dict[str, Assignment]:
     ids: dict[str, frozenset[bytes]] = {}
     for member_id, member in members.items():
-        found = (topics.find(name) for name in member.topics)
+        found = (topics.find(name) for name in member.topic_names)
         ids[member_id] = frozenset(each[0] for each in found if each is not None)
-    names = frozenset(name for member in members.values() for name in member.topics)
+    names = frozenset(name for member in members.values() for name in member.topic_names)
     return assign(ids, _initialized(group, names, topics), group.targets)

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
 from kbroker.coordinator.modern.topic_hash import metadata_hash
 from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
 from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.group import ShareGroup, TopicState
 from kbroker.coordinator.share.group_keys import TYPES
 from kbroker.coordinator.share.heartbeat import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     HeartbeatAnswer,
     HeartbeatRequest,
     Topics,

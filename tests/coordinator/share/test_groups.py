@@ -48,7 +48,7 @@ def state_of(group: ShareGroup) -> SimpleNamespace:
         epoch=group.epoch,
         members=dict(group.members),
         targets=dict(group.targets),
-        target_epoch=group.target_epoch,
+        assignment_epoch=group.assignment_epoch,
         states=group.state_partitions,
     )
 
@@ -79,7 +79,7 @@ def test_a_log_that_kafka_wrote_is_loaded_and_written_with_the_same_bytes() -> N
                 assert (key, value) in made
     first = next(group.kind for name, group in partition.groups.items() if name.startswith("g"))
     assert isinstance(first, ShareGroup)
-    assert (first.epoch, first.target_epoch, first.members) == (6, 4, {}), "both members had left by then"
+    assert (first.epoch, first.assignment_epoch, first.members) == (6, 4, {}), "both members had left by then"
     assert len(first.state_partitions.initialized) == 1
 
 
@@ -137,7 +137,7 @@ def test_after_every_append_a_reload_gives_the_same_group(steps: list[tuple[str,
         known = group.members.get(member)
         records: list[tuple[bytes, bytes | None]] = []
         if what == "join" or (what == "beat" and known is not None):
-            epoch = 0 if what == "join" or known is None else known.epoch
+            epoch = 0 if what == "join" or known is None else known.member_epoch
             names = tuple(topics) if what == "join" else None
             request = HeartbeatRequest("g", member, epoch, None, names, "client", "/host")
             answer, records = heartbeat(group, request, VIEW, 3, 77)

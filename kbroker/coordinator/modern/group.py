@@ -1,0 +1,160 @@
+"""What groups of the newer protocols (consumer, share, streams) have in common: members, target assignments, epochs.
+
+    epoch              grows with each change of members, subscriptions or topics
+    assignment_epoch   the group's epoch that the target assignment was made for, at `assignment_timestamp`, in ms
+    targets            the target assignment of each member, by id
+    metadata_hash      of the topics that the group subscribes to (`topic_hash`)
+
+Records alone change a group: a kind's own `replay` reads them and calls the `apply_*` methods of this class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+from kbroker.errors import UnknownMemberIdError
+
+# Of a group without records.
+FIRST_EPOCH = 1
+# What a member says in a heartbeat in place of its epoch; a static one leaves for a while.
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+
+
+class ModernMember(Protocol):
+    """A member of a group: a value that never changes."""
+
+    @property
+    def member_id(self) -> str:
+        """The id, made by the client."""
+
+
+class SubscribedMember(ModernMember, Protocol):
+    """A member that subscribes to topics by their names."""
+
+    @property
+    def topic_names(self) -> frozenset[str]:
+        """The names."""
+
+
+M = TypeVar("M", bound=ModernMember)
+S = TypeVar("S", bound=SubscribedMember)
+A = TypeVar("A")
+
+
+class ModernGroup(Generic[M, A]):
+    """See the module; members are of type M, target assignments of type A.  A kind is a `GroupKind`, too."""
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "targets",
+    )
+
+    # As ListGroups names them.
+    group_type: ClassVar[str]
+    protocol_type: ClassVar[str]
+    # The assignment's epoch of a group without records, and after the tombstone of its assignment.
+    first_assignment_epoch: ClassVar[int] = 0
+    no_assignment_epoch: ClassVar[int] = 0
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = self.first_assignment_epoch
+        self.assignment_timestamp = 0
+        self.members: dict[str, M] = {}
+        self.targets: dict[str, A] = {}
+
+    @property
+    def member_count(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members, and may be deleted."""
+        return not self.members
+
+    def member(self, member_id: str) -> M:
+        """The member with that id.  UnknownMemberIdError."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
+        return found
+
+    # What records say
+
+    def apply_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """The group's epoch and the hash of its topics."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def apply_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The epoch of the target assignment, and when it was made."""
+        self.assignment_epoch = epoch
+        self.assignment_timestamp = timestamp_ms
+
+    def apply_no_assignment(self) -> None:
+        """The tombstone of the target assignment."""
+        self.apply_assignment_epoch(self.no_assignment_epoch, 0)
+
+    def apply_target(self, member_id: str, target: A | None) -> None:
+        """A member's target assignment; None for its tombstone."""
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
+
+    def apply_member(self, member: M) -> None:
+        """A member that is new or has changed."""
+        old = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        self.count_member(old, member)
+
+    def apply_no_member(self, member_id: str) -> None:
+        """The tombstone of a member."""
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self.count_member(old, None)
+
+    def count_member(self, old: M | None, new: M | None) -> None:
+        """A member was added (`old` is None), changed or removed (`new` is None); a kind counts here what it needs."""
+
+
+class SubscribedGroup(ModernGroup[S, A]):
+    """A group whose members subscribe to topics; `names` has how many members subscribe to each."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.names: Counter[str] = Counter()
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member subscribes to the topic, so that its offsets stay."""
+        return topic in self.names
+
+    def count_member(self, old: S | None, new: S | None) -> None:
+        """Count the topics' names."""
+        before = frozenset[str]() if old is None else old.topic_names
+        after = frozenset[str]() if new is None else new.topic_names
+        if before != after:
+            count(self.names, after, 1)
+            count(self.names, before, -1)
+
+
+def count(counter: Counter[str], names: Iterable[str], step: int) -> None:
+    """Add `step` to the count of each name; a count of 0 has no entry."""
+    for name in names:
+        counter[name] += step
+        if counter[name] <= 0:
+            del counter[name]
