@@ -1,0 +1,145 @@
+"""Connections of `NodeClient` over TCP.
+
+Small answers are cut out of a buffer of the connection's own; a large one gets a buffer of its size, into which the
+rest of it is received, so that the records of a fetch are copied by the kernel alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kbroker.cluster.client import Channel
+
+BUFFER_BYTES = 64 << 10
+HEAD_BYTES = 4
+
+
+class FrameTooLargeError(OSError):
+    """A frame that is larger than allowed, or has no length."""
+
+
+class _FrameProtocol(asyncio.BufferedProtocol):
+    """Cuts what comes into frames."""
+
+    def __init__(
+        self, received: Callable[[Buffer], None], lost: Callable[[Exception | None], None], max_frame_bytes: int
+    ) -> None:
+        self._received = received
+        self._lost = lost
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._in_frame = 0
+        self.transport: asyncio.Transport | None = None
+        self.closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio's, not their base class.
+        self.transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._in_frame :]
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._in_frame += nbytes
+            if self._in_frame == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._received(frame)
+            return
+        self._filled += nbytes
+        self._cut()
+
+    def _cut(self) -> None:
+        view = memoryview(self._buffer)
+        at = 0
+        while self._filled - at >= HEAD_BYTES and not self.closing:
+            size = int.from_bytes(view[at : at + HEAD_BYTES], "big", signed=True)
+            if not HEAD_BYTES <= size <= self._max_frame_bytes:
+                self._fail(FrameTooLargeError(f"a frame of {size} bytes"))
+                return
+            begin, end = at + HEAD_BYTES, at + HEAD_BYTES + size
+            if end > self._filled:
+                if size + HEAD_BYTES > BUFFER_BYTES:
+                    self._frame = bytearray(size)
+                    self._in_frame = self._filled - begin
+                    self._frame[: self._in_frame] = view[begin : self._filled]
+                    self._filled = at = 0
+                break
+            at = end
+            self._received(bytes(view[begin:end]))
+        if at:
+            left = self._filled - at
+            view[:left] = bytes(view[at : self._filled])
+            self._filled = left
+
+    def _fail(self, error: Exception) -> None:
+        if not self.closing:
+            self.close()
+            self._lost(error)
+
+    def close(self) -> None:
+        self.closing = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closing:
+            self.closing = True
+            self._lost(exc)
+
+
+class _TcpChannel:
+    """See `Channel`."""
+
+    __slots__ = ("_protocol", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, protocol: _FrameProtocol) -> None:
+        self._transport = transport
+        self._protocol = protocol
+
+    def send(self, parts: list[Buffer]) -> None:
+        self._transport.writelines([memoryview(part) for part in parts])
+
+    def close(self) -> None:
+        self._protocol.close()
+
+
+class TcpTransport:
+    """The machine's network.  `receive_buffer_bytes`: `replica.socket.receive.buffer.bytes` and the like, -1: the
+    system's choice."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receive_buffer_bytes: int = -1) -> None:
+        self._loop = loop
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        received: Callable[[Buffer], None],
+        lost: Callable[[Exception | None], None],
+        max_frame_bytes: int,
+    ) -> Channel:
+        """See `Transport`."""
+        transport, protocol = await self._loop.create_connection(
+            lambda: _FrameProtocol(received, lost, max_frame_bytes), host, port
+        )
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._receive_buffer_bytes > 0:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        return _TcpChannel(transport, protocol)

@@ -1,0 +1,218 @@
+"""The client between brokers against a peer whose every byte the test decides, and against a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from kbroker.cluster.client import (
+    ClientSettings,
+    ConnectionLostError,
+    MalformedAnswerError,
+    NodeClient,
+    NodeTimeoutError,
+    UnreachableError,
+    UnsupportedVersionError,
+)
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS, protocol_version
+from kbroker.metadata.image import Endpoint
+from kbroker.protocol.api import ApiKey
+from kbroker.protocol.frames import decode_request_header
+from kbroker.schemas import request_message, wire
+from tests.broker_process import BrokerProcess
+
+ALTER = wire.AlterPartitionRequest
+EMPTY = wire.MetadataRequest(topics=[])
+
+
+class Peer:
+    """A server that keeps what it receives and answers when told to."""
+
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                self.frames.put_nowait(await reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+
+    async def request(self) -> tuple[Any, Any]:
+        frame = await self.frames.get()
+        header = decode_request_header(frame)
+        return header, request_message(header.api_key).program(header.api_version).decode(frame, header.size)
+
+    def answer(self, correlation_id: int, body: Any, version: int, flexible: bool = True) -> None:
+        frame = type(body).program(version).encode_response(body, correlation_id, flexible)
+        self.writers[-1].write(frame if isinstance(frame, bytes) else b"".join(bytes(part) for part in frame))
+
+    async def stop(self) -> None:
+        for writer in self.writers:
+            writer.close()
+        self.server.close()
+
+
+def run(scenario: Callable[[Peer, NodeClient], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        peer = Peer()
+        await peer.start()
+        loop = asyncio.get_running_loop()
+        values = {"client_id": "1", "backoff_seconds": 0.001, "max_backoff_seconds": 0.002, **settings}
+        endpoint = Endpoint("127.0.0.1", peer.port)
+        client = NodeClient(loop, TcpTransport(loop), lambda: endpoint, ClientSettings(**values))
+        try:
+            async with asyncio.timeout(20):
+                await scenario(peer, client)
+        finally:
+            client.close()
+            await peer.stop()
+
+    uvloop.run(main())
+
+
+def test_requests_are_written_at_once_and_answered_in_order() -> None:
+    """Each request would wait a round trip for the one before it."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        asked = [asyncio.ensure_future(client.send(ALTER(broker_id=each), 3)) for each in range(3)]
+        headers = [await peer.request() for _ in range(3)]
+        assert [body.broker_id for _, body in headers] == [0, 1, 2]
+        assert {header.client_id for header, _ in headers} == {"1"}
+        for header, body in headers:
+            peer.answer(header.correlation_id, wire.AlterPartitionResponse(throttle_time_ms=body.broker_id), 3)
+        assert [each.throttle_time_ms for each in await asyncio.gather(*asked)] == [0, 1, 2]
+
+    run(scenario)
+
+
+def test_an_answer_larger_than_the_buffer_comes_whole_and_in_any_pieces() -> None:
+    """A fetch of more than 64 KB could not be read."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        records = bytes(range(256)) * 1200
+        fetched = asyncio.ensure_future(client.send(wire.FetchRequest(), 17))
+        small = asyncio.ensure_future(client.send(wire.FetchRequest(), 17))
+        first, _ = await peer.request()
+        second, _ = await peer.request()
+        response = wire.FetchResponse
+        part = response.PartitionData(partition_index=1, records=records)
+        body = response(responses=[response.FetchableTopicResponse(topic_id=b"t" * 16, partitions=[part])])
+        frames = b""
+        for header, answer in ((first, body), (second, response(session_id=7))):
+            frame: Any = response.program(17).encode_response(answer, header.correlation_id, True)
+            frames += frame if isinstance(frame, bytes) else b"".join(bytes(each) for each in frame)
+        for at in range(0, len(frames), 50_001):
+            peer.writers[-1].write(frames[at : at + 50_001])
+            await peer.writers[-1].drain()
+            await asyncio.sleep(0)
+        answer = await fetched
+        assert bytes(answer.responses[0].partitions[0].records) == records
+        assert (await small).session_id == 7
+
+    run(scenario)
+
+
+def test_silence_ends_all_that_is_under_way_and_the_next_request_connects_anew() -> None:
+    """A broker that hangs would hold a fetcher, or the controller's queue, for good."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        slow = asyncio.ensure_future(client.send(ALTER(broker_id=1), 3))
+        await peer.request()
+        with pytest.raises(NodeTimeoutError):
+            await client.send(ALTER(broker_id=2), 3, seconds=0.05)
+        with pytest.raises(ConnectionLostError):
+            await slow
+        await peer.request()
+        again = asyncio.ensure_future(client.send(ALTER(broker_id=3), 3))
+        header, body = await peer.request()
+        assert body.broker_id == 3 and len(peer.writers) == 2
+        peer.answer(header.correlation_id, wire.AlterPartitionResponse(), 3)
+        await again
+
+    run(scenario)
+
+
+def test_a_lost_connection_and_nonsense_fail_the_request() -> None:
+    """A request would wait for an answer that cannot come."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        for nonsense in (b"", struct.pack(">ii", 4, 999), struct.pack(">i", -5), struct.pack(">i", 1 << 30)):
+            asked = asyncio.ensure_future(client.send(ALTER(), 3))
+            await peer.request()
+            if nonsense:
+                peer.writers[-1].write(nonsense)
+            else:
+                peer.writers[-1].close()
+            with pytest.raises((ConnectionLostError, MalformedAnswerError)):
+                await asked
+            assert not client.is_connected and client.in_flight == 0
+
+    run(scenario, max_answer_bytes=1 << 20)
+
+
+def test_what_is_not_there_or_too_large_is_never_sent() -> None:
+    """A caller could not tell a request that may have been served from one that was not."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        with pytest.raises(ValueError, match="bytes"):
+            await client.send(wire.MetadataRequest(topics=None, allow_auto_topic_creation=False), 9)
+        loop = asyncio.get_running_loop()
+        settings = ClientSettings("1", backoff_seconds=0.001)
+        nowhere = NodeClient(loop, TcpTransport(loop), lambda: Endpoint("127.0.0.1", 1), settings)
+        unknown = NodeClient(loop, TcpTransport(loop), lambda: None, settings)
+        for client_ in (nowhere, unknown):
+            with pytest.raises(UnreachableError):
+                await client_.send(EMPTY, 9)
+        client.close()
+        with pytest.raises(UnreachableError):
+            await client.send(EMPTY, 9)
+
+    run(scenario, max_request_bytes=16)
+
+
+def test_versions_are_negotiated_where_asked(tmp_path: Path) -> None:
+    """The controller may be of another release: it would close the connection on a version that it lacks."""
+
+    async def main(port: int) -> None:
+        loop = asyncio.get_running_loop()
+        settings = ClientSettings("1", negotiates=True)
+        client = NodeClient(loop, TcpTransport(loop), lambda: Endpoint("127.0.0.1", port), settings)
+        await client.connect()
+        version = client.version_of(ApiKey.METADATA, 9)
+        assert version == 9
+        assert len((await client.send(EMPTY, version)).brokers) == 1
+        with pytest.raises(UnsupportedVersionError):
+            client.version_of(ApiKey.VOTE, 1)
+        client.close()
+
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    try:
+        uvloop.run(main(broker.port))
+    finally:
+        broker.stop()
+
+
+def test_every_release_has_its_row() -> None:
+    """A cluster at that setting could not be joined, or would be sent what it does not know."""
+    assert protocol_version("3.9-IV0") is PROTOCOL_VERSIONS["3.9"]
+    assert protocol_version("0.10.2-IV0").fetch == 3 and protocol_version("2.7").truncates_on_fetch
+    assert not protocol_version("2.6").truncates_on_fetch
+    for text in ("", "4.0", "3", "3.9.1.2.3", "x"):
+        with pytest.raises(ValueError, match="protocol"):
+            protocol_version(text)
