@@ -24,7 +24,9 @@ from kbroker.config.check import describe_check
 from kbroker.config.table import DIFFERENT_DEFAULTS
 from kbroker.metadata.broker_settings import is_live
 
-STATUS = {"+": "yes", "-": "not yet", "!": "refused"}
+STATUS = {"+": "yes", "-": "no", "x": "refused", "!": "refused"}
+WITHOUT_EFFECT = "Broker settings of Kafka that have no effect here"
+REFUSED = "Settings that kbroker refuses"
 INTRODUCTION = """# Settings
 
 Written by `kbroker config --markdown` from the table that the broker itself reads; do not edit.
@@ -42,9 +44,10 @@ The first of these that names a setting counts:
 4. the default.
 
 A name that kbroker does not know is a warning that suggests the nearest one it knows.  A value that a setting does not
-allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that kbroker does not act on
-yet ("not yet" below) is a warning.  If it would protect something (TLS, SASL, an authorizer: "refused" below), kbroker
-refuses to start when it is set to anything but its default: nothing is served with less protection than was asked for.
+allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that has no effect here is a
+warning with the reason, at the start, in the log when it is changed at run time, and in what DescribeConfigs says.  If
+it asks for what kbroker cannot do (a Java class, tiered storage) or would protect something (TLS, SASL, an authorizer),
+kbroker refuses to start when it is set to anything but its default: nothing is served with less than was asked for.
 
 A `server.properties` written for Kafka works: listeners named in `controller.listener.names` are left out, and
 `process.roles` may say what it says.
@@ -55,6 +58,12 @@ A `server.properties` written for Kafka works: listeners named in `controller.li
 (`$XDG_DATA_HOME/kbroker/data` where that is set).  Kafka's default, `/tmp/kafka-logs`, does not survive a reboot.
 
 ## Where defaults differ from Kafka's
+"""
+QUOTAS = """## Quotas
+
+What clients may use is set for users, client ids and addresses with `kbroker quotas` or kafka-configs, not here:
+`producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, `controller_mutation_rate` and, for addresses,
+`connection_creation_rate`.
 """
 
 
@@ -122,7 +131,8 @@ def _describe(row: ConfigRow, config: BrokerConfig) -> dict[str, Any]:
         "default": render_value(row.default),
         "allowed": describe_check(row.check),
         "implemented": row.implemented,
-        "refused": row.security,
+        "refused": row.refused,
+        "why_not": row.reason or None,
         "dynamic": row.dynamic or None,
         "changes_at_run_time": row.scope == "topic" or is_live(row.name),
         "meaning": row.doc,
@@ -149,19 +159,19 @@ def render_markdown() -> str:
         ("Topic settings", topic_rows()),
         ("Settings of groups", group_config_rows()),
         ("Settings of subscriptions to client metrics", client_metrics_rows()),
-        (
-            "Broker settings of Kafka that kbroker does not act on yet",
-            [r for r in broker_config_rows() if r.status == "-"],
-        ),
-        ("Settings that kbroker refuses", [row for row in broker_config_rows() if row.security]),
+        (WITHOUT_EFFECT, [row for row in broker_config_rows() if not row.implemented and not row.refused]),
+        (REFUSED, [row for row in broker_config_rows() if row.refused]),
     )
     for title, rows in sections:
         lines += ["", f"## {title}", ""]
         has_synonyms = title in ("Topic settings", "Settings of groups")
         extra = ("Default from", "Acted on") if has_synonyms else ("Live",) if title == "Broker settings" else ()
+        if title in (WITHOUT_EFFECT, REFUSED):
+            extra = ("Why",)
         lines += ["Live: can be changed while the broker runs (docs/operations.md).", ""] if extra == ("Live",) else []
         headers = ("Name", "Type", "Default", "Allowed", *extra, "Meaning")
         lines += _table(headers, (_markdown_row(row, extra) for row in rows))
+    lines += ["", QUOTAS.rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
@@ -172,7 +182,8 @@ def _broker_row(name: str) -> ConfigRow:
 def _markdown_row(row: ConfigRow, extra: tuple[str, ...]) -> tuple[str, ...]:
     cells = {
         "Default from": ", ".join(f"`{name}`" for name in row.synonyms),
-        "Acted on": STATUS[row.status],
+        "Acted on": f"no: {row.reason}" if row.reason else "yes",
+        "Why": row.reason,
         "Live": "yes" if is_live(row.name) else "",
     }
     more = (cells[name] for name in extra)

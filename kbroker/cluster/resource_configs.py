@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-_IDLE = frozenset(row.name for row in topic_config_rows() if not row.implemented)
+_IDLE = {row.name: row.reason for row in topic_config_rows() if not row.implemented}
 
 
 class ResourceConfigs:
@@ -88,6 +88,5 @@ def _is_no_list(_name: str) -> bool:
 
 def warn_of_idle_settings(topic: str, configs: Iterable[str]) -> None:
     """No setting is taken without a word that has no effect here."""
-    idle = sorted(_IDLE.intersection(configs))
-    if idle:
-        logger.warning("topic %s: kbroker stores and shows %s and does not act on them", topic, ", ".join(idle))
+    for name in sorted(_IDLE.keys() & set(configs)):
+        logger.warning("topic %s: %s is stored and shown, and has no effect: %s", topic, name, _IDLE[name])

@@ -167,19 +167,25 @@ class BrokerConfig:
                 f"{setting.key} asks for protection (TLS, SASL or an authorizer) that kbroker does not implement yet; "
                 "it refuses to start unprotected, remove the setting to go on without",
             )
+        if row.refused and row.asks(value):
+            raise _refuse(
+                setting,
+                f"{setting.key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore "
+                "it, remove the setting to go on without",
+            )
         if prefixed:
             listener, _, key = setting.key.removeprefix(_LISTENER_PREFIX).partition(".")
             if key in _OF_LISTENERS:
                 self._of_listeners[listener.lower(), key] = value
-            elif not row.security:
+            elif not row.refused:
                 self.warnings.append(
                     f"{setting.key} ({setting.origin}) has no effect: settings of single listeners "
                     "are not implemented yet"
                 )
             return
         self._values[row.name] = value
-        if not row.implemented and not row.security:
-            self.warnings.append(f"{setting.key} ({setting.origin}) has no effect: kbroker does not implement it yet")
+        if not row.implemented and not row.refused:
+            self.warnings.append(f"{setting.key} ({setting.origin}) has no effect: {row.reason}")
 
     def _fail(self, key: str, reason: str) -> ConfigError:
         setting = self._settings.get(key) or Setting(key, str(self.get(key)), Source.DEFAULT, str(Source.DEFAULT))

@@ -21,14 +21,14 @@ share.auto.offset.reset|STRING|latest|||+|
 share.isolation.level|STRING|read_uncommitted||one of read_committed, read_uncommitted|+|
     whether a share group is given records of transactions before they are committed
 share.renew.acknowledge.enable|BOOLEAN|true|||+|whether a member may renew its hold on a record
-share.assignment.interval.ms|INT|1000|group.share.assignment.interval.ms|>=0|-|
+share.assignment.interval.ms|INT|1000|group.share.assignment.interval.ms|>=0|- pending|
     least time between two assignments of a group
-streams.session.timeout.ms|INT|45000|group.streams.session.timeout.ms|>=1|-|
+streams.session.timeout.ms|INT|45000|group.streams.session.timeout.ms|>=1|- streams|
     a member that is silent for so long is taken for dead
-streams.heartbeat.interval.ms|INT|5000|group.streams.heartbeat.interval.ms|>=1|-|heartbeat period of members
-streams.num.standby.replicas|INT|0|group.streams.num.standby.replicas|>=0|-|standby tasks for each task
-streams.initial.rebalance.delay.ms|INT|3000|group.streams.initial.rebalance.delay.ms|>=0|-|
+streams.heartbeat.interval.ms|INT|5000|group.streams.heartbeat.interval.ms|>=1|- streams|heartbeat period of members
+streams.num.standby.replicas|INT|0|group.streams.num.standby.replicas|>=0|- streams|standby tasks for each task
+streams.initial.rebalance.delay.ms|INT|3000|group.streams.initial.rebalance.delay.ms|>=0|- streams|
     wait for more members before a new group's first assignment
-streams.assignment.interval.ms|INT|1000|group.streams.assignment.interval.ms|>=0|-|
+streams.assignment.interval.ms|INT|1000|group.streams.assignment.interval.ms|>=0|- streams|
     least time between two assignments of a group
 """

@@ -39,9 +39,8 @@ log.message.downconversion.enable|BOOLEAN|true|cluster||+i|broker default of mes
 log.message.timestamp.type|STRING|CreateTime|cluster|one of CreateTime, LogAppendTime|+|broker default
 log.message.timestamp.before.max.ms|LONG|9223372036854775807|cluster|>=0|+|broker default
 log.message.timestamp.after.max.ms|LONG|3600000|cluster|>=0|+|broker default
-create.topic.policy.class.name|CLASS|null|||-|plugin that vets CreateTopics
-alter.config.policy.class.name|CLASS|null|||-|plugin that vets config changes
-log.dir.failure.timeout.ms|LONG|30000||>=1|-|die if controller not told about failed dir within this
+create.topic.policy.class.name|CLASS|null|||x java|plugin that vets CreateTopics
+alter.config.policy.class.name|CLASS|null|||x java|plugin that vets config changes
 log.initial.task.delay.ms|LONG|30000||>=0|+i|delay before first background log tasks
 log.cleaner.threads|INT|1|cluster|>=0|+|compaction threads
 log.cleaner.io.max.bytes.per.second|DOUBLE|1.7976931348623157E308|cluster||+|compaction read+write throttle

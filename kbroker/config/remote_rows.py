@@ -7,53 +7,54 @@ row above it.  `kbroker.config.row` explains the columns.
 from __future__ import annotations
 
 REMOTE_ROWS = """
-remote.log.storage.system.enable|BOOLEAN|false|||-|tiered storage on
-remote.log.storage.manager.class.name|STRING|null||nonempty|-|RemoteStorageManager plugin
+remote.log.storage.system.enable|BOOLEAN|false|||x tiered|tiered storage on
+remote.log.storage.manager.class.name|STRING|null||nonempty|- tiered|RemoteStorageManager plugin
 remote.log.metadata.manager.class.name|STRING|
-    org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager||nonempty|-|
+    org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager||nonempty|- tiered|
     metadata manager plugin
-remote.log.metadata.manager.listener.name|STRING|null||nonempty|-|listener for it
-remote.log.metadata.custom.metadata.max.bytes|INT|128||>=0|-|custom segment metadata cap
-remote.log.index.file.cache.total.size.bytes|LONG|1073741824|cluster|>=1|-|local cache of remote indexes
-remote.log.manager.copier.thread.pool.size|INT|10|cluster|>=1|-|upload threads
-remote.log.manager.expiration.thread.pool.size|INT|10|cluster|>=1|-|remote delete threads
-remote.log.manager.follower.thread.pool.size|INT|2|cluster|>=1|-|follower threads
-remote.log.manager.task.interval.ms|LONG|30000||>=1|-|RLM task period
-remote.log.reader.threads|INT|10|cluster|>=1|-|remote read threads
-remote.log.reader.max.pending.tasks|INT|100||>=1|-|remote read queue
-log.local.retention.ms|LONG|-2|cluster|>=-2|-|broker default of local.retention.ms
-log.local.retention.bytes|LONG|-2|cluster|>=-2|-|broker default of local.retention.bytes
-remote.log.manager.copy.max.bytes.per.second|LONG|9223372036854775807|cluster|>=1|-|upload quota
-remote.log.manager.fetch.max.bytes.per.second|LONG|9223372036854775807|cluster|>=1|-|remote read quota
-remote.fetch.max.wait.ms|INT|500|cluster|>=1|-|remote fetch wait
-remote.list.offsets.request.timeout.ms|LONG|30000|cluster|>=1|-|remote list-offsets wait
-metadata.log.max.record.bytes.between.snapshots|LONG|20971520||>=1|-|snapshot by bytes
-metadata.log.max.snapshot.interval.ms|LONG|3600000||>=0|-|snapshot by time
-metadata.log.dir|STRING|null|||-|where __cluster_metadata lives
-metadata.log.segment.bytes|INT|1073741824||>=8388608|-|metadata segment size
-metadata.log.segment.ms|LONG|604800000|||-|metadata segment age
-metadata.max.retention.bytes|LONG|104857600|||-|metadata log+snapshots cap
-metadata.max.retention.ms|LONG|604800000|||-|metadata age cap
-metadata.max.idle.interval.ms|INT|500||>=0|-|no-op record period
-controller.quorum.voters|LIST||||-|static voters
-controller.quorum.bootstrap.servers|LIST||||-|dynamic-quorum bootstrap
-controller.quorum.election.timeout.ms|INT|1000||>=0|-|no leader fetch before election
-controller.quorum.fetch.timeout.ms|INT|2000||>=0|-|follower without fetch becomes candidate
-controller.quorum.election.backoff.max.ms|INT|1000||>=0|-|election backoff cap
-controller.quorum.append.linger.ms|INT|25||>=0|-|metadata write batching
-controller.quorum.request.timeout.ms|INT|2000||>=0|-|raft RPC timeout
-controller.quorum.retry.backoff.ms|INT|20||>=0|-|raft RPC retry
-controller.quorum.auto.join.enable|BOOLEAN|false|||-|controller joins voters itself
-controller.quorum.fetch.snapshot.max.bytes|INT|1048576||>=1|-|snapshot chunk
-controller.quorum.fetch.max.bytes|INT|1048576||>=1|-|raft fetch cap
-remote.log.manager.copy.quota.window.num|INT|11||>=1|-|samples kept for the upload quota
-remote.log.manager.copy.quota.window.size.seconds|INT|1||>=1|-|width of a sample of the upload quota
-remote.log.manager.fetch.quota.window.num|INT|11||>=1|-|samples kept for the remote read quota
-remote.log.manager.fetch.quota.window.size.seconds|INT|1||>=1|-|width of a sample of the remote read quota
-remote.log.manager.thread.pool.size|INT|2||>=1|-|threads for remote log tasks
-remote.log.metadata.manager.class.path|STRING|null|||-|class path of the metadata manager plugin
-remote.log.metadata.manager.impl.prefix|STRING|rlmm.config.||nonempty|-|
+remote.log.metadata.manager.listener.name|STRING|null||nonempty|- tiered|listener for it
+remote.log.metadata.custom.metadata.max.bytes|INT|128||>=0|- tiered|custom segment metadata cap
+remote.log.index.file.cache.total.size.bytes|LONG|1073741824|cluster|>=1|- tiered|local cache of remote indexes
+remote.log.manager.copier.thread.pool.size|INT|10|cluster|>=1|- tiered|upload threads
+remote.log.manager.expiration.thread.pool.size|INT|10|cluster|>=1|- tiered|remote delete threads
+remote.log.manager.follower.thread.pool.size|INT|2|cluster|>=1|- tiered|follower threads
+remote.log.manager.task.interval.ms|LONG|30000||>=1|- tiered|RLM task period
+remote.log.reader.threads|INT|10|cluster|>=1|- tiered|remote read threads
+remote.log.reader.max.pending.tasks|INT|100||>=1|- tiered|remote read queue
+log.local.retention.ms|LONG|-2|cluster|>=-2|- tiered|broker default of local.retention.ms
+log.local.retention.bytes|LONG|-2|cluster|>=-2|- tiered|broker default of local.retention.bytes
+remote.log.manager.copy.max.bytes.per.second|LONG|9223372036854775807|cluster|>=1|- tiered|upload quota
+remote.log.manager.fetch.max.bytes.per.second|LONG|9223372036854775807|cluster|>=1|- tiered|remote read quota
+remote.fetch.max.wait.ms|INT|500|cluster|>=1|- tiered|remote fetch wait
+remote.list.offsets.request.timeout.ms|LONG|30000|cluster|>=1|- tiered|remote list-offsets wait
+metadata.log.max.record.bytes.between.snapshots|LONG|20971520||>=1|- quorum|snapshot by bytes
+metadata.log.max.snapshot.interval.ms|LONG|3600000||>=0|- quorum|snapshot by time
+metadata.log.dir|STRING|null|||- quorum|where __cluster_metadata lives
+metadata.log.segment.bytes|INT|1073741824||>=8388608|- quorum|metadata segment size
+metadata.log.segment.ms|LONG|604800000|||- quorum|metadata segment age
+metadata.max.retention.bytes|LONG|104857600|||- quorum|metadata log+snapshots cap
+metadata.max.retention.ms|LONG|604800000|||- quorum|metadata age cap
+metadata.max.idle.interval.ms|INT|500||>=0|- quorum|no-op record period
+controller.quorum.voters|LIST||||- quorum|static voters
+controller.quorum.bootstrap.servers|LIST||||- quorum|dynamic-quorum bootstrap
+controller.quorum.election.timeout.ms|INT|1000||>=0|- quorum|no leader fetch before election
+controller.quorum.fetch.timeout.ms|INT|2000||>=0|- quorum|follower without fetch becomes candidate
+controller.quorum.election.backoff.max.ms|INT|1000||>=0|- quorum|election backoff cap
+controller.quorum.append.linger.ms|INT|25||>=0|- quorum|metadata write batching
+controller.quorum.request.timeout.ms|INT|2000||>=0|- quorum|raft RPC timeout
+controller.quorum.retry.backoff.ms|INT|20||>=0|- quorum|raft RPC retry
+controller.quorum.auto.join.enable|BOOLEAN|false|||- quorum|controller joins voters itself
+controller.quorum.fetch.snapshot.max.bytes|INT|1048576||>=1|- quorum|snapshot chunk
+controller.quorum.fetch.max.bytes|INT|1048576||>=1|- quorum|raft fetch cap
+remote.log.manager.copy.quota.window.num|INT|11||>=1|- tiered|samples kept for the upload quota
+remote.log.manager.copy.quota.window.size.seconds|INT|1||>=1|- tiered|width of a sample of the upload quota
+remote.log.manager.fetch.quota.window.num|INT|11||>=1|- tiered|samples kept for the remote read quota
+remote.log.manager.fetch.quota.window.size.seconds|INT|1||>=1|- tiered|width of a sample of the remote read quota
+remote.log.manager.thread.pool.size|INT|2||>=1|- tiered|threads for remote log tasks
+remote.log.metadata.manager.class.path|STRING|null|||- tiered|class path of the metadata manager plugin
+remote.log.metadata.manager.impl.prefix|STRING|rlmm.config.||nonempty|- tiered|
     prefix of settings handed to the metadata manager
-remote.log.storage.manager.class.path|STRING|null|||-|class path of the storage manager plugin
-remote.log.storage.manager.impl.prefix|STRING|rsm.config.||nonempty|-|prefix of settings handed to the storage manager
+remote.log.storage.manager.class.path|STRING|null|||- tiered|class path of the storage manager plugin
+remote.log.storage.manager.impl.prefix|STRING|rsm.config.||nonempty|- tiered|
+    prefix of settings handed to the storage manager
 """

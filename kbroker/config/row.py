@@ -5,8 +5,9 @@ The tables are texts in the `*_rows` modules, one row per line, columns between 
     name, type, default (`null` is no value), dynamic scope (empty: read at start only; `broker`; `cluster`) or, for a
     topic or a group, the broker settings behind it, check (`kbroker.config.check`), status, meaning
 
-Status: `+` acted on; `-` known to Kafka but not acted on here, which warns; `!` protects something and is not acted on,
-so that kbroker refuses to start when it is set to anything but its default.  A following `i`: internal to Kafka.
+Status: `+` acted on; `-` known to Kafka and without effect here, which warns; `x` asks for what this broker cannot do,
+and `!` for protection that it does not have, so that it refuses to start where one of them is set to anything but its
+default.  A following `i`: internal to Kafka.  Then, after a blank, why (`kbroker.config.reasons`); `!` needs none.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kbroker.config.check import check_value
+from kbroker.config.reasons import REASONS, SECURITY
 from kbroker.config.value import ConfigType, parse_value
 
 IMPLEMENTED = "+"
-REFUSED = "!"
+REFUSED = "x"
+PROTECTS = "!"
 
 
 class ConfigRow(NamedTuple):
@@ -35,6 +38,8 @@ class ConfigRow(NamedTuple):
     doc: str
     synonyms: tuple[str, ...]
     """Broker settings that give a topic's or a group's setting its default, best first."""
+    reason: str
+    """Why the broker does not act on it, as half a sentence; empty where it does."""
 
     @property
     def implemented(self) -> bool:
@@ -44,7 +49,16 @@ class ConfigRow(NamedTuple):
     @property
     def security(self) -> bool:
         """Whether the setting would protect something, so that a broker that lacks it does not start with it."""
-        return self.status == REFUSED
+        return self.status == PROTECTS
+
+    @property
+    def refused(self) -> bool:
+        """Whether a broker does not start where the setting asks for something: see `asks`."""
+        return self.status in (REFUSED, PROTECTS)
+
+    def asks(self, value: Any) -> bool:
+        """Whether `value` asks for anything beyond what is there without the setting."""
+        return bool(value != self.default and not (value in ("", []) and self.status == REFUSED))
 
     @property
     def sensitive(self) -> bool:
@@ -72,6 +86,7 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
         name, kind, default, middle, check, status, doc = line.split("|")
         config_type = ConfigType[kind]
         has_synonyms = scope != "broker"
+        mark, _, why = status.partition(" ")
         rows[name] = ConfigRow(
             name=name,
             type=config_type,
@@ -79,10 +94,11 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
             scope=scope,
             dynamic="" if has_synonyms else middle,
             check=check,
-            status=status[0],
-            internal=status.endswith("i"),
+            status=mark[0],
+            internal=mark.endswith("i"),
             doc=doc,
             synonyms=tuple(middle.split(">")) if has_synonyms and middle else (),
+            reason="" if mark[0] == IMPLEMENTED else REASONS[why or SECURITY],
         )
     return rows
 

@@ -1,4 +1,4 @@
-"""Broker settings of the node itself: listeners, connections, roles, replication, quotas, metrics.
+"""Broker settings of the node itself: listeners, connections, roles, quotas, metrics.
 
 One row each, `name|type|default|dynamic scope|check|status|meaning`; an indented line continues the
 row above it.  `kbroker.config.row` explains the columns.
@@ -52,8 +52,8 @@ max.connections.per.ip.overrides|STRING||cluster|address counts|+|per-IP excepti
 max.connections|INT|2147483647|cluster|>=0|+|connection cap (per listener possible)
 max.connection.creation.rate|INT|2147483647|cluster|>=0|+|connections a second (per listener possible)
 connections.max.idle.ms|LONG|600000|||+|close idle connections
-connection.failed.authentication.delay.ms|INT|100||>=0|-|delay close after auth failure
-queued.max.requests|INT|500||>=1|-|request-queue length
+connection.failed.authentication.delay.ms|INT|100||>=0|- security|delay close after auth failure
+queued.max.requests|INT|500||>=1|- threads|request-queue length
 queued.max.request.bytes|LONG|268435456|||+|request-queue bytes
 num.network.threads|INT|3|cluster|>=1|+|
     threads per listener: the loop, and for large fetches, and batches that several clients send at once, up to 8 and 7
@@ -65,71 +65,45 @@ compression.lz4.level|INT|9|cluster|1..17|+|level used when broker recompresses 
 compression.zstd.level|INT|3|cluster|-131072..22|+|level used when broker recompresses with zstd
 broker.id|INT|-1|||+|legacy id
 message.max.bytes|INT|1048588|cluster|>=0|+|broker default of max.message.bytes
-num.io.threads|INT|8|cluster|>=1|-|request handler threads
+num.io.threads|INT|8|cluster|>=1|- threads|request handler threads
 num.replica.alter.log.dirs.threads|INT|null|||+|threads moving replicas between dirs
-background.threads|INT|10|cluster|>=1|-|misc background pool
-request.timeout.ms|INT|30000|||-|server-to-server request timeout
-socket.connection.setup.timeout.ms|LONG|10000|||-|outbound connect timeout
-socket.connection.setup.timeout.max.ms|LONG|30000|||-|cap of the above with backoff
-config.providers|LIST||cluster|distinct|-|external config providers (file, env, dir)
+background.threads|INT|10|cluster|>=1|- threads|misc background pool
+config.providers|LIST||cluster|distinct|x java|external config providers (file, env, dir)
 authorizer.class.name|STRING||||!|ACL plugin (StandardAuthorizer in KRaft)
 early.start.listeners|LIST|null||distinct|!|listeners opened before authorizer is ready
 broker.rack|STRING|null|||+|rack id for placement and rack-aware fetch
-controlled.shutdown.enable|BOOLEAN|true|||-|move leadership before stopping
 delete.topic.enable|BOOLEAN|true|||+|permit DeleteTopics
 max.incremental.fetch.session.cache.slots|INT|1000||>=0|+|fetch-session cache size
 fetch.max.bytes|INT|57671680||>=1024|+|server cap of one fetch reply (55 MiB)
 max.request.partition.size.limit|INT|2000||>=1|+|cap of partitions in DescribeTopicPartitions reply
-unstable.api.versions.enable|BOOLEAN|false|||-i|advertise unreleased API versions
-unstable.feature.versions.enable|BOOLEAN|false|||-i|allow unreleased feature levels
+unstable.api.versions.enable|BOOLEAN|false|||-i unreleased|advertise unreleased API versions
+unstable.feature.versions.enable|BOOLEAN|false|||-i unreleased|allow unreleased feature levels
 process.roles|LIST|broker,controller||each of broker, controller|+|broker, controller or both
 node.id|INT|1||>=0|+|node id
-initial.broker.registration.timeout.ms|INT|60000|||-|give up first registration after
-broker.heartbeat.interval.ms|INT|2000|||-|broker to controller heartbeat
-broker.session.timeout.ms|INT|9000|||-|controller fences broker after
 controller.listener.names|LIST|||distinct nonempty|+|controller listeners
 sasl.mechanism.controller.protocol|STRING|GSSAPI|||!|mechanism to controllers
 unclean.leader.election.enable|BOOLEAN|false|cluster||+|permit non-ISR replica as leader (data-loss risk)
-controller.socket.timeout.ms|INT|30000|||-|controller channel timeout
 default.replication.factor|INT|1|||+|RF for auto-created topics and -1
-replica.lag.time.max.ms|LONG|30000|||-|follower drops from ISR after this lag
-replica.socket.timeout.ms|INT|30000|||-|replica fetch socket timeout
-replica.socket.receive.buffer.bytes|INT|65536|||-|replica fetch SO_RCVBUF
-replica.fetch.max.bytes|INT|1048576||>=0|-|per-partition bytes per replica fetch
-replica.fetch.wait.max.ms|INT|500|||-|replica fetch long-poll
-replica.fetch.backoff.ms|INT|1000||>=0|-|pause after replica fetch error
-replica.fetch.min.bytes|INT|1|||-|replica fetch minimum
-replica.fetch.response.max.bytes|INT|10485760||>=0|-|whole replica fetch reply cap
-num.replica.fetchers|INT|1|cluster|>=1|-|fetcher threads per source broker
 replica.high.watermark.checkpoint.interval.ms|LONG|5000|||+|HW checkpoint interval
-fetch.purgatory.purge.interval.requests|INT|1000|||-|purge trigger of fetch purgatory
-producer.purgatory.purge.interval.requests|INT|1000|||-|purge trigger of produce purgatory
-delete.records.purgatory.purge.interval.requests|INT|1|||-|purge trigger of delete-records purgatory
-auto.leader.rebalance.enable|BOOLEAN|true|||-|preferred-leader balancer on
-leader.imbalance.check.interval.seconds|LONG|300||>=1|-|balancer period
-unclean.leader.election.interval.ms|LONG|300000||>=1|-i|unclean election scan period
+fetch.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of fetch purgatory
+producer.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of produce purgatory
+delete.records.purgatory.purge.interval.requests|INT|1|||- purgatory|purge trigger of delete-records purgatory
 security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL|!|
     protocol between brokers
-inter.broker.listener.name|STRING|null|||-|listener between brokers
-replica.selector.class|STRING|null|||-|preferred read replica plugin (rack-aware)
-follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||-|empty follower starts at last tiered offset
+follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||- tiered|empty follower starts at last tiered offset
 quota.window.num|INT|11||>=1|+|samples kept for client quotas
-replication.quota.window.num|INT|11||>=1|-|samples kept for replication quotas
-alter.log.dirs.replication.quota.window.num|INT|11||>=1|-|samples kept for dir moves
+alter.log.dirs.replication.quota.window.num|INT|11||>=1|- pending|samples kept for dir moves
 controller.quota.window.num|INT|11||>=1|+|samples kept for mutation quota
 quota.window.size.seconds|INT|1||>=1|+|sample width
-replication.quota.window.size.seconds|INT|1||>=1|-|sample width
-alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|-|sample width
+alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|- pending|sample width
 controller.quota.window.size.seconds|INT|1||>=1|+|sample width
-client.quota.callback.class|CLASS|null|||-|quota plugin
-leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled leaders
-follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|-|bytes/s for throttled followers
+client.quota.callback.class|CLASS|null|||x java|quota plugin
 replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|+|bytes/s of dir moves
-metrics.num.samples|INT|2||>=1|-|samples per metric
-metrics.sample.window.ms|LONG|30000||>=1|-|sample window
-metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|-|reporter plugins
-metrics.recording.level|STRING|INFO|||-|INFO/DEBUG/TRACE
+metrics.num.samples|INT|2||>=1|- metrics|samples per metric
+metrics.sample.window.ms|LONG|30000||>=1|- metrics|sample window
+metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|x java|reporter plugins
+metrics.recording.level|STRING|INFO|||- metrics|INFO/DEBUG/TRACE
 telemetry.max.bytes|INT|1048576||>=1|+|cap of pushed client telemetry
-kafka.metrics.polling.interval.secs|INT|10||>=1|-|period of the legacy metrics reporters
-kafka.metrics.reporters|LIST||||-|legacy metrics reporter plugins
+kafka.metrics.polling.interval.secs|INT|10||>=1|- metrics|period of the legacy metrics reporters
+kafka.metrics.reporters|LIST||||x java|legacy metrics reporter plugins
 """

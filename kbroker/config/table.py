@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbroker.config.client_metrics_rows import CLIENT_METRICS_ROWS
+from kbroker.config.cluster_rows import CLUSTER_ROWS
 from kbroker.config.coordinator_rows import COORDINATOR_ROWS
 from kbroker.config.group_rows import GROUP_ROWS
 from kbroker.config.log_rows import LOG_ROWS
@@ -17,7 +18,7 @@ GROUP_TABLE: dict[str, ConfigRow] = parse_rows(GROUP_ROWS, "group")
 CLIENT_METRICS_TABLE: dict[str, ConfigRow] = parse_rows(CLIENT_METRICS_ROWS, "client metrics")
 BROKER_TABLE: dict[str, ConfigRow] = {
     name: row
-    for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, SECURITY_ROWS, REMOTE_ROWS)
+    for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, CLUSTER_ROWS, SECURITY_ROWS, REMOTE_ROWS)
     for name, row in parse_rows(rows, "broker").items()
 }
 
@@ -39,14 +40,11 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
 """Settings whose default is not Kafka's: Kafka's default, and why."""
 
 _REMOVED = """
-broker.id.generation.enable control.plane.listener.name delegation.token.master.key host.name port
-advertised.host.name advertised.port inter.broker.protocol.version log.message.downconversion.enable
-log.message.format.version log.message.timestamp.difference.max.ms offsets.commit.required.acks
-password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
-password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret quota.consumer.default
-quota.producer.default reserved.broker.max.id zookeeper.clientCnxnSocket zookeeper.connect
-zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
-zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.sync.time.ms
+advertised.host.name advertised.port auto.include.jmx.reporter delegation.token.master.key
+eligible.leader.replicas.enable group.share.max.groups host.name log.message.timestamp.difference.max.ms
+offsets.commit.required.acks password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
+password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret port quota.consumer.default
+quota.producer.default zookeeper.sync.time.ms
 """
 REMOVED: frozenset[str] = frozenset(_REMOVED.split())
 """Settings of older Kafkas that Kafka 4 no longer knows."""

@@ -46,14 +46,14 @@ message.timestamp.before.max.ms|LONG|9223372036854775807|log.message.timestamp.b
     max age of record timestamp vs broker clock
 message.timestamp.after.max.ms|LONG|3600000|log.message.timestamp.after.max.ms|>=0|+|
     max future skew of record timestamp
-leader.replication.throttled.replicas|LIST|||replicas|-|partition:broker pairs (or *) throttled on leader
-follower.replication.throttled.replicas|LIST|||replicas|-|partition:broker pairs (or *) throttled on follower
-remote.storage.enable|BOOLEAN|false|||-|turn on tiered storage for topic
-local.retention.ms|LONG|-2|log.local.retention.ms|>=-2|-|age kept locally when tiered; -2 means retention.ms
-local.retention.bytes|LONG|-2|log.local.retention.bytes|>=-2|-|
+leader.replication.throttled.replicas|LIST|||replicas|- cluster|partition:broker pairs (or *) throttled on leader
+follower.replication.throttled.replicas|LIST|||replicas|- cluster|partition:broker pairs (or *) throttled on follower
+remote.storage.enable|BOOLEAN|false|||- tiered|turn on tiered storage for topic
+local.retention.ms|LONG|-2|log.local.retention.ms|>=-2|- tiered|age kept locally when tiered; -2 means retention.ms
+local.retention.bytes|LONG|-2|log.local.retention.bytes|>=-2|- tiered|
     bytes kept locally when tiered; -2 means retention.bytes
-remote.log.copy.disable|BOOLEAN|false|||-|stop uploading; tiered data read-only
-remote.log.delete.on.disable|BOOLEAN|false|||-|erase tiered data when tiering is switched off
+remote.log.copy.disable|BOOLEAN|false|||- tiered|stop uploading; tiered data read-only
+remote.log.delete.on.disable|BOOLEAN|false|||- tiered|erase tiered data when tiering is switched off
 message.format.version|STRING|3.0-IV1|log.message.format.version|message format|+i|
     Kafka release whose message format records are stored in: before 0.10 magic 0, before 0.11 magic 1, else batches
 message.downconversion.enable|BOOLEAN|true|log.message.downconversion.enable||+i|

@@ -68,8 +68,6 @@ class ConfigEntry(NamedTuple):
         return self.source is ConfigSource.DEFAULT
 
 
-NOT_ACTED_ON = "kbroker stores and shows this setting and does not act on it"
-
 _LEVELS = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.STATIC_BROKER)
 _SIBLINGS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
@@ -221,7 +219,7 @@ def _set_by(config: BrokerConfig) -> Iterator[tuple[ConfigSource, Mapping[str, A
 
 def _entry(row: ConfigRow, value: str | None, synonyms: tuple[Synonym, ...], read_only: bool) -> ConfigEntry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    doc = row.doc if row.implemented else f"{row.doc} ({NOT_ACTED_ON})"
+    doc = row.doc if row.implemented else f"{row.doc} (No effect here: {row.reason}.)"
     return ConfigEntry(row.name, value, source, row.sensitive, read_only, row.type.value, doc, synonyms, source)
 
 

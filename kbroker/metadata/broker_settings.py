@@ -8,7 +8,8 @@ version that is no longer valid is left out, with a warning.
 What can be changed are the settings that give topics their defaults, such as `log.retention.ms` or `message.max.bytes`,
 which logs without a setting of their own follow at once, and those in `FOLLOWED`.  Those in `STORED` tune parts that
 this broker does not have: they are stored and shown, as Kafka would, and nothing depends on them.  Everything else is
-read at start, or would protect something, and a request to change it is refused with words that say so.
+read at start, or would protect something, or asks for what kbroker cannot do, and a request to change it is refused
+with words that say so.
 
 `min.insync.replicas` is always set for all brokers, first to the static value: as in a Kafka cluster with eligible
 leader replicas (KIP-966), the default of new ones, it can be changed there and neither removed nor set for one broker
@@ -92,8 +93,8 @@ class BrokerSettings:
             before, after = old.configs.get(resource, {}), delta.configs[resource]
             names = {name for name in (*before, *after) if before.get(name) != after.get(name)}
             without_effect = sorted(STORED.intersection(names))
-            if without_effect:
-                logger.warning("kbroker stores and shows these settings and does not act on them: %s", without_effect)
+            for name in without_effect:
+                logger.warning("%s is stored and shown, and has no effect: %s", name, _ROWS[name].reason)
         self._own = broker_configs(new)
         self.config = self._merged(self._own)
         for follower in self._followers:
@@ -125,6 +126,9 @@ class BrokerSettings:
             names = [row.name for row in known if row.name not in _CHANGEABLE and may_not(row)]
             if names:
                 raise InvalidRequestError(f"{reason}: {_listed(names)}")
+        for row in known:
+            if row.refused and not row.security and row.asks(row.parse(changed[row.name])):
+                raise InvalidRequestError(f"{row.name} asks for what kbroker cannot do: {row.reason}")
 
     def _judge(self, merged: BrokerConfig) -> None:
         wrong = contradiction(merged.get)
@@ -244,41 +248,22 @@ FOLLOWED: frozenset[str] = frozenset(
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
+        "transaction.partition.verification.enable",
     }
 )
 """Settings that no topic takes over, and that parts of the broker follow while it runs."""
 STORED: frozenset[str] = frozenset(
-    {
-        "background.threads",
-        "follower.fetch.last.tiered.offset.enable",
-        "follower.replication.throttled.rate",
-        "group.coordinator.cached.buffer.max.bytes",
-        "group.share.assignment.interval.ms",
-        "group.streams.assignment.interval.ms",
-        "leader.replication.throttled.rate",
-        "num.io.threads",
-        "num.replica.fetchers",
-        "remote.fetch.max.wait.ms",
-        "remote.list.offsets.request.timeout.ms",
-        "remote.log.index.file.cache.total.size.bytes",
-        "remote.log.manager.copier.thread.pool.size",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.follower.thread.pool.size",
-        "remote.log.reader.threads",
-        "sasl.kerberos.min.time.before.relogin",
-        "sasl.kerberos.ticket.renew.jitter",
-        "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "share.coordinator.cached.buffer.max.bytes",
-        "transaction.partition.verification.enable",
-    }
-)
-"""Settings of threads, followers, remote storage, other kinds of groups and logins that this broker does not have."""
+    row.name for row in _ROWS.values() if row.dynamic and not row.implemented and not row.security
+) | {
+    "sasl.kerberos.min.time.before.relogin",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+}
+"""Settings without effect here, which are stored and shown as in Kafka; those of logins protect nothing themselves."""
 STEPWISE = (
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
@@ -288,7 +273,7 @@ STEPWISE = (
 )
 """Numbers of threads that may at most double and at least halve in one change; the cleaner judges its own."""
 _LIVE: frozenset[str] = FOLLOWED | {
-    name for row in topic_config_rows() for name in row.synonyms if not _ROWS[name].read_only
+    name for row in topic_config_rows() for name in row.synonyms if row.implemented and not _ROWS[name].read_only
 }
 _CHANGEABLE: frozenset[str] = _LIVE | STORED
 _NOT_LIVE: tuple[tuple[str, Callable[[ConfigRow], bool]], ...] = (
@@ -297,6 +282,5 @@ _NOT_LIVE: tuple[tuple[str, Callable[[ConfigRow], bool]], ...] = (
         lambda row: row.implemented,
     ),
     ("kbroker has no TLS and no SASL yet, so these settings would protect nothing", lambda row: row.security),
-    ("kbroker does not act on these settings, so changing them would do nothing", lambda row: True),
 )
 """Why a setting that Kafka would change at run time cannot be changed here, the first that fits."""

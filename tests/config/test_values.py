@@ -151,7 +151,7 @@ def test_settings_are_acted_on_as_the_table_says() -> None:
     through_topics = {name for row in topic_config_rows() if row.implemented for name in row.synonyms}
     # metadata/internal_topics.py and config/group.py put these names together from a prefix.
     rests = ("replication.factor", "num.partitions", "segment.bytes", "min.isr")
-    prefixes = ("offsets.topic", "share.coordinator.state.topic")
+    prefixes = ("offsets.topic", "share.coordinator.state.topic", "transaction.state.log")
     composed = {f"{prefix}.{rest}" for prefix in prefixes for rest in rests}
     for row in group_config_rows():
         kind, _, rest = row.name.partition(".")

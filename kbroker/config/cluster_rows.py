@@ -1,0 +1,66 @@
+"""Broker settings of a cluster: other brokers, replication, election of leaders, ZooKeeper.
+
+What Kafka 4 no longer has (ZooKeeper, and what went with it) is as in Kafka 3.9, and shown by DescribeConfigs where it
+is set.  One row each, `name|type|default|dynamic scope|check|status|meaning`; an indented line continues the row above
+it.  `kbroker.config.row` explains the columns.
+"""
+
+from __future__ import annotations
+
+CLUSTER_ROWS = """
+request.timeout.ms|INT|30000|||- cluster|server-to-server request timeout
+socket.connection.setup.timeout.ms|LONG|10000|||- cluster|outbound connect timeout
+socket.connection.setup.timeout.max.ms|LONG|30000|||- cluster|cap of the above with backoff
+controlled.shutdown.enable|BOOLEAN|true|||- cluster|move leadership before stopping
+initial.broker.registration.timeout.ms|INT|60000|||- cluster|give up first registration after
+broker.heartbeat.interval.ms|INT|2000|||- cluster|broker to controller heartbeat
+broker.session.timeout.ms|INT|9000|||- cluster|controller fences broker after
+controller.socket.timeout.ms|INT|30000|||- cluster|controller channel timeout
+replica.lag.time.max.ms|LONG|30000|||- cluster|follower drops from ISR after this lag
+replica.socket.timeout.ms|INT|30000|||- cluster|replica fetch socket timeout
+replica.socket.receive.buffer.bytes|INT|65536|||- cluster|replica fetch SO_RCVBUF
+replica.fetch.max.bytes|INT|1048576||>=0|- cluster|per-partition bytes per replica fetch
+replica.fetch.wait.max.ms|INT|500|||- cluster|replica fetch long-poll
+replica.fetch.backoff.ms|INT|1000||>=0|- cluster|pause after replica fetch error
+replica.fetch.min.bytes|INT|1|||- cluster|replica fetch minimum
+replica.fetch.response.max.bytes|INT|10485760||>=0|- cluster|whole replica fetch reply cap
+num.replica.fetchers|INT|1|cluster|>=1|- cluster|fetcher threads per source broker
+auto.leader.rebalance.enable|BOOLEAN|true|||- cluster|preferred-leader balancer on
+leader.imbalance.check.interval.seconds|LONG|300||>=1|- cluster|balancer period
+unclean.leader.election.interval.ms|LONG|300000||>=1|-i cluster|unclean election scan period
+inter.broker.listener.name|STRING|null|||- cluster|listener between brokers
+replica.selector.class|STRING|null|||- cluster|preferred read replica plugin (rack-aware)
+replication.quota.window.num|INT|11||>=1|- cluster|samples kept for replication quotas
+replication.quota.window.size.seconds|INT|1||>=1|- cluster|sample width
+leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled leaders
+follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled followers
+log.dir.failure.timeout.ms|LONG|30000||>=1|- cluster|die if controller not told about failed dir within this
+controlled.shutdown.max.retries|INT|3|||-i cluster|attempts to move leadership before stopping
+controlled.shutdown.retry.backoff.ms|LONG|5000|||-i cluster|pause between these attempts
+leader.imbalance.per.broker.percentage|INT|10|||-i cluster|share of misplaced leaders at which the balancer acts
+inter.broker.protocol.version|STRING|3.9-IV0|||-i cluster|Kafka release whose protocol brokers speak to each other
+control.plane.listener.name|STRING|null|||-i cluster|listener for the controller's requests to brokers
+broker.id.generation.enable|BOOLEAN|true|||-i cluster|let ZooKeeper choose the broker's id
+reserved.broker.max.id|INT|1000||>=0|-i cluster|largest id that is not chosen by ZooKeeper
+zookeeper.connect|STRING|null|||-i cluster|ZooKeeper servers host:port,… with an optional path behind them
+zookeeper.session.timeout.ms|INT|18000|||-i cluster|ZooKeeper takes a silent broker for dead after
+zookeeper.connection.timeout.ms|INT|null|||-i cluster|
+    longest wait for a connection to ZooKeeper; unset: zookeeper.session.timeout.ms
+zookeeper.max.in.flight.requests|INT|10||>=1|-i cluster|requests to ZooKeeper that are under way at a time
+zookeeper.set.acl|BOOLEAN|false|||-i cluster|write nodes that others may only read
+zookeeper.metadata.migration.enable|BOOLEAN|false|||-i quorum|move metadata from ZooKeeper to a KRaft quorum
+zookeeper.clientCnxnSocket|STRING|null|||xi java|class of connections to ZooKeeper
+zookeeper.ssl.client.enable|BOOLEAN|false|||!i|TLS to ZooKeeper
+zookeeper.ssl.keystore.location|STRING|null|||!i|key store path
+zookeeper.ssl.keystore.password|PASSWORD|null|||!i|key store password
+zookeeper.ssl.keystore.type|STRING|null|||!i|JKS, PKCS12, PEM
+zookeeper.ssl.truststore.location|STRING|null|||!i|trust store path
+zookeeper.ssl.truststore.password|PASSWORD|null|||!i|trust store password
+zookeeper.ssl.truststore.type|STRING|null|||!i|JKS, PKCS12, PEM
+zookeeper.ssl.protocol|STRING|TLSv1.2|||!i|TLS protocol
+zookeeper.ssl.enabled.protocols|LIST|null|||!i|TLS versions
+zookeeper.ssl.cipher.suites|LIST|null|||!i|cipher list
+zookeeper.ssl.endpoint.identification.algorithm|STRING|HTTPS|||!i|hostname check
+zookeeper.ssl.crl.enable|BOOLEAN|false|||!i|check revocation lists
+zookeeper.ssl.ocsp.enable|BOOLEAN|false|||!i|check revocation online
+"""

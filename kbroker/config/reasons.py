@@ -1,0 +1,24 @@
+"""Why settings of Kafka have no effect here, or are refused: half sentences by the names that the tables give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SECURITY = "security"
+
+REASONS: Mapping[str, str] = {
+    SECURITY: "kbroker has no TLS, no SASL and no authorizer yet",
+    "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
+    "cluster": "it is about other brokers, and a kbroker is a cluster of one",
+    "java": "it names Java classes, and kbroker runs none",
+    "linger": "kbroker writes what coordinators have to write at once and lets nothing wait",
+    "metrics": "kbroker shows counters, and the server that scrapes them works out rates",
+    "pending": "kbroker does not act on it yet",
+    "polling": "kbroker goes on as soon as the transaction before is complete and does not poll",
+    "purgatory": "kbroker drops a waiting request when it is done, so that nothing is left to purge",
+    "quorum": "kbroker keeps metadata in a store of its own and has no KRaft quorum",
+    "streams": "kbroker does not coordinate streams groups yet",
+    "threads": "kbroker serves requests in one event loop, with no pool of threads and no queue before it",
+    "tiered": "kbroker has no tiered storage",
+    "unreleased": "kbroker serves what Kafka has released",
+}
