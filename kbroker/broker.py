@@ -186,7 +186,7 @@ class Broker:
         }
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
-            self.readiness.detail = self.log_manager.progress.text
+            self.readiness.describe(self.log_manager.progress.text)
             if self.stopping.is_set():
                 self.log_manager.interrupt_loading()
         await loading
@@ -238,7 +238,7 @@ class Broker:
         """What is left is stopped in order, as far as that works and does not take long."""
         logger.critical("the broker cannot go on and halts: %s", reason)
         self.readiness.move(ReadyState.STOPPING)
-        self.readiness.detail = reason
+        self.readiness.describe(reason)
         self.failed = True
         exit_later(1)
         self.stopping.set()

@@ -17,6 +17,7 @@ from kbroker.broker import Broker, exit_later
 from kbroker.errors import KafkaError
 from kbroker.network.listener import BindError
 from kbroker.scheduling import process_started
+from kbroker.service_manager import service_manager
 from kbroker.stop_signals import StopSignals
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
@@ -51,6 +52,8 @@ async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: f
         logger.error("cannot start: %s", error)
         return 1, False
     try:
+        if (manager := service_manager()) is not None:
+            manager.follow(broker.readiness, loop)
         await broker.start()
     except LoadingInterruptedError:
         broker.release()

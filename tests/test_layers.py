@@ -45,7 +45,7 @@ REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
 ASSEMBLY = HANDLERS | {"assembly"}
-BROKER = ASSEMBLY | {"broker", "process", "garbage", "stop_signals"}
+BROKER = ASSEMBLY | {"broker", "process", "garbage", "service_manager", "stop_signals"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
@@ -58,6 +58,7 @@ PACKAGES: dict[str, set[str]] = {
     "patterns": {"__init__"},
     "scheduling": {"__init__"},
     "stop_signals": {"__init__"},
+    "service_manager": FOUNDATION,
     "_fast": BASE | {"_fast"},
     "config": BASE | {"config"},
     "log_output": BASE | {"log_output"},

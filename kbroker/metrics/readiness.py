@@ -46,12 +46,13 @@ Problems = Callable[[], Iterable[Problem]]
 class Readiness:
     """The state behind `/readyz`, with an optional detail such as the progress of recovery."""
 
-    __slots__ = ("_sources", "detail", "state")
+    __slots__ = ("_followers", "_sources", "detail", "state")
 
     def __init__(self) -> None:
         self.state = ReadyState.STARTING
         self.detail = ""
         self._sources: list[Problems] = []
+        self._followers: list[Callable[[Readiness], object]] = []
 
     def watch(self, *sources: Problems) -> None:
         """From now on ask these as well for problems: on the loop, at each request for readiness, while the broker is
@@ -65,7 +66,17 @@ class Readiness:
         if to not in _ALLOWED[self.state]:
             raise ValueError(f"a broker that is {self.state.value} does not become {to.value}")
         self.state = to
-        self.detail = ""
+        self.describe("")
+
+    def describe(self, detail: str) -> None:
+        """Say how far the state is, such as the progress of a recovery, or why it is so."""
+        self.detail = detail
+        for changed in self._followers:
+            changed(self)
+
+    def subscribe(self, changed: Callable[[Readiness], object]) -> None:
+        """Call `changed` after every change of state or detail."""
+        self._followers.append(changed)
 
     @property
     def ready(self) -> bool:

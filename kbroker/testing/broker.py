@@ -141,7 +141,8 @@ class KafkaBroker:
         # A developer's own KBROKER_ settings must not reach the broker under test.
         environ = {key: value for key, value in os.environ.items() if not key.startswith("KBROKER_")}
         # Users' starts find compiled modules; a start that compiles them anew takes several times as long.
-        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        for name in ("PYTHONDONTWRITEBYTECODE", "NOTIFY_SOCKET"):  # The tests may be a service themselves.
+            environ.pop(name, None)
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
