@@ -3,6 +3,7 @@
     >=N            at least N                          A..B          between A and B, both included
     A..B or N      between A and B, or exactly N       one of a, b   one of these, by exact spelling
     anycase of a   one of these, in any case           each of a, b  a list of these
+    some of a, b   a list of these without repeats, not empty
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
@@ -89,15 +90,15 @@ def _check_shape(key: str, check: str, value: Any) -> None:
 def _check_list(key: str, check: str, value: list[str]) -> None:
     if "" in value:
         raise UnacceptableListError(f"Configuration '{key}' values must not be empty.")
-    if check.startswith("each of "):
-        options = check[8:].split(", ")
+    if check.startswith(("each of ", "some of ")):
         for item in value:
-            if item not in options:
+            if item not in check[8:].split(", "):
                 raise InvalidValueError(key, item, f"String must be one of: {check[8:]}")
+    if check.startswith("each of "):
         return
     if len(set(value)) != len(value):
         raise UnacceptableListError(f"Configuration '{key}' values must not be duplicated.")
-    if check == "distinct nonempty" and not value:
+    if check != "distinct" and not value:
         raise UnacceptableListError(
             f"Configuration '{key}' must not be empty. Valid values include: any non-empty value"
         )
@@ -119,6 +120,9 @@ def describe_check(check: str) -> str:
         "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
         "metrics listener": "none or http://host:port",
     }
-    return described.get(
-        check, check.replace("anycase of ", "one of ").replace("one of ", "").replace("each of ", "any of ")
-    )
+    if check in described:
+        return described[check]
+    for words, shown in (("anycase of ", ""), ("one of ", ""), ("each of ", "any of "), ("some of ", "")):
+        if check.startswith(words):
+            return shown + check.removeprefix(words)
+    return check

@@ -33,7 +33,7 @@ group.consumer.heartbeat.interval.ms|INT|5000||>=1|+|heartbeat period of members
 group.consumer.min.heartbeat.interval.ms|INT|5000||>=1|+|lower bound
 group.consumer.max.heartbeat.interval.ms|INT|15000||>=1|+|upper bound
 group.consumer.max.size|INT|2147483647||>=1|+|KIP-848 member cap
-group.consumer.assignors|LIST|uniform,range||distinct nonempty|+|server-side assignors, first is default
+group.consumer.assignors|LIST|uniform,range||some of uniform, range|+|server-side assignors, first is default
 group.consumer.migration.policy|STRING|bidirectional||anycase of bidirectional, upgrade, downgrade, disabled|+|
     online classic<->consumer conversion
 group.consumer.assignment.interval.ms|INT|1000|cluster|>=0|+|min gap between target-assignment computations (4.3+)
@@ -47,11 +47,11 @@ group.share.heartbeat.interval.ms|INT|5000||>=1|+|share heartbeat
 group.share.min.heartbeat.interval.ms|INT|5000||>=1|+|lower bound
 group.share.max.heartbeat.interval.ms|INT|15000||>=1|+|upper bound
 group.share.max.size|INT|200||1..1000|+|share member cap
-group.share.assignors|LIST|simple||distinct nonempty|- pending|share assignors
-group.share.assignment.interval.ms|INT|1000|cluster|>=0|- pending|share assignment gap
-group.share.min.assignment.interval.ms|INT|0||>=0|- pending|lower bound
-group.share.max.assignment.interval.ms|INT|15000||>=0|- pending|upper bound
-group.share.initialize.retry.interval.ms|INT|30000||>=1|-i pending|retry of state initialisation
+group.share.assignors|LIST|simple||some of simple|+|assignors of share groups; there is one
+group.share.assignment.interval.ms|INT|1000|cluster|>=0|+|least time between two assignments of a share group
+group.share.min.assignment.interval.ms|INT|0||>=0|+|lower bound
+group.share.max.assignment.interval.ms|INT|15000||>=0|+|upper bound
+group.share.initialize.retry.interval.ms|INT|30000||>=1|-i retry|retry of state initialisation
 group.streams.session.timeout.ms|INT|45000||>=1|- streams|streams session timeout
 group.streams.min.session.timeout.ms|INT|45000||>=1|- streams|lower bound
 group.streams.max.session.timeout.ms|INT|60000||>=1|- streams|upper bound
@@ -86,7 +86,8 @@ share.coordinator.snapshot.update.records.per.snapshot|INT|500||0..500|+|updates
 share.coordinator.load.buffer.size|INT|5242880||>=1|+|load read size
 share.coordinator.state.topic.compression.codec|INT|0|||+|codec id
 share.coordinator.append.linger.ms|INT|-1||>=-1|- linger|write batching
-share.coordinator.write.timeout.ms|INT|5000||>=1|- pending|replication wait
+share.coordinator.write.timeout.ms|INT|5000||>=1|+|
+    how long a write of the share coordinator waits for replicas and fsync
 share.coordinator.state.topic.prune.interval.ms|INT|300000||>=1|+i|prune period
 share.coordinator.cold.partition.snapshot.interval.ms|INT|300000||>=1|+i|snapshot idle partitions
 share.coordinator.cached.buffer.max.bytes|INT|1048588|cluster|>=524288|- buffers|max reusable buffer
@@ -103,7 +104,7 @@ transactional.id.expiration.ms|INT|604800000||>=1|+|forget idle transactional id
 transaction.max.timeout.ms|INT|900000||>=1|+|largest allowed client txn timeout
 transaction.abort.timed.out.transaction.cleanup.interval.ms|INT|10000||>=1|+|scan for timed-out txns
 transaction.remove.expired.transaction.cleanup.interval.ms|INT|3600000||>=1|+|scan for expired txn ids
-transaction.two.phase.commit.enable|BOOLEAN|false|||- pending|allow external 2PC (KIP-939)
+transaction.two.phase.commit.enable|BOOLEAN|false|||- unreleased|allow external 2PC (KIP-939)
 add.partitions.to.txn.retry.backoff.max.ms|INT|100||>=0|+|server-side retry cap
 add.partitions.to.txn.retry.backoff.ms|INT|20||>=1|- polling|server-side retry step
 """

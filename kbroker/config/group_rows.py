@@ -21,7 +21,7 @@ share.auto.offset.reset|STRING|latest|||+|
 share.isolation.level|STRING|read_uncommitted||one of read_committed, read_uncommitted|+|
     whether a share group is given records of transactions before they are committed
 share.renew.acknowledge.enable|BOOLEAN|true|||+|whether a member may renew its hold on a record
-share.assignment.interval.ms|INT|1000|group.share.assignment.interval.ms|>=0|- pending|
+share.assignment.interval.ms|INT|1000|group.share.assignment.interval.ms|>=0|+|
     least time between two assignments of a group
 streams.session.timeout.ms|INT|45000|group.streams.session.timeout.ms|>=1|- streams|
     a member that is silent for so long is taken for dead

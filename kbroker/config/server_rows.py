@@ -92,10 +92,10 @@ security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLA
     protocol between brokers
 follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||- tiered|empty follower starts at last tiered offset
 quota.window.num|INT|11||>=1|+|samples kept for client quotas
-alter.log.dirs.replication.quota.window.num|INT|11||>=1|- pending|samples kept for dir moves
+alter.log.dirs.replication.quota.window.num|INT|11||>=1|- pace|samples kept for dir moves
 controller.quota.window.num|INT|11||>=1|+|samples kept for mutation quota
 quota.window.size.seconds|INT|1||>=1|+|sample width
-alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|- pending|sample width
+alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|- pace|sample width
 controller.quota.window.size.seconds|INT|1||>=1|+|sample width
 client.quota.callback.class|CLASS|null|||x java|quota plugin
 replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|+|bytes/s of dir moves

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache
 
-ASSIGNOR = "simple"
-
 
 def check_share_groups(ctx: RequestContext) -> None:
     """UNSUPPORTED_VERSION while `share.version` is 0."""
@@ -91,18 +89,19 @@ async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGr
                 )
             )
             continue
-        groups.append(_described(ctx.services.metadata_cache, group, operations))
+        assignor = ctx.services.config.get("group.share.assignors")[0]
+        groups.append(_described(ctx.services.metadata_cache, group, operations, assignor))
     return response(groups=groups)
 
 
-def _described(cache: MetadataCache, group: ShareGroup, operations: int) -> Any:
+def _described(cache: MetadataCache, group: ShareGroup, operations: int, assignor: str) -> Any:
     response = wire.ShareGroupDescribeResponse
     return response.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=ASSIGNOR,
+        assignor_name=assignor,
         members=[_described_member(cache, member) for member in group.members.values()],
         authorized_operations=operations,
     )

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kbroker.coordinator.share.group import ShareGroup
-from kbroker.coordinator.share.share_groups import committed
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
@@ -76,7 +75,7 @@ async def _described_partition(ctx: RequestContext, group_id: str, topic: TopicI
         if topic is None or not 0 <= index < len(topic.partitions):
             raise UnknownTopicOrPartitionError()
         key = SharePartitionKey(group_id, topic.topic_id, index)
-        state = await committed(ctx.services.share_coordinator.summary(key))
+        state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
         if state is None:
             return answer
         answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch

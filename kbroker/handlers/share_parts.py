@@ -41,7 +41,13 @@ def prepare(services: Services, loop: asyncio.AbstractEventLoop, state_log: Part
         replicas, coordinator, services.clock, loop, settings, config.get("group.share.max.share.sessions")
     )
     services.share_groups = ShareGroups(
-        services.group_coordinator.registry, coordinator, services.controller, cache, services.clock, settings
+        services.group_coordinator.registry,
+        coordinator,
+        services.controller,
+        cache,
+        services.clock,
+        settings,
+        config.get("offsets.commit.timeout.ms"),
     )
     cache.subscribe(services.share_partitions.on_metadata)
     cache.subscribe(services.share_groups.on_metadata)

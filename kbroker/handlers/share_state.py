@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kbroker.coordinator.share.share_groups import committed
 from kbroker.errors import KafkaError
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
@@ -56,7 +55,9 @@ async def handle_initialize(ctx: RequestContext, request: wire.InitializeShareGr
 
     async def operation(key: SharePartitionKey, asked: Any, _answer: Any) -> None:
         await ctx.services.controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
-        await committed(coordinator.initialize(key, asked.state_epoch, asked.start_offset))
+        await ctx.services.share_coordinator.committed(
+            coordinator.initialize(key, asked.state_epoch, asked.start_offset)
+        )
 
     response = wire.InitializeShareGroupStateResponse
     return await _each(ctx, request, response, "InitializeStateResult", operation)
@@ -67,7 +68,9 @@ async def handle_read(ctx: RequestContext, request: wire.ReadShareGroupStateRequ
     response = wire.ReadShareGroupStateResponse
 
     async def operation(key: SharePartitionKey, asked: Any, answer: Any) -> None:
-        state = await committed(ctx.services.share_coordinator.read(key, asked.leader_epoch))
+        state = await ctx.services.share_coordinator.committed(
+            ctx.services.share_coordinator.read(key, asked.leader_epoch)
+        )
         answer.state_epoch, answer.start_offset = state.state_epoch, state.start_offset
         answer.state_batches = [response.StateBatch(**batch._asdict()) for batch in state.batches]
 
@@ -85,7 +88,7 @@ async def handle_write(ctx: RequestContext, request: wire.WriteShareGroupStateRe
         update = StateUpdate(
             asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
-        await committed(ctx.services.share_coordinator.write(key, update))
+        await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.write(key, update))
 
     return await _each(ctx, request, wire.WriteShareGroupStateResponse, "WriteStateResult", operation)
 
@@ -94,7 +97,7 @@ async def handle_delete(ctx: RequestContext, request: wire.DeleteShareGroupState
     """DeleteShareGroupState v0."""
 
     async def operation(key: SharePartitionKey, _asked: Any, _answer: Any) -> None:
-        await committed(ctx.services.share_coordinator.delete(key))
+        await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.delete(key))
 
     return await _each(ctx, request, wire.DeleteShareGroupStateResponse, "DeleteStateResult", operation)
 
@@ -103,7 +106,7 @@ async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupS
     """ReadShareGroupStateSummary v0-v1: the state without its batches; start offset -1 where there is none."""
 
     async def operation(key: SharePartitionKey, _asked: Any, answer: Any) -> None:
-        state = await committed(ctx.services.share_coordinator.summary(key))
+        state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
         answer.start_offset, answer.delivery_complete_count = UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT
         if state is not None:
             answer.state_epoch, answer.leader_epoch = state.state_epoch, state.leader_epoch

@@ -21,6 +21,7 @@ from kbroker.errors import (
     NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    RequestTimedOutError,
 )
 from kbroker.metadata.image import MetadataDelta, TopicChange
 from tests.coordinator.harness import STATE_ID, ManualLoop, MemoryLog, create_topics, make_cache, topic_image
@@ -297,6 +298,22 @@ def test_reads_wait_for_what_they_have_seen() -> None:
     toy.loop.advance(1)
     assert answers == [None]
     assert toy.runtime.read(1, lambda counters: len(counters.values)).is_committed
+
+
+def test_a_wait_for_the_commit_ends_with_its_time_and_settles_once() -> None:
+    """A client would wait for ever for a replica that does not come back, or be answered twice."""
+    toy = Toy()
+    toy.log.alone = False
+    settled: list[object] = []
+    for timeout_ms in (3_000, 9_000):
+        toy.runtime.write(0, increment(b"a")).settle_within(
+            timeout_ms, toy.loop.call_later, lambda error: settled.append(type(error))
+        )
+    toy.loop.advance(4)
+    assert settled == [RequestTimedOutError]
+    toy.log.commit(0)
+    toy.loop.advance(20)
+    assert settled == [RequestTimedOutError, type(None)]
 
 
 def test_periodic_work_leaves_the_loop_its_turns_and_ends_with_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:

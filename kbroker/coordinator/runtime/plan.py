@@ -7,10 +7,14 @@ the state and the time, so it can be tested without a log, and nothing has chang
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from kbroker.coordinator.runtime.timers import CallLater
 
 KeyValue = tuple[bytes, bytes | None]
 Settled = Callable[[KafkaError | None], None]
@@ -75,6 +79,22 @@ class Outcome(Generic[T]):
             settled(None)
         else:
             self._commits.when_committed(self._partition_index, settled)
+
+    def settle_within(self, timeout_ms: int, call_later: CallLater, settled: Settled) -> None:
+        """As `when_committed`, but with RequestTimedOutError after `timeout_ms`; what was written stays in the log, and
+        may be committed later."""
+        if self.is_committed:
+            settled(None)
+            return
+        waiting = [settled]
+
+        def once(error: KafkaError | None) -> None:
+            if waiting:
+                timer.cancel()
+                waiting.pop()(error)
+
+        timer = call_later(timeout_ms / 1000, partial(once, RequestTimedOutError()))
+        self.when_committed(once)
 
 
 # What clients are answered when the state topic refuses a write: only errors that their protocols know.

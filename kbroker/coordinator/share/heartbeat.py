@@ -62,9 +62,18 @@ def check_request(request: HeartbeatRequest) -> None:
 
 
 def heartbeat(
-    group: ShareGroup, request: HeartbeatRequest, topics: Topics, max_size: int, now_ms: int
+    group: ShareGroup,
+    request: HeartbeatRequest,
+    topics: Topics,
+    max_size: int,
+    now_ms: int,
+    *,
+    assignment_interval_ms: int = 0,
 ) -> tuple[HeartbeatAnswer, list[records.Record]]:
-    """A member joins or says that it is alive."""
+    """A member joins or says that it is alive.
+
+    Targets that give somebody something stay for `assignment_interval_ms`; until then new members have none.
+    """
     before = _member_of(group, request, max_size)
     after = replace(
         before,
@@ -86,7 +95,8 @@ def heartbeat(
         written.append(records.epoch_record(group.group_id, epoch, metadata_hash))
     target = group.targets.get(after.member_id, frozenset())
     target_epoch = group.assignment_epoch
-    if target_epoch < epoch:
+    is_new = any(group.targets.values()) and now_ms < group.assignment_timestamp + assignment_interval_ms
+    if target_epoch < epoch and not is_new:
         targets = _targets(group, members, topics)
         written += [
             records.target_record(group.group_id, member_id, each)

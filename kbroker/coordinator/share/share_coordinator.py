@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import Outcome, Plan
+from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.share.state_records import ShareState
 from kbroker.coordinator.share.state_shard import ShareStateShard
 from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
@@ -75,6 +76,8 @@ class ShareCoordinator:
         self._cache = metadata_cache
         self._log = state_log
         self._delete_before = delete_before
+        self._call_later = call_later
+        self._timeout_ms: int = config.get("share.coordinator.write.timeout.ms")
         updates = config.get("share.coordinator.snapshot.update.records.per.snapshot")
         self.runtime: CoordinatorRuntime[ShareStateShard] = CoordinatorRuntime(
             SHARE_GROUP_STATE_TOPIC,
@@ -129,7 +132,7 @@ class ShareCoordinator:
         except KafkaError as error:
             loaded(error)
             return
-        outcome.when_committed(lambda error: loaded(outcome.answer if error is None else error))
+        self._settle(outcome, lambda error: loaded(outcome.answer if error is None else error))
 
     def write_state(self, key: SharePartitionKey, update: StateUpdate, stored: Stored) -> None:
         """See `Persister`."""
@@ -138,7 +141,14 @@ class ShareCoordinator:
         except KafkaError as error:
             stored(error)
             return
-        outcome.when_committed(stored)
+        self._settle(outcome, stored)
+
+    async def committed(self, outcome: Outcome[T]) -> T:
+        """The answer of an operation.  Raises the client's error where its state is not committed in time."""
+        return await committed(outcome, self._timeout_ms)
+
+    def _settle(self, outcome: Outcome[T], settled: Stored) -> None:
+        outcome.settle_within(self._timeout_ms, self._call_later, settled)
 
     # Snapshots and pruning
 

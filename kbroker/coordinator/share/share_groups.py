@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
 from kbroker.coordinator.modern.topic_hash import metadata_hash
-from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
+from kbroker.coordinator.runtime.plan import Plan
+from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.group import ShareGroup, TopicState
 from kbroker.coordinator.share.group_keys import TYPES
@@ -60,6 +61,7 @@ class ShareGroups:
         cache: MetadataCache,
         clock: Clock,
         settings: GroupSettings,
+        timeout_ms: int,
     ) -> None:
         self._registry = registry
         self._coordinator = coordinator
@@ -67,6 +69,7 @@ class ShareGroups:
         self._cache = cache
         self._clock = clock
         self._settings = settings
+        self._timeout_ms = timeout_ms
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
         for record_type in TYPES:
             registry.record_kinds[record_type] = records.replay
@@ -97,7 +100,8 @@ class ShareGroups:
         settings = self._settings(request.group_id)
 
         def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[records.Record]]:
-            return heartbeat(group, request, self._view, settings.max_size, now_ms)
+            interval_ms = settings.assignment_interval_ms
+            return heartbeat(group, request, self._view, settings.max_size, now_ms, assignment_interval_ms=interval_ms)
 
         answer = await self._write(request.group_id, operation, creates=request.member_epoch == JOIN_EPOCH)
         group = self._find(request.group_id)
@@ -120,7 +124,9 @@ class ShareGroups:
         for topic_id, state in topics.items():
             for index in sorted(state.partitions):
                 key = SharePartitionKey(group_id, topic_id, index)
-                await committed(self._coordinator.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET))
+                await self._coordinator.committed(
+                    self._coordinator.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET)
+                )
         await self._write(group_id, lambda group, _: (None, self._done(group, topics)))
         return True
 
@@ -161,7 +167,7 @@ class ShareGroups:
         await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
         state_epoch = group.epoch + 1
         key = SharePartitionKey(group_id, topic_id, partition)
-        await committed(self._coordinator.initialize(key, state_epoch, start_offset))
+        await self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
         topics = {topic_id: TopicState(name, frozenset({partition}))}
 
         def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
@@ -189,7 +195,9 @@ class ShareGroups:
     async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
         for topic_id, state in topics.items():
             for index in sorted(state.partitions):
-                await committed(self._coordinator.delete(SharePartitionKey(group_id, topic_id, index)))
+                await self._coordinator.committed(
+                    self._coordinator.delete(SharePartitionKey(group_id, topic_id, index))
+                )
 
         def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
             return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]
@@ -276,18 +284,7 @@ class ShareGroups:
             return Plan(answer, written)
 
         runtime = self._registry.runtime
-        return await committed(runtime.write(runtime.partition_of(group_id), plan))
-
-
-async def committed(outcome: Outcome[T]) -> T:
-    """The answer of an outcome, once it may be given.  Raises the client's error where it may not."""
-    if not outcome.is_committed:
-        done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
-        outcome.when_committed(lambda error: None if done.done() else done.set_result(error))
-        error = await done
-        if error is not None:
-            raise KafkaError.of(write_error(error))
-    return outcome.answer
+        return await committed(runtime.write(runtime.partition_of(group_id), plan), self._timeout_ms)
 
 
 def _told(task: asyncio.Future[None]) -> None:

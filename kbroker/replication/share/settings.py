@@ -32,6 +32,7 @@ class ShareSettings:
     renew_enabled: bool = True
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
     max_size: int = 200
 
     @staticmethod
@@ -47,6 +48,7 @@ class ShareSettings:
             renew_enabled=values["share.renew.acknowledge.enable"],
             session_timeout_ms=values["share.session.timeout.ms"],
             heartbeat_interval_ms=values["share.heartbeat.interval.ms"],
+            assignment_interval_ms=values["share.assignment.interval.ms"],
             max_size=config.get("group.share.max.size"),
         )
 

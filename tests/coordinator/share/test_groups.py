@@ -171,3 +171,24 @@ def test_members_with_a_wrong_epoch_are_refused() -> None:
         with pytest.raises(KafkaError) as refusal:
             heartbeat(group, HeartbeatRequest("g", "a", epoch, None, None, "c", "/h"), VIEW, 3, 1)
         assert refusal.value.code is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_targets_stay_for_the_interval_and_a_new_member_waits_for_it() -> None:
+    """A thousand members that join at the same time would have the assignment made a thousand times."""
+    partition = Partition()
+    partition.group("g").become(ShareGroup("g"))
+
+    def beat(member: str, epoch: int, now_ms: int) -> frozenset[tuple[bytes, int]]:
+        topics = ("one",) if epoch == 0 else None
+        request = HeartbeatRequest("g", member, epoch, None, topics, "client", "/host")
+        _, records = heartbeat(partition.share(), request, VIEW, 3, now_ms, assignment_interval_ms=1_000)
+        partition.replay(records)
+        return partition.share().members[member].assigned
+
+    beat("a", 0, 5_000)
+    states = partition.share().state_partitions
+    partition.replay([group_records.state_partitions_record("g", states.done(states.initializing))])
+    assert len(beat("a", 0, 5_001)) == 3, "the first targets gave nobody anything and hold nothing up"
+    assert beat("b", 0, 5_500) == frozenset()
+    assert beat("b", partition.share().members["b"].member_epoch, 6_000) == frozenset()
+    assert len(beat("b", partition.share().members["b"].member_epoch, 6_001)) in (1, 2)
