@@ -21,6 +21,7 @@ MODULES = {
     "kafka-python": "kafka",
     "opentelemetry-proto": "opentelemetry",
     "prometheus-client": "prometheus_client",
+    "pure-sasl": "puresasl",
     "python-snappy": "snappy",
 }
 """Packages whose module has another name than theirs."""

@@ -40,27 +40,29 @@ controlled.shutdown.retry.backoff.ms|LONG|5000|||-i cluster|pause between these 
 leader.imbalance.per.broker.percentage|INT|10|||-i cluster|share of misplaced leaders at which the balancer acts
 inter.broker.protocol.version|STRING|3.9-IV0|||-i cluster|Kafka release whose protocol brokers speak to each other
 control.plane.listener.name|STRING|null|||-i cluster|listener for the controller's requests to brokers
-broker.id.generation.enable|BOOLEAN|true|||-i cluster|let ZooKeeper choose the broker's id
-reserved.broker.max.id|INT|1000||>=0|-i cluster|largest id that is not chosen by ZooKeeper
-zookeeper.connect|STRING|null|||-i cluster|ZooKeeper servers host:port,… with an optional path behind them
-zookeeper.session.timeout.ms|INT|18000|||-i cluster|ZooKeeper takes a silent broker for dead after
-zookeeper.connection.timeout.ms|INT|null|||-i cluster|
+broker.id.generation.enable|BOOLEAN|true|||+i|let ZooKeeper choose the broker's id
+reserved.broker.max.id|INT|1000||>=0|+i|largest id that is not chosen by ZooKeeper
+zookeeper.connect|STRING|null|||+i|ZooKeeper servers host:port,… with an optional path behind them
+zookeeper.session.timeout.ms|INT|18000|||+i|ZooKeeper takes a silent broker for dead after
+zookeeper.connection.timeout.ms|INT|null|||+i|
     longest wait for a connection to ZooKeeper; unset: zookeeper.session.timeout.ms
 zookeeper.max.in.flight.requests|INT|10||>=1|-i cluster|requests to ZooKeeper that are under way at a time
-zookeeper.set.acl|BOOLEAN|false|||-i cluster|write nodes that others may only read
+zookeeper.set.acl|BOOLEAN|false|||+i|write nodes that others may only read
 zookeeper.metadata.migration.enable|BOOLEAN|false|||-i quorum|move metadata from ZooKeeper to a KRaft quorum
 zookeeper.clientCnxnSocket|STRING|null|||xi java|class of connections to ZooKeeper
-zookeeper.ssl.client.enable|BOOLEAN|false|||!i|TLS to ZooKeeper
-zookeeper.ssl.keystore.location|STRING|null|||!i|key store path
-zookeeper.ssl.keystore.password|PASSWORD|null|||!i|key store password
-zookeeper.ssl.keystore.type|STRING|null|||!i|JKS, PKCS12, PEM
-zookeeper.ssl.truststore.location|STRING|null|||!i|trust store path
+zookeeper.ssl.client.enable|BOOLEAN|false|||+i|TLS to ZooKeeper
+zookeeper.ssl.keystore.location|STRING|null|||+i|key store path
+zookeeper.ssl.keystore.password|PASSWORD|null|||+i|key store password
+zookeeper.ssl.keystore.type|STRING|null|||+i|JKS, PKCS12, PEM
+zookeeper.ssl.truststore.location|STRING|null|||+i|trust store path
 zookeeper.ssl.truststore.password|PASSWORD|null|||!i|trust store password
-zookeeper.ssl.truststore.type|STRING|null|||!i|JKS, PKCS12, PEM
+zookeeper.ssl.truststore.type|STRING|null|||+i|JKS, PKCS12, PEM
 zookeeper.ssl.protocol|STRING|TLSv1.2|||!i|TLS protocol
 zookeeper.ssl.enabled.protocols|LIST|null|||!i|TLS versions
 zookeeper.ssl.cipher.suites|LIST|null|||!i|cipher list
-zookeeper.ssl.endpoint.identification.algorithm|STRING|HTTPS|||!i|hostname check
+zookeeper.ssl.endpoint.identification.algorithm|STRING|HTTPS|||+i|hostname check
+kbroker.zookeeper.sasl.username|STRING|null|||+|user for SASL DIGEST-MD5 to ZooKeeper (Kafka: JAAS section Client)
+kbroker.zookeeper.sasl.password|PASSWORD|null|||+|its password
 zookeeper.ssl.crl.enable|BOOLEAN|false|||!i|check revocation lists
 zookeeper.ssl.ocsp.enable|BOOLEAN|false|||!i|check revocation online
 """

@@ -1,0 +1,1 @@
+"""A cluster of brokers that ZooKeeper keeps: znodes, sessions, membership and the elected controller."""

@@ -1,0 +1,310 @@
+"""ZooKeeper through kazoo, whose threads hand over to the loop.
+
+kazoo makes a new session by itself when one has expired; it does not make ephemeral nodes again, and forgets watches at
+every disconnection.  A call while there is no connection fails at once, where kazoo would let it wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.exceptions import (
+    BadVersionError as KazooBadVersion,
+)
+from kazoo.exceptions import (
+    NodeExistsError as KazooNodeExists,
+)
+from kazoo.exceptions import (
+    NoNodeError as KazooNoNode,
+)
+from kazoo.exceptions import (
+    NotEmptyError as KazooNotEmpty,
+)
+from kazoo.exceptions import (
+    SessionExpiredError as KazooSessionExpired,
+)
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL as KazooAcl  # noqa: N811
+from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, make_acl
+
+from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.session import (
+    ANY_VERSION,
+    AuthenticationError,
+    BadVersionError,
+    Check,
+    ConnectionLossError,
+    Create,
+    Delete,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    SessionExpiredError,
+    SessionState,
+    Set,
+    Stat,
+    Watch,
+    Znode,
+    ZooKeeperError,
+)
+
+if TYPE_CHECKING:
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+
+logger = logging.getLogger("kbroker.cluster")
+
+CLOSE_SECONDS = 5.0
+
+_ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
+    (KazooNoNode, NoNodeError),
+    (KazooNodeExists, NodeExistsError),
+    (KazooBadVersion, BadVersionError),
+    (KazooNotEmpty, NotEmptyError),
+    (KazooSessionExpired, SessionExpiredError),
+    (ConnectionLoss, ConnectionLossError),
+    (ConnectionClosedError, ConnectionLossError),
+    (OperationTimeoutError, ConnectionLossError),
+    (NoAuthError, AuthenticationError),
+    (AuthFailedError, AuthenticationError),
+    (InvalidACLError, AuthenticationError),
+)
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.EXPIRED,
+}
+
+
+class KazooSession:
+    """One session after the other, of one process.  `open` and `close` once each."""
+
+    __slots__ = ("_client", "_listeners", "_loop", "_secured", "_settings", "_state", "_waiting")
+
+    def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._loop = loop
+        self._secured = settings.set_acl
+        self._state = SessionState.CLOSED
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._client = self._make(settings.connect)
+
+    def _make(self, hosts: str) -> KazooClient:
+        settings = self._settings
+        if settings.principal:
+            # kazoo imports it in its own thread, where its absence would go unnoticed.
+            import puresasl  # noqa: F401
+        forever = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=2.0)
+        client = KazooClient(
+            hosts=hosts,
+            timeout=settings.session_timeout_ms / 1000,
+            connection_retry=forever,
+            **settings.kazoo_arguments(),
+        )
+        client.logger.setLevel(logging.ERROR)
+        return client
+
+    async def open(self) -> None:
+        """Connect, and make the chroot where it is missing.  ConnectionLossError when the time for that is over."""
+        hosts, slash, chroot = self._settings.connect.partition("/")
+        if slash and chroot:
+            plain = self._make(hosts)
+            await self._start(plain)
+            try:
+                await asyncio.to_thread(plain.ensure_path, f"/{chroot}")
+            finally:
+                await asyncio.to_thread(_close, plain)
+        self._client.add_listener(self._on_state)
+        await self._start(self._client)
+        self._change(SessionState.CONNECTED)
+
+    async def _start(self, client: KazooClient) -> None:
+        seconds = self._settings.connection_timeout_ms / 1000
+        try:
+            await asyncio.to_thread(client.start, seconds)
+        except Exception as error:
+            await asyncio.to_thread(_close, client)
+            raise ConnectionLossError(
+                f"ZooKeeper at {self._settings.connect} does not answer within {seconds:g} s ({error}); is it running, "
+                "and is zookeeper.connect right?"
+            ) from error
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go at once."""
+        self._change(SessionState.CLOSED)
+        await asyncio.to_thread(_close, self._client)
+
+    # States
+
+    @property
+    def state(self) -> SessionState:
+        """The newest state that the loop knows."""
+        return self._state
+
+    @property
+    def session_id(self) -> int:
+        """The id of the session, 0 where there is none."""
+        found = self._client.client_id
+        return int(found[0]) if found else 0
+
+    def subscribe(self, listener: Callable[[SessionState], None]) -> None:
+        """Call `listener` with every new state, on the loop."""
+        self._listeners.append(listener)
+
+    async def connected(self) -> None:
+        """Return when there is a connection."""
+        while self._state is not SessionState.CONNECTED:
+            future = self._loop.create_future()
+            self._waiting.append(future)
+            await future
+
+    def _on_state(self, state: str) -> None:
+        """In kazoo's thread."""
+        self._on_loop(self._change, _STATES[state])
+
+    def _on_loop(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            # The loop is closed: the process ends.
+            return
+
+    def _change(self, state: SessionState) -> None:
+        if state is self._state or (self._state is SessionState.CLOSED and state is not SessionState.CONNECTED):
+            return
+        self._state = state
+        if state is SessionState.CONNECTED:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+        for listener in self._listeners:
+            try:
+                listener(state)
+            except Exception:
+                logger.exception("a part of the broker failed when the ZooKeeper session became %s", state.name)
+
+    # Calls
+
+    async def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if self._state is not SessionState.CONNECTED:
+            raise ConnectionLossError("there is no connection to ZooKeeper")
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def finish(result: Any) -> None:
+            if future.done():
+                return
+            if result.exception is not None:
+                future.set_exception(_translated(result.exception))
+            else:
+                future.set_result(result.value)
+
+        try:
+            pending = call(*args, **kwargs)
+        except KazooException as error:
+            raise _translated(error) from error
+        pending.rawlink(lambda result: self._on_loop(finish, result))
+        return await future
+
+    def _watch(self, watch: Watch | None) -> Callable[[object], None] | None:
+        return None if watch is None else lambda _event: self._on_loop(watch)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode:
+        """A znode.  `watch`: when it changes or goes."""
+        data, stat = await self._call(self._client.get_async, path, watch=self._watch(watch))
+        return Znode(data, _stat(stat))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        """A znode's state.  `watch`: when it comes, changes or goes."""
+        stat = await self._call(self._client.exists_async, path, watch=self._watch(watch))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names of a znode's children, sorted.  `watch`: when one comes or goes."""
+        return sorted(await self._call(self._client.get_children_async, path, watch=self._watch(watch)))
+
+    async def create(
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
+    ) -> str:
+        """A new znode; its path, with its number if it is sequential."""
+        found = await self._call(
+            self._client.create_async,
+            path,
+            data,
+            acl=self._acl(path),
+            ephemeral=ephemeral,
+            sequence=sequential,
+        )
+        return str(found)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """New content of a znode."""
+        return _stat(await self._call(self._client.set_async, path, data, version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a znode without children."""
+        await self._call(self._client.delete_async, path, version)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        """All operations or, with MultiError, none.  Of a Set, the new state."""
+        transaction = self._client.transaction()
+        for each in operations:
+            match each:
+                case Check():
+                    transaction.check(each.path, each.version)
+                case Create():
+                    transaction.create(each.path, each.data, acl=self._acl(each.path), ephemeral=each.ephemeral)
+                case Set():
+                    transaction.set_data(each.path, each.data, each.version)
+                case Delete():
+                    transaction.delete(each.path, each.version)
+        results = await self._call(transaction.commit_async)
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                raise MultiError(index, _translated(result))
+        if any(isinstance(result, Exception) for result in results):
+            raise MultiError(0, ZooKeeperError(f"the transaction was rolled back: {results}"))
+        return [
+            _stat(result) if isinstance(each, Set) else None for each, result in zip(operations, results, strict=True)
+        ]
+
+    def _acl(self, path: str) -> list[KazooAcl] | None:
+        """With `zookeeper.set.acl`: brokers alone write, and read what is secret."""
+        if not self._secured or paths.is_open(path):
+            return list(OPEN_ACL_UNSAFE) if self._secured else None
+        own = make_acl("sasl", self._settings.principal, all=True)
+        return [own] if paths.is_secret(path) else [own, KazooAcl(Permissions.READ, ANYONE_ID_UNSAFE)]
+
+
+def _close(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner)
+
+
+def _translated(error: Exception) -> ZooKeeperError:
+    for kazoo, own in _ERRORS:
+        if isinstance(error, kazoo):
+            return own(str(error) or type(error).__name__)
+    return ZooKeeperError(f"{type(error).__name__}: {error}")
