@@ -23,6 +23,7 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "pure-sasl": "puresasl",
     "python-snappy": "snappy",
+    "pyyaml": "yaml",
 }
 """Packages whose module has another name than theirs."""
 RUN_AS_PROGRAMS = {"py-spy", "pytest-benchmark", "pytest-timeout", "pytest-xdist"}
