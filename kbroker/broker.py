@@ -24,6 +24,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
+from kbroker.assembly.membership import Membership, first_image
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
@@ -62,8 +63,14 @@ from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.member import Member
+    from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import TopicImage
+    from kbroker.replication.leader_and_isr import ControllerRequests
 
 logger = logging.getLogger("kbroker.broker")
 
@@ -83,9 +90,16 @@ class Broker:
     """
 
     def __init__(
-        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event | None = None
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        stopping: asyncio.Event | None = None,
+        member: Member | None = None,
     ) -> None:
+        """`member` joins it to a cluster; without it, it is one of its own."""
         self.config = config
+        self.member = member
+        self.membership: Membership | None = None
         self.loop = loop
         self.stopping = stopping or asyncio.Event()
         self.failed = False
@@ -98,6 +112,7 @@ class Broker:
         self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit())
         manager = self.log_manager = LogManager(config, self.clock, activity=self._activity)
         self.store: LocalStore | None = None
+        self._broker_epoch: Callable[[], BrokerEpoch]
         self.store_calls = ThreadPoolExecutor(1, thread_name_prefix="metadata-store")
         self.slices = Slices(loop)
         self.garbage = GarbageCollection(lambda: self.slices.busy)
@@ -109,33 +124,36 @@ class Broker:
         config = self.config
         dirs = self.log_manager.open_dirs()
         check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
-        store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, dirs.cluster_id)
+        cluster_id = dirs.cluster_id
+        if self.member is not None:
+            cluster_id = await self.member.open(cluster_id)
+        store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
         store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
         node_id = config.node_id
-        calls = StoreCalls(self.store_calls)
-        cache = MetadataCache(stored_image(store, config, node_id))
+        cache = MetadataCache(self._first_image(store))
         settings = self.settings = BrokerSettings(config, cache, node_id)
         self.log_manager.follow(settings.config)
         hosts = HostNames(StoreCalls(self.listeners.cold_reads))
-        controller = LocalController(cache, store, settings, node_id, self.slices, calls, hosts)
-        await self._start_metrics(node_id, store.cluster_id)
-        registered, last = await controller.register_broker(local_broker(config, node_id))
-        self.log_manager.begin_epoch(registered.epoch, last.epoch)
-        await self._load_logs(cache.image)
-        if (reason := reason_to_halt(self.log_manager)) is not None:
-            raise LogDirError(reason)
-        await controller.report_replicas(registered, report_at_start(cache.image, node_id, self.log_manager))
         replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
-        replicas.apply_image(cache.image)
+        controller_requests: ControllerRequests | None = None
+        controller: Controller
+        if self.member is None:
+            controller = await self._control(cache, store, hosts, replicas)
+        else:
+            membership = self.membership = Membership(config, self.loop, self.clock, cache, self.member, self.slices)
+            controller = membership.controller
+            self._broker_epoch = membership.broker
+            await self._start_metrics(node_id, store.cluster_id)
+            await self._load_logs(None)
+            controller_requests = membership.attach(replicas)
         self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)
-        cache.subscribe(replicas.apply)
         self.services = services = Services(
             config=settings.config,
             clock=self.clock,
             node_id=node_id,
             metadata_cache=cache,
             controller=controller,
-            producer_ids=ProducerIdManager(partial(controller.allocate_producer_ids, registered)),
+            producer_ids=ProducerIdManager(lambda: controller.allocate_producer_ids(self._broker_epoch())),
             log_manager=self.log_manager,
             replica_manager=replicas,
             loop=self.loop,
@@ -146,25 +164,53 @@ class Broker:
             group_configs=GroupConfigs(cache, settings),
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
         )
+        if controller_requests is not None:
+            services.controller_requests = controller_requests
         self.figures.services = services
         self.quotas = self.figures.quotas = QuotaEnforcement(settings.config, self.clock, cache, hosts)
-        controller.all_cordoned = partial(all_cordoned, self.log_manager)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes)
         self.coordinators.start()
         self.disk_failures = LogDirFailureHandler(
-            self.log_manager, cache, controller, registered, self.loop, self._halt
+            self.log_manager, cache, controller, self._broker_epoch, self.loop, self._halt
         )
         self.disk_failures.start()
         store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
-        await self.listeners.listen(services, self.log_manager, self.quotas)
+        await self.listeners.listen(services, self.log_manager, self.quotas, is_member=self.member is not None)
         self.moves.resume_found()
         self._schedule(store)
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
+        if self.member is not None:
+            await self.member.register(local_broker(config, node_id))
         self.readiness.move(ReadyState.READY)
+
+    def _first_image(self, store: LocalStore) -> ClusterImage:
+        if self.member is None:
+            return stored_image(store, self.config, self.config.node_id)
+        return first_image(store.cluster_id, local_broker(self.config, self.config.node_id))
+
+    async def _control(
+        self, cache: MetadataCache, store: LocalStore, hosts: HostNames, replicas: ReplicaManager
+    ) -> LocalController:
+        """Load the logs as the controller of this one node."""
+        node_id = self.config.node_id
+        calls = StoreCalls(self.store_calls)
+        controller = LocalController(cache, store, self.settings, node_id, self.slices, calls, hosts)
+        await self._start_metrics(node_id, store.cluster_id)
+        registered, last = await controller.register_broker(local_broker(self.config, node_id))
+        self._broker_epoch = lambda: registered
+        self.log_manager.begin_epoch(registered.epoch, last.epoch)
+        await self._load_logs(cache.image)
+        if (reason := reason_to_halt(self.log_manager)) is not None:
+            raise LogDirError(reason)
+        await controller.report_replicas(registered, report_at_start(cache.image, node_id, self.log_manager))
+        replicas.apply_image(cache.image)
+        cache.subscribe(replicas.apply)
+        controller.all_cordoned = partial(all_cordoned, self.log_manager)
+        return controller
 
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
@@ -178,12 +224,14 @@ class Broker:
             pages={"logs": LogPages(self.log_manager, self.clock)},
         )
 
-    async def _load_logs(self, image: ClusterImage) -> None:
-        """Open the logs in a thread, so that `/readyz` can tell how far it is."""
-        topics = {
-            topic.name: KnownTopic(topic.topic_id, self._log_config(topic.configs), len(topic.partitions))
-            for topic in image.topics.values()
-        }
+    async def _load_logs(self, image: ClusterImage | None) -> None:
+        """Open the logs in a thread, so that `/readyz` can tell how far it is.  None: the topics are not known yet."""
+        topics: dict[str, KnownTopic] | None = None
+        if image is not None:
+            topics = {
+                topic.name: KnownTopic(topic.topic_id, self._log_config(topic.configs), len(topic.partitions))
+                for topic in image.topics.values()
+            }
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
             self.readiness.describe(self.log_manager.progress.text)
@@ -199,17 +247,22 @@ class Broker:
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
         self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, store.keep_spare)
-        for task in (*self.log_manager.periodic_tasks(), *self.coordinators.periodic_tasks()):
+        of_member = () if self.membership is None else self.membership.periodic_tasks()
+        for task in (*self.log_manager.periodic_tasks(), *self.coordinators.periodic_tasks(), *of_member):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
         self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)
 
     async def stop(self) -> None:
         """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""
+        if self.membership is not None:
+            await self.membership.leave()
         self.readiness.move(ReadyState.STOPPING)
         self.listeners.stop_accepting()
         self.coordinators.stop()
         self.services.replica_manager.purgatory.expire_all()
         await self.listeners.close()
+        if self.membership is not None:
+            await self.membership.close()
         self.services.replica_manager.close()
         await self.moves.stop()
         self.disk_failures.stop()
@@ -256,7 +309,11 @@ class Broker:
         self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.listeners.follow(config)
-        self.services.replica_manager.apply_image(self.services.metadata_cache.image)
+        image = self.services.metadata_cache.image
+        if self.membership is None:
+            self.services.replica_manager.apply_image(image)
+        else:
+            self.services.replica_manager.reconfigure(image.topics)
 
     def _activity(self) -> int:
         return self.listeners.accepted_count + self.stats.total()

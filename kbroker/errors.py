@@ -283,6 +283,10 @@ class FencedStateEpochError(KafkaError):
     code = ErrorCode.FENCED_STATE_EPOCH
 
 
+class StaleControllerEpochError(KafkaError):
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
 class StaleBrokerEpochError(KafkaError):
     code = ErrorCode.STALE_BROKER_EPOCH
 

@@ -46,10 +46,12 @@ class Listeners:
         self._stats = stats
         self._descriptors = descriptors
 
-    async def listen(self, services: Services, logs: LogManager, quotas: QuotaEnforcement) -> None:
-        """Open the listeners; BindError when an address is taken or not this machine's."""
+    async def listen(
+        self, services: Services, logs: LogManager, quotas: QuotaEnforcement, *, is_member: bool = False
+    ) -> None:
+        """Open the listeners; BindError when an address is taken or not this machine's.  `is_member`: of a cluster."""
         config = self._config
-        handlers = dispatch.served(config.get("kbroker.api.versions"))
+        handlers = dispatch.served(config.get("kbroker.api.versions"), is_member=is_member)
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
         left = self._descriptors - logs.open_files.least_budget

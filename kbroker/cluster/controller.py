@@ -14,6 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kbroker.errors import NotControllerError
+
 if TYPE_CHECKING:
     from kbroker.cluster.requests import (
         BrokerEpoch,
@@ -120,6 +122,10 @@ class Controller(ABC):
     @abstractmethod
     async def unregister_broker(self, node_id: int) -> None:
         """Forget a broker that does not come back.  BrokerIdNotRegisteredError where there is none."""
+
+    async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
+        """Move the leaders of a broker that wants to stop to others; the partitions that it still leads after that."""
+        raise NotControllerError()
 
     # The cluster
 

@@ -25,6 +25,7 @@ from kbroker.handlers import (
     features,
     fetch,
     groups,
+    inter_broker,
     log_dirs,
     log_offsets,
     metadata,
@@ -38,6 +39,7 @@ from kbroker.handlers import (
     share_offsets,
     share_state,
     telemetry,
+    to_controller,
     topics,
     transaction_markers,
     transaction_reports,
@@ -85,6 +87,8 @@ FAMILIES = (
     transactional_offsets,
     transactions,
 )
+# Of a broker that is a member of a cluster.
+MEMBER_FAMILIES = (inter_broker, to_controller)
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
 NEVER = 0x7FFF
@@ -94,9 +98,13 @@ THROTTLE_TIME_BYTES = 4
 FRAME_HEADER_BYTES = 8
 
 
-def served(ranges: Iterable[str] = ()) -> tuple[Handler, ...]:
-    """Every handler of this broker, in the versions that `kbroker.api.versions` leaves.  Raises as `narrowed` does."""
-    return narrowed((handler for family in FAMILIES for handler in family.HANDLERS), ranges)
+def served(ranges: Iterable[str] = (), *, is_member: bool = False) -> tuple[Handler, ...]:
+    """Every handler of this broker, in the versions that `kbroker.api.versions` leaves.  Raises as `narrowed` does.
+
+    `is_member`: of a cluster, whose controller and brokers it serves as well.
+    """
+    families = (*FAMILIES, *MEMBER_FAMILIES) if is_member else FAMILIES
+    return narrowed((handler for family in families for handler in family.HANDLERS), ranges)
 
 
 def routes(handlers: Iterable[Handler]) -> list[Route]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kbroker.protocol.api import ApiRange
     from kbroker.replication.alter_log_dirs import DirectoryMoves
     from kbroker.replication.fetch_session import FetchSessionCache
+    from kbroker.replication.leader_and_isr import ControllerRequests
     from kbroker.replication.replica_manager import ReplicaManager
     from kbroker.replication.share.share_partitions import SharePartitions
     from kbroker.replication.state_log import PartitionStateLog
@@ -72,6 +73,7 @@ class Services:
     directory_moves: DirectoryMoves = _ABSENT
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
+    controller_requests: ControllerRequests = _ABSENT
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
 

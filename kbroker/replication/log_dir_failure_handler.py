@@ -32,7 +32,7 @@ logger = logging.getLogger("kbroker.replication")
 
 
 class LogDirFailureHandler:
-    """`halt` is called, once, with the reason why the broker cannot go on."""
+    """`halt` is called, once, with the reason why the broker cannot go on; `broker()` is this one by now."""
 
     __slots__ = ("_broker", "_cache", "_controller", "_halt", "_halted", "_log_manager", "_loop", "_reports")
 
@@ -41,7 +41,7 @@ class LogDirFailureHandler:
         log_manager: LogManager,
         cache: MetadataCache,
         controller: Controller,
-        broker: BrokerEpoch,
+        broker: Callable[[], BrokerEpoch],
         loop: asyncio.AbstractEventLoop,
         halt: Callable[[str], None],
     ) -> None:
@@ -66,7 +66,7 @@ class LogDirFailureHandler:
         """Take every directory that has failed since the last time offline."""
         gone = self._log_manager.drop_failed()
         if gone:
-            self._cache.apply(unserved_delta(self._cache.image, self._broker.node_id, gone))
+            self._cache.apply(unserved_delta(self._cache.image, self._broker().node_id, gone))
             report = self._loop.create_task(self._report(ReplicaReport(offline=frozenset(gone))))
             self._reports.add(report)
             report.add_done_callback(self._reports.discard)
@@ -77,7 +77,7 @@ class LogDirFailureHandler:
 
     async def _report(self, report: ReplicaReport) -> None:
         try:
-            await self._controller.report_replicas(self._broker, report)
+            await self._controller.report_replicas(self._broker(), report)
         except KafkaError as error:
             logger.error("the controller does not know of %d offline replicas: %s", len(report.offline), error)
 

@@ -7,8 +7,13 @@ the high watermark and says what may be acknowledged.
                    (`kbroker.fsync=commit`, `flush.messages`), and there are `min.insync.replicas` of them (KIP-966)
     acknowledged   to acks=all what is committed; to acks=1 what is durable here, where the settings ask for that
 
-States: LEADER, FOLLOWER; the metadata say which (`follow`).  A leader learns the log ends of its followers from their
-fetches (`follower_fetched`); a follower learns the high watermark from its leader's answers (`append_from_leader`).
+States: LEADER, FOLLOWER; the metadata or the controller's requests say which (`follow`).  A leader learns the log ends
+of its followers from their fetches (`follower_fetched`); a follower learns the high watermark from its leader's answers
+(`append_from_leader`), and drops what its leader does not have (`truncate`).
+
+In a cluster the leader proposes who is in sync (`IsrChanges`).  From the proposal until the controller has answered,
+what is committed is what all replicas of both ISRs have, the one in force and the proposed one: either may be the one
+that the next leader is taken from.
 
 All of it belongs to the event loop.  Invariant: the high watermark never falls, unless the log is truncated below it.
 """
@@ -19,7 +24,7 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.log.log_fields import PartitionFields
 from kbroker.errors import (
@@ -30,6 +35,7 @@ from kbroker.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kbroker.replication.follower import NO_FOLLOWER, Follower, in_sync_still, joining, may_join
 from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
@@ -48,11 +54,21 @@ class Role(Enum):
     FOLLOWER = "follower"
 
 
-class FollowerProgress(NamedTuple):
-    """What a follower has, by its last fetch; -1: it has not fetched since this broker leads."""
+class IsrChanges(Protocol):
+    """How a leader gets another ISR: the part that asks the controller, and what it knows of time and brokers."""
 
-    log_end_offset: int = -1
-    log_start_offset: int = -1
+    @property
+    def max_lag(self) -> float:
+        """`replica.lag.time.max.ms`, in seconds."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def is_eligible(self, node_id: int) -> bool:
+        """Whether the broker is alive and may be in an ISR."""
+
+    def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        """Ask the controller for this ISR."""
 
 
 class _Wait(NamedTuple):
@@ -76,10 +92,14 @@ class Partition(PartitionFields):
     __slots__ = (
         "_deletions",
         "_waits",
+        "epoch_start",
         "followers",
         "index",
+        "isr_changes",
         "leader_id",
         "node_id",
+        "partition_epoch",
+        "proposed_isr",
         "replicas",
         "role",
         "topic",
@@ -99,6 +119,7 @@ class Partition(PartitionFields):
         node_id: int,
         image: PartitionImage,
         purgatory: FetchPurgatory,
+        isr_changes: IsrChanges | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -107,10 +128,14 @@ class Partition(PartitionFields):
         self.node_id = node_id
         self.purgatory = purgatory
         self.waiting: dict[DelayedFetch, None] = {}
-        self.followers: dict[int, FollowerProgress] = {}
+        self.isr_changes = isr_changes
+        self.followers: dict[int, Follower] = {}
+        self.proposed_isr: tuple[int, ...] | None = None
+        self.epoch_start = 0
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
         self._deletions: list[tuple[int, Callable[[], object]]] = []
         self.leader_epoch = -1
+        self.leader_id = -1
         self.follow(image)
 
     def __str__(self) -> str:
@@ -123,19 +148,40 @@ class Partition(PartitionFields):
 
     def follow(self, image: PartitionImage) -> None:
         """Take over what the metadata say; call it after the log's settings have changed as well."""
-        if image.leader_epoch != self.leader_epoch:
-            self.followers.clear()
+        if image.leader_epoch != self.leader_epoch or self.leader_id != image.leader:
+            self._begin_epoch(image)
         self.leader_epoch = image.leader_epoch
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
         self.replicas = image.replicas
-        self.isr = image.isr
-        # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
-        self.min_in_sync = min(self.log.config.min_insync_replicas, len(image.replicas))
-        self.commits_alone = self.role is Role.LEADER and self.isr == (self.node_id,) and self.min_in_sync <= 1
+        self._set_isr(image.isr, image.partition_epoch)
         if self.role is Role.LEADER:
             self.advance()
             self._settle_deletions()
+
+    def _begin_epoch(self, image: PartitionImage) -> None:
+        """Forgets what was known of followers: their logs may have been cut since."""
+        self.proposed_isr = None
+        self.epoch_start = self.log.log_end_offset
+        self.followers.clear()
+        if self.isr_changes is not None and image.leader == self.node_id:
+            # Those in sync have as long as ever to show that they are.
+            now = self.isr_changes.now()
+            self.followers.update((each, Follower(now)) for each in image.isr if each != self.node_id)
+
+    def _set_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
+        self.min_in_sync = min(self.log.config.min_insync_replicas, len(self.replicas))
+        is_alone = isr == (self.node_id,) and (self.isr_changes is None or len(self.replicas) == 1)
+        self.commits_alone = self.role is Role.LEADER and is_alone and self.min_in_sync <= 1
+
+    def reconfigured(self) -> None:
+        """The log's settings have changed."""
+        self._set_isr(self.isr, self.partition_epoch)
+        if self.role is Role.LEADER:
+            self.advance()
 
     # -- committing, as the leader ------------------------------------------------------------------------------------
 
@@ -157,10 +203,24 @@ class Partition(PartitionFields):
         """The offset below which each in-sync replica has everything."""
         log = self.log
         end = log.log_end_offset if log.committer is None else log.committer.bound(log.log_end_offset)
-        for replica in self.isr:
+        for replica in self._needed():
             if replica != self.node_id:
-                end = min(end, self.followers.get(replica, FollowerProgress()).log_end_offset)
+                end = min(end, self.followers.get(replica, NO_FOLLOWER).log_end_offset)
         return end
+
+    def _needed(self) -> Sequence[int]:
+        """The replicas that have to have a record before it is committed; see the module."""
+        changes = self.isr_changes
+        if changes is None or len(self.replicas) == 1:
+            return self.isr
+        needed = self.isr if self.proposed_isr is None else (*self.isr, *self.proposed_isr)
+        if len(needed) >= len(self.replicas):
+            return needed
+        end, now = self.log.log_end_offset, changes.now()
+        return (
+            *needed,
+            *joining(self.replicas, needed, self.followers, end, now, changes.max_lag, changes.is_eligible),
+        )
 
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
         """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to acks=all."""
@@ -204,22 +264,58 @@ class Partition(PartitionFields):
 
     def check_follower(self, replica_id: int) -> None:
         """Refuse a fetch by a broker that has no replica of this partition, as Kafka does."""
-        if self.role is not Role.LEADER or replica_id == self.node_id or replica_id not in self.replicas:
-            raise NotLeaderOrFollowerError(f"broker {replica_id} is no follower of {self}")
+        if self.role is not Role.LEADER:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self}")
+        if replica_id == self.node_id or replica_id not in self.replicas:
+            raise UnknownLeaderEpochError(f"broker {replica_id} is no follower of {self}")
 
     def follower_fetched(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> None:
         """A follower asks for `fetch_offset`: it has everything before that."""
-        known = self.followers.get(replica_id)
-        progress = FollowerProgress(fetch_offset, log_start_offset)
-        if progress != known:
-            self.followers[replica_id] = progress
+        follower = self.followers.get(replica_id)
+        if follower is None:
+            follower = self.followers[replica_id] = Follower()
+        changes = self.isr_changes
+        now = 0.0 if changes is None else changes.now()
+        if follower.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, now):
             self.advance()
             self._settle_deletions()
+        if changes is not None and replica_id not in self.isr and self.proposed_isr is None:
+            fits = may_join(follower, self.log.high_watermark, self.epoch_start)
+            if fits and changes.is_eligible(replica_id):
+                self._propose((*self.isr, replica_id))
+
+    def drop_lagging(self) -> None:
+        """Propose an ISR without the followers that have lagged for too long; call it from time to time."""
+        changes = self.isr_changes
+        if changes is None or self.role is not Role.LEADER or len(self.isr) <= 1 or self.proposed_isr is not None:
+            return
+        end = self.log.log_end_offset
+        left = in_sync_still(self.isr, self.node_id, self.followers, end, changes.now(), changes.max_lag)
+        if left != self.isr:
+            self._propose(left)
+
+    def _propose(self, isr: tuple[int, ...]) -> None:
+        assert self.isr_changes is not None
+        self.proposed_isr = isr
+        self.isr_changes.propose(self, isr)
+
+    def isr_granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller's answer to a proposal: the ISR that is in force by now."""
+        if partition_epoch >= self.partition_epoch:
+            self.proposed_isr = None
+            self._set_isr(isr, partition_epoch)
+            self.advance()
+            self._settle_deletions()
+
+    def isr_refused(self) -> None:
+        """The controller has changed nothing, and the proposal may be made anew."""
+        self.proposed_isr = None
+        self.advance()
 
     @property
     def low_watermark(self) -> int:
         """The least offset at which the log starts in an in-sync replica: DeleteRecords answers with it."""
-        followers = [self.followers.get(each, FollowerProgress()) for each in self.isr if each != self.node_id]
+        followers = [self.followers.get(each, NO_FOLLOWER) for each in self.isr if each != self.node_id]
         return min([self.log.log_start_offset, *(max(0, each.log_start_offset) for each in followers)])
 
     def wait_for_deletion(self, offset: int, settled: Callable[[], object]) -> None:
@@ -237,14 +333,54 @@ class Partition(PartitionFields):
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 
-    def append_from_leader(self, records: memoryview | bytes, high_watermark: int) -> None:
-        """Appends what the leader sent, and commits what the leader says is committed."""
+    def append_from_leader(self, records: memoryview | bytes, high_watermark: int, log_start_offset: int = 0) -> None:
+        """Appends what the leader sent, commits what the leader says is committed, and deletes what it has deleted.
+
+        The first batch may begin before an empty log that starts in the midst of it.
+        """
         if self.role is not Role.FOLLOWER:
             raise NotLeaderOrFollowerError(f"this broker leads {self}")
+        log = self.log
         if len(records):
-            self.log.append_as_follower(records)
-        if self.log.maybe_increment_high_watermark(high_watermark) and self.waiting:
+            if log.log_start_offset == log.log_end_offset:
+                self._begin_within(int.from_bytes(records[:8], "big", signed=True))
+            log.append_as_follower(records)
+        if log.maybe_increment_high_watermark(high_watermark) and self.waiting:
             self.purgatory.mark(self)
+        if log_start_offset > log.log_start_offset:
+            log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
+
+    def _begin_within(self, base_offset: int) -> None:
+        log, start = self.log, self.log.log_start_offset
+        if 0 <= base_offset < start:
+            log.truncate_fully_and_start_at(base_offset)
+            log.log_start_offset = start
+
+    def truncate(self, leader_epoch: int, end_offset: int) -> None:
+        """Drop what the leader does not have: its log's `leader_epoch`, the largest up to ours, ends at `end_offset`.
+
+        Where this log does not know that epoch, it goes back to the one before, and the next fetch asks (KIP-101).
+        """
+        log = self.log
+        ours = log.end_offset_for_epoch(leader_epoch)
+        if ours.leader_epoch < 0:
+            offset = end_offset
+        elif ours.leader_epoch != leader_epoch:
+            offset = ours.end_offset
+        else:
+            offset = min(ours.end_offset, end_offset)
+        self.truncate_to(min(offset, log.log_end_offset))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept."""
+        log = self.log
+        if not log.truncate_to(max(offset, 0)):
+            # An epoch in which nothing was written goes, too, or the leader would answer the same again.
+            log.leader_epoch_cache.truncate_from_end(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything: the leader's log begins at `offset`, behind the end of this one."""
+        self.log.truncate_fully_and_start_at(offset)
 
     # -- what requests ask --------------------------------------------------------------------------------------------
 

@@ -6,12 +6,16 @@ they are first asked for, or between other work, whichever comes first (`_unborn
 its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients at once,
 and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker stops.
 
+In a cluster `apply` is not subscribed: what this broker leads and follows say the controller's requests
+(`leader_and_isr`), through `assume` and `drop`, and `note_topics` takes over names and settings from the metadata.
+
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -27,13 +31,14 @@ from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.types import TopicPartition
+from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
 
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
+    from kbroker.replication.partition import IsrChanges
     from kbroker.storage.log.group_commit import CommittedLog
     from kbroker.storage.log.log_validator import AnalyzedBatch, AppendOrigin
     from kbroker.storage.log.log_values import AppendResult
@@ -70,6 +75,8 @@ class ReplicaManager:
         self._loop = loop
         self._closed = False
         self.purgatory = FetchPurgatory(loop)
+        self.isr_changes: IsrChanges | None = None
+        self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch]] = set()
 
     # Following the metadata
@@ -94,32 +101,107 @@ class ReplicaManager:
 
     def _lead(self, topic: TopicImage, deadline: float) -> None:
         config = self._log_config(topic.configs)
-        known = self.topics.setdefault(topic.name, {})
+        self.topics.setdefault(topic.name, {})
         self.names[topic.topic_id] = topic.name
         for image in topic.partitions:
-            topic_partition = TopicPartition(topic.name, image.partition)
-            is_offline = self._node_id in image.offline_replicas
-            if is_offline or image.leader != self._node_id:
-                if is_offline:
-                    # First, so that the fetches that wait are answered with the reason.
-                    self._failed.add(topic_partition)
-                    self.followed.pop(topic_partition, None)
-                partition = self._stop_leading(topic.name, known, image.partition)
-                if not is_offline and image.leader >= 0 and self._node_id in image.replicas:
-                    self._follow(topic, image, config, partition)
-                continue
-            partition = known.get(image.partition) or self.followed.pop(topic_partition, None)
-            if partition is not None:
-                known[image.partition] = partition
-                self._log_manager.configure(partition.log, config)
-                partition.log.assign_leader_epoch(image.leader_epoch)
-                partition.follow(image)
-                continue
-            found = topic_partition not in self._dying and self._log_manager.get_log(topic_partition) is not None
-            if found or time.monotonic() < deadline:
-                self._create(topic, image, config)
-                continue
-            self._unborn[topic_partition] = (topic, image)
+            self._take(topic, image, config, deadline)
+
+    def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
+        """Lead or follow one partition, or do neither, as its image says."""
+        known = self.topics[topic.name]
+        topic_partition = TopicPartition(topic.name, image.partition)
+        is_offline = self._node_id in image.offline_replicas
+        if is_offline or image.leader != self._node_id:
+            if is_offline:
+                # First, so that the fetches that wait are answered with the reason.
+                self._failed.add(topic_partition)
+                self.followed.pop(topic_partition, None)
+            partition = self._stop_leading(topic.name, known, image.partition)
+            if not is_offline and image.leader >= 0 and self._node_id in image.replicas:
+                self._follow(topic, image, config, partition)
+            return
+        partition = known.get(image.partition) or self.followed.pop(topic_partition, None)
+        if partition is not None:
+            known[image.partition] = partition
+            self._log_manager.configure(partition.log, config)
+            partition.log.assign_leader_epoch(image.leader_epoch)
+            partition.follow(image)
+            # A fetch that was let in before the epoch rose has to be answered with that.
+            if self.isr_changes is not None:
+                self.purgatory.mark(partition)
+            return
+        found = topic_partition not in self._dying and self._log_manager.get_log(topic_partition) is not None
+        if found or time.monotonic() < deadline:
+            self._create(topic, image, config)
+            return
+        self._unborn[topic_partition] = (topic, image)
+
+    # What the controller of a cluster says
+
+    def hosted(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica that this broker has, whether it leads or follows."""
+        led = self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+        return led or self.followed.get(topic_partition)
+
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log of the partition is lost with its disk."""
+        return topic_partition in self._failed
+
+    def assume(self, topic: TopicImage, image: PartitionImage) -> Partition:
+        """Lead or follow a partition from now on; a replica without a leader follows.  KafkaStorageError where its log
+        cannot be made, InconsistentTopicIdError where the disk has another topic's."""
+        topic_partition = TopicPartition(topic.name, image.partition)
+        self.topics.setdefault(topic.name, {})
+        if topic.topic_id != ZERO_UUID:
+            self.names[topic.topic_id] = topic.name
+        self._take(topic, image, self._log_config(topic.configs), math.inf)
+        if image.leader < 0:
+            self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
+        partition = self.hosted(topic_partition)
+        if partition is None:
+            raise KafkaStorageError(f"the log of {topic_partition} could not be made")
+        return partition
+
+    def drop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        """Neither lead nor follow a partition any more; its log stays, unless `delete`."""
+        known = self.topics.get(topic_partition.topic, {})
+        partition = self._stop_leading(topic_partition.topic, known, topic_partition.partition)
+        partition = self.followed.pop(topic_partition, partition)
+        if partition is not None:
+            self.purgatory.expire_partition(partition)
+        if not delete:
+            return
+        self._failed.discard(topic_partition)
+        if self._log_manager.get_log(topic_partition) is not None:
+            self._dying[topic_partition] = None
+            self._delete(topic_partition)
+
+    def note_topics(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        """Take over ids and settings of topics from the metadata."""
+        for topic in (*delta.created, *(change.new for change in delta.changed)):
+            known = self.topics.setdefault(topic.name, {})
+            self.names[topic.topic_id] = topic.name
+            config = self._log_config(topic.configs)
+            for partition in self._of(topic.name, known):
+                self._configure(partition, config)
+        for topic in delta.deleted:
+            self.names.pop(topic.topic_id, None)
+            if not any(self._of(topic.name, self.topics.get(topic.name, {}))):
+                self.topics.pop(topic.name, None)
+
+    def reconfigure(self, topics: Mapping[str, TopicImage]) -> None:
+        """The broker's settings have changed: those of all logs follow."""
+        for partition in (*self, *self.followed.values()):
+            topic = topics.get(partition.topic)
+            self._configure(partition, self._log_config({} if topic is None else topic.configs))
+
+    def _configure(self, partition: Partition, config: LogConfig) -> None:
+        self._log_manager.configure(partition.log, config)
+        partition.reconfigured()
+
+    def _of(self, topic: str, led: Mapping[int, Partition]) -> Iterator[Partition]:
+        yield from led.values()
+        yield from (partition for name, partition in self.followed.items() if name.topic == topic)
 
     def _create(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
         partition = self._make(topic, image, config)
@@ -139,7 +221,9 @@ class ReplicaManager:
             return None
         if image.leader == self._node_id:
             log.assign_leader_epoch(image.leader_epoch)
-        return Partition(topic.name, image.partition, topic.topic_id, log, self._node_id, image, self.purgatory)
+        return Partition(
+            topic.name, image.partition, topic.topic_id, log, self._node_id, image, self.purgatory, self.isr_changes
+        )
 
     def _follow(self, topic: TopicImage, image: PartitionImage, config: LogConfig, known: Partition | None) -> None:
         """Follow a partition that another broker leads; `known`: the one that was led here until now."""
@@ -259,10 +343,12 @@ class ReplicaManager:
             raise KafkaStorageError(f"Partition {topic}-{index} is offline")
         if self._closed:
             raise NotLeaderOrFollowerError()
-        partitions = self.topics.get(topic)
-        if partitions is None or index < 0 or index >= len(partitions):
+        if not self.exists(topic, index):
             raise UnknownTopicOrPartitionError()
         raise NotLeaderOrFollowerError()
+
+    def _has_topic(self, topic: str, index: int) -> bool:
+        return 0 <= index < len(self.topics.get(topic, ()))
 
     def topic_name(self, topic_id: bytes) -> str:
         """The name behind a topic id.  UnknownTopicIdError when no topic has it."""

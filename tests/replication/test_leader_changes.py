@@ -103,7 +103,7 @@ class Parts:
             self.logs,
             self.cache,
             self.controller,
-            registered,
+            lambda: registered,
             self.loop,  # type: ignore[arg-type]
             self.halted.append,
         )

@@ -1,0 +1,156 @@
+"""The parts of a broker that is a member of a cluster: fetchers, ISR changes, what carries out a controller's word."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.requests import BrokerEpoch
+from kbroker.errors import KafkaError
+from kbroker.metadata.features import FEATURES, Features
+from kbroker.metadata.image import ClusterImage
+from kbroker.periodic import PeriodicTask
+from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
+from kbroker.replication.isr_manager import IsrManager
+from kbroker.replication.leader_and_isr import ControllerRequests
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.member import Member
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import BrokerImage
+    from kbroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger("kbroker.cluster")
+
+
+def first_image(cluster_id: str, broker: BrokerImage) -> ClusterImage:
+    """What a member knows before the controller has told it anything.  A ZooKeeper cluster has no features."""
+    levels = {feature.name: 0 for feature in FEATURES}
+    return ClusterImage.of(cluster_id, brokers=(broker,), features=Features(epoch=0, chosen=levels))
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set."""
+    named = config.get("inter.broker.listener.name")
+    if named:
+        return str(named).upper()
+    protocol = config.get("security.inter.broker.protocol")
+    return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
+
+
+class Membership:
+    """Made before the parts that serve clients; see `attach`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        cache: MetadataCache,
+        member: Member,
+        slices: Slices,
+    ) -> None:
+        self._config = config
+        self._loop = loop
+        self._clock = clock
+        self._cache = cache
+        self._slices = slices
+        self._listener = inter_broker_listener(config)
+        self._protocol = protocol_version(config.get("inter.broker.protocol.version"))
+        self.member = member
+        self._transport = TcpTransport(loop, config.get("replica.socket.receive.buffer.bytes"))
+        self.channel = ControllerChannel(
+            loop,
+            TcpTransport(loop),
+            cache,
+            lambda: self._listener,
+            config.node_id,
+            self._protocol,
+            config.get("controller.socket.timeout.ms") / 1000,
+        )
+        self.controller: Controller = member.controller(cache, self.channel)
+
+    def broker(self) -> BrokerEpoch:
+        """This broker, with its epoch by now."""
+        return BrokerEpoch(self._config.node_id, self.member.epoch)
+
+    def attach(self, replicas: ReplicaManager) -> ControllerRequests:
+        """Let `replicas` be what the controller says."""
+        config = self._config
+        self.isr = IsrManager(
+            self._loop,
+            self._clock,
+            self._cache,
+            self.controller,
+            self.broker,
+            lambda: config.get("replica.lag.time.max.ms") / 1000,
+        )
+        settings = fetcher_settings(config, self._protocol)
+        self.fetchers = FetcherManager(
+            self._loop,
+            self._transport,
+            self._cache,
+            lambda: self._listener,
+            lambda: settings,
+            lambda: self.member.epoch,
+            count=config.get("num.replica.fetchers"),
+            socket_seconds=config.get("replica.socket.timeout.ms") / 1000,
+            pace=self._slices.pace,
+        )
+        self._replicas = replicas
+        replicas.isr_changes = self.isr
+        replicas.exists = self._exists
+        self._cache.subscribe(replicas.note_topics)
+        return ControllerRequests(
+            config.node_id,
+            self._cache,
+            replicas,
+            self.fetchers,
+            lambda: self.member.epoch,
+            self.member.topic_configs,
+        )
+
+    def _exists(self, topic: str, index: int) -> bool:
+        known = self._cache.topic(topic)
+        return known is not None and 0 <= index < len(known.partitions)
+
+    def periodic_tasks(self) -> list[PeriodicTask]:
+        """What the loop runs from time to time."""
+        every = max(1, self._config.get("replica.lag.time.max.ms") // 2)
+        return [PeriodicTask("drop replicas that lag", every, self._drop_lagging)]
+
+    def _drop_lagging(self) -> None:
+        self.isr.drop_lagging(list(self._replicas))
+
+    async def leave(self) -> None:
+        """Have the partitions led by others, before the broker stops serving."""
+        config = self._config
+        if not config.get("controlled.shutdown.enable") or self.member.epoch < 0:
+            return
+        for attempt in range(config.get("controlled.shutdown.max.retries")):
+            if attempt:
+                await asyncio.sleep(config.get("controlled.shutdown.retry.backoff.ms") / 1000)
+            try:
+                remaining = await self.controller.controlled_shutdown(self.broker())
+            except KafkaError as error:
+                logger.warning("the controller cannot move this broker's leaders: %s", error)
+                continue
+            if not remaining:
+                return
+            logger.info("%d partitions are still led by this broker", len(remaining))
+        logger.warning("the broker stops with partitions that no other broker leads yet")
+
+    async def close(self) -> None:
+        """Copy and ask nothing any more, and leave the cluster."""
+        self.fetchers.close()
+        self.isr.close()
+        await self.member.close()
+        self.channel.close()

@@ -1,0 +1,154 @@
+"""Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
+
+The metadata say which broker that is; when it is another one, the next request goes there.  Versions are negotiated,
+since controllers of other releases answer, too.  Where the controller cannot be reached the error is
+`NotControllerError`, like its own answer that it is not: ask again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbroker.cluster.client import ClientSettings, NodeClient, NodeError
+from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
+from kbroker.errors import ErrorCode, KafkaError, NotControllerError
+from kbroker.metadata.image import PartitionImage
+from kbroker.metadata.store import ProducerIdBlock
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+from kbroker.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.cluster.client import Transport
+    from kbroker.cluster.protocol_version import ProtocolVersion
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import Endpoint
+    from kbroker.protocol.messages import Message
+
+LAST_VERSION_BY_NAME = 1
+LAST_VERSION_WITHOUT_EPOCHS = 2
+
+
+class ControllerChannel:
+    """The connection to the controller.  `listener()` names the listener between brokers."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: Transport,
+        cache: MetadataCache,
+        listener: Callable[[], str],
+        node_id: int,
+        protocol: ProtocolVersion,
+        request_seconds: float = 30.0,
+    ) -> None:
+        self._cache = cache
+        self._listener = listener
+        self._protocol = protocol
+        self._node_id = -1
+        settings = ClientSettings(client_id=str(node_id), negotiates=True, request_seconds=request_seconds)
+        self._client = NodeClient(loop, transport, self._find, settings)
+
+    def _find(self) -> Endpoint | None:
+        image = self._cache.image
+        self._node_id = image.controller_id
+        broker = image.brokers.get(image.controller_id)
+        return None if broker is None else broker.endpoints.get(self._listener())
+
+    async def _ask(self, request: Message, version: Callable[[], int]) -> Any:
+        if self._node_id != self._cache.image.controller_id:
+            self._client.disconnect()
+        try:
+            await self._client.connect()
+            answer = await self._client.send(request, version())
+        except NodeError as error:
+            raise NotControllerError(f"the controller cannot be asked: {error}") from error
+        if answer.error_code:
+            if answer.error_code == ErrorCode.NOT_CONTROLLER:
+                self._client.disconnect()
+            raise KafkaError.of(ErrorCode(answer.error_code))
+        return answer
+
+    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        """See `Controller.alter_partitions`."""
+        request = wire.AlterPartitionRequest
+        await self._connected()
+        version = self._client.version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
+        topics: dict[str, list[Any]] = {}
+        for change in changes:
+            row = request.PartitionData(
+                partition_index=change.partition.partition,
+                leader_epoch=change.leader_epoch,
+                partition_epoch=change.partition_epoch,
+            )
+            if version <= LAST_VERSION_WITHOUT_EPOCHS:
+                row.new_isr = [node for node, _ in change.isr]
+            else:
+                # A ZooKeeper controller is sent no epochs: Kafka's brokers have none for each other there, either.
+                row.new_isr_with_epochs = [request.BrokerState(broker_id=node) for node, _ in change.isr]
+            topics.setdefault(change.partition.topic, []).append(row)
+        ids = {name: self._topic_id(name) for name in topics}
+        answer = await self._ask(
+            request(
+                broker_id=broker.node_id,
+                broker_epoch=broker.epoch,
+                topics=[
+                    request.TopicData(topic_name=name, topic_id=ids[name], partitions=rows)
+                    for name, rows in topics.items()
+                ],
+            ),
+            lambda: version,
+        )
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return [
+            _outcome(topic.topic_name if version <= LAST_VERSION_BY_NAME else names[topic.topic_id], row)
+            for topic in answer.topics
+            if version <= LAST_VERSION_BY_NAME or topic.topic_id in names
+            for row in topic.partitions
+        ]
+
+    async def _connected(self) -> None:
+        if self._node_id != self._cache.image.controller_id:
+            self._client.disconnect()
+        try:
+            await self._client.connect()
+        except NodeError as error:
+            raise NotControllerError(f"the controller cannot be reached: {error}") from error
+
+    def _topic_id(self, name: str) -> bytes:
+        topic = self._cache.topic(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
+        """See `Controller.allocate_producer_ids`."""
+        request = wire.AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
+        answer = await self._ask(request, lambda: self._client.version_of(ApiKey.ALLOCATE_PRODUCER_IDS, 0))
+        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
+
+    async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
+        """See `Controller.controlled_shutdown`."""
+        request = wire.ControlledShutdownRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
+        try:
+            answer = await self._ask(request, lambda: self._protocol.controlled_shutdown)
+        except KafkaError as error:
+            if error.code == ErrorCode.STALE_CONTROLLER_EPOCH:
+                self._client.disconnect()
+                raise NotControllerError() from error
+            raise
+        return [TopicPartition(row.topic_name, row.partition_index) for row in answer.remaining_partitions]
+
+    def close(self) -> None:
+        """Hang up for good."""
+        self._client.close()
+
+
+def _outcome(topic: str, row: Any) -> PartitionOutcome:
+    name = TopicPartition(topic, row.partition_index)
+    if row.error_code:
+        return PartitionOutcome(name, error=KafkaError.of(ErrorCode(row.error_code)))
+    image = PartitionImage(
+        row.partition_index, row.leader_id, row.leader_epoch, (), tuple(row.isr), row.partition_epoch
+    )
+    return PartitionOutcome(name, image)

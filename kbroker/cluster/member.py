@@ -1,0 +1,39 @@
+"""What makes a broker a member of a cluster; without one it is a cluster of its own.
+
+Start: `open` says which cluster, before anything is read; `register` comes last, when the broker serves: the controller
+then sends what it is to lead and to follow.  Stop: a controlled shutdown over the controller, then `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import BrokerImage
+
+
+class Member(Protocol):
+    """The membership of this broker, such as a ZooKeeper session."""
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch by now; -1 while it is not registered."""
+
+    async def open(self, known_cluster_id: str | None) -> str:
+        """The id of the cluster; `known_cluster_id` is that of the log directories.  ValueError where they differ."""
+
+    def controller(self, cache: MetadataCache, channel: ControllerChannel) -> Controller:
+        """The controller as this broker reaches it."""
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """What is set on a topic."""
+
+    async def register(self, broker: BrokerImage) -> None:
+        """Tell the cluster that this broker is there."""
+
+    async def close(self) -> None:
+        """Leave the cluster."""

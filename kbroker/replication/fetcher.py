@@ -1,0 +1,387 @@
+"""Copies the partitions that this broker follows from one leader: one connection, one request under way.
+
+    asked     where each partition's log ends, with the epoch of its last record
+    records   appended as they are, if the partition still is what it was when it was asked for
+    diverging the log is cut to where it parts from the leader's (KIP-595), and asked for again
+    error 1   the log is cut to the leader's end, or dropped where the leader's begins behind it
+    error 74  this leader epoch is over: the partition waits for the controller's next word
+    others    the partition is left out for a while, longer each time (up to `replica.fetch.backoff.ms`)
+
+Below IBP 2.7 there is no divergence in a fetch: each epoch begins with OffsetForLeaderEpoch, and nothing is fetched
+before the log is cut to what that says.
+
+Invariant: what an answer says is applied only while the partition follows in the leader epoch of the request, and its
+log ends where the request said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbroker.cluster.client import NodeError
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.replication.follower_session import Ask, FollowerSession, Key
+from kbroker.replication.partition import Role
+from kbroker.schemas import wire
+from kbroker.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.cluster.client import NodeClient
+    from kbroker.cluster.protocol_version import ProtocolVersion
+    from kbroker.replication.partition import Partition
+
+logger = logging.getLogger("kbroker.replication.fetcher")
+
+LATEST, EARLIEST = -1, -2
+LAST_VERSION_BY_NAME = 12
+FIRST_VERSION_WITH_STATE = 15
+FIRST_BACKOFF_SECONDS = 0.02
+MOST_DOUBLINGS = 10
+
+FetchRequest: Any = wire.FetchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """`replica.fetch.*`; seconds and bytes."""
+
+    node_id: int
+    protocol: ProtocolVersion
+    wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1 << 20
+    response_max_bytes: int = 10 << 20
+    backoff_seconds: float = 1.0
+
+
+class _Followed:
+    """A partition in the table of a fetcher."""
+
+    __slots__ = ("failures", "has_to_truncate", "partition", "retry_at")
+
+    def __init__(self, partition: Partition, has_to_truncate: bool) -> None:
+        self.partition = partition
+        self.has_to_truncate = has_to_truncate
+        self.failures = 0
+        self.retry_at = 0.0
+
+
+class ReplicaFetcher:
+    """Copies from the leader behind `client`.  `broker_epoch()`: this broker's by now.
+
+    `failed(partition)` is called when the disk does not take what came.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: NodeClient,
+        settings: Callable[[], FetcherSettings],
+        broker_epoch: Callable[[], int],
+        pace: Callable[[], Pace | None] = lambda: None,
+    ) -> None:
+        self._loop = loop
+        self._client = client
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._pace = pace
+        self._session = FollowerSession()
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._changed = asyncio.Event()
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, name: TopicPartition) -> bool:
+        return name in self._followed
+
+    def add(self, partition: Partition) -> None:
+        """Copy a partition from now on."""
+        truncates = not self._settings().protocol.truncates_on_fetch
+        self._followed[partition.topic_partition] = _Followed(partition, truncates)
+        self._changed.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+
+    def remove(self, name: TopicPartition) -> bool:
+        """Copy it no longer; whether it was copied."""
+        return self._followed.pop(name, None) is not None
+
+    def close(self) -> None:
+        """Stop."""
+        self._followed.clear()
+        self._client.close()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except NodeError as error:
+                self._session.reset()
+                self._failures += 1
+                seconds = self._backoff(self._failures)
+                logger.info("cannot fetch, the next attempt is in %.2f s: %s", seconds, error)
+                await asyncio.sleep(seconds)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                # A defect; the partitions must not stay behind for good because of it.
+                logger.exception("a fetch failed")
+                self._session.reset()
+                await asyncio.sleep(self._settings().backoff_seconds)
+
+    async def _round(self) -> None:
+        now = self._loop.time()
+        if any(each.has_to_truncate for each in self._followed.values()):
+            await self._truncate_by_epoch([each for each in self._followed.values() if each.has_to_truncate])
+        wanted = self._wanted(now)
+        if not wanted:
+            await self._wait(now)
+            return
+        by_id = all(ask.topic_id != ZERO_UUID for ask in wanted.values())
+        version = self._settings().protocol.fetch
+        if not by_id:
+            version = min(version, LAST_VERSION_BY_NAME)
+        answer = await self._client.send(self._request(wanted, version), version)
+        self._failures = 0
+        if answer.error_code:
+            logger.info("the fetch session begins anew: error %d", answer.error_code)
+            self._session.reset()
+            return
+        await self._apply(answer, version)
+
+    def _wanted(self, now: float) -> dict[Key, Ask]:
+        settings = self._settings()
+        wanted: dict[Key, Ask] = {}
+        for name, each in self._followed.items():
+            if each.retry_at > now or each.has_to_truncate:
+                continue
+            partition = each.partition
+            log = partition.log
+            ask = Ask(
+                name.topic,
+                partition.topic_id,
+                name.partition,
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.latest_epoch if settings.protocol.truncates_on_fetch else -1,
+                log.log_start_offset,
+                settings.max_bytes,
+            )
+            wanted[name.topic, partition.topic_id, name.partition] = ask
+        return wanted
+
+    async def _wait(self, now: float) -> None:
+        """Until a partition is added, or one that was left out is due."""
+        self._changed.clear()
+        due = min((each.retry_at for each in self._followed.values()), default=None)
+        try:
+            async with asyncio.timeout(None if due is None else max(due - now, 0.001)):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _request(self, wanted: dict[Key, Ask], version: int) -> Any:
+        settings = self._settings()
+        names = self._session.next(wanted)
+        topics: dict[tuple[str, bytes], list[Any]] = {}
+        for ask in names.sent:
+            row = FetchRequest.FetchPartition(
+                partition=ask.partition,
+                current_leader_epoch=ask.leader_epoch,
+                fetch_offset=ask.offset,
+                last_fetched_epoch=ask.last_epoch if version >= LAST_VERSION_BY_NAME else -1,
+                log_start_offset=ask.log_start_offset,
+                partition_max_bytes=ask.max_bytes,
+            )
+            topics.setdefault((ask.topic, ask.topic_id), []).append(row)
+        forgotten: dict[tuple[str, bytes], list[int]] = {}
+        for topic, topic_id, index in names.forgotten:
+            forgotten.setdefault((topic, topic_id), []).append(index)
+        request = FetchRequest(
+            max_wait_ms=settings.wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=names.session_id,
+            session_epoch=names.epoch,
+            topics=[
+                FetchRequest.FetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
+                for (topic, topic_id), rows in topics.items()
+            ],
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic=topic, topic_id=topic_id, partitions=rows)
+                for (topic, topic_id), rows in forgotten.items()
+            ],
+        )
+        if version >= FIRST_VERSION_WITH_STATE:
+            request.replica_state = FetchRequest.ReplicaState(
+                replica_id=settings.node_id, replica_epoch=self._broker_epoch()
+            )
+        else:
+            request.replica_id = settings.node_id
+        return request
+
+    # -- what an answer says ------------------------------------------------------------------------------------------
+
+    async def _apply(self, answer: Any, version: int) -> None:
+        asked = dict(self._session.known)
+        self._session.answered(answer.session_id)
+        names = {topic_id: topic for topic, topic_id, _ in asked}
+        pace = self._pace()
+        for topic in answer.responses:
+            name = topic.topic if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
+            for row in topic.partitions:
+                if pace is not None:
+                    await pace
+                each = self._followed.get(TopicPartition(name or "", row.partition_index))
+                if each is None:
+                    continue
+                ask = asked.get((each.partition.topic, each.partition.topic_id, row.partition_index))
+                if ask is not None and self._is_as_asked(each.partition, ask):
+                    await self._apply_one(each, ask, row)
+
+    @staticmethod
+    def _is_as_asked(partition: Partition, ask: Ask) -> bool:
+        return (
+            partition.role is Role.FOLLOWER
+            and partition.leader_epoch == ask.leader_epoch
+            and partition.log.log_end_offset == ask.offset
+        )
+
+    async def _apply_one(self, each: _Followed, ask: Ask, row: Any) -> None:
+        partition = each.partition
+        try:
+            if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._out_of_range(each, ask)
+            elif row.error_code:
+                self._refused(each, row.error_code)
+                return
+            elif row.diverging_epoch.end_offset >= 0:
+                logger.info(
+                    "%s parts from its leader's log: epoch %d ends at %d there",
+                    partition,
+                    row.diverging_epoch.epoch,
+                    row.diverging_epoch.end_offset,
+                )
+                partition.truncate(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+            else:
+                partition.append_from_leader(row.records or b"", row.high_watermark, row.log_start_offset)
+        except KafkaError as error:
+            logger.warning("%s cannot take what its leader sent: %s", partition, error)
+            self._leave_out(each)
+            return
+        each.failures = 0
+        each.retry_at = 0.0
+
+    def _refused(self, each: _Followed, code: int) -> None:
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            logger.info("%s waits for the controller: epoch %d is over", each.partition, each.partition.leader_epoch)
+            self._followed.pop(each.partition.topic_partition, None)
+            return
+        self._leave_out(each)
+
+    def _leave_out(self, each: _Followed) -> None:
+        each.failures += 1
+        each.retry_at = self._loop.time() + self._backoff(each.failures)
+
+    def _backoff(self, failures: int) -> float:
+        """Shorter at first than Kafka's: a leader is often a moment late in learning that it leads."""
+        most = self._settings().backoff_seconds
+        return min(most, FIRST_BACKOFF_SECONDS * float(1 << min(failures - 1, MOST_DOUBLINGS)))
+
+    async def _out_of_range(self, each: _Followed, ask: Ask) -> None:
+        """The leader's log ends before ours, after an unclean election, or begins behind our end."""
+        partition = each.partition
+        end = await self._offset(ask, LATEST)
+        if not self._is_as_asked(partition, ask):
+            return
+        if end < ask.offset:
+            logger.warning("%s is cut to the end of its leader's log, %d", partition, end)
+            partition.truncate_to(end)
+            return
+        start = await self._offset(ask, EARLIEST)
+        if self._is_as_asked(partition, ask) and start > ask.offset:
+            logger.info("%s begins anew where its leader's log does, at %d", partition, start)
+            partition.restart_at(start)
+
+    async def _offset(self, ask: Ask, timestamp: int) -> int:
+        version = self._settings().protocol.list_offsets
+        request = wire.ListOffsetsRequest
+        row = request.ListOffsetsPartition(
+            partition_index=ask.partition, current_leader_epoch=ask.leader_epoch, timestamp=timestamp
+        )
+        asked = request(
+            replica_id=self._settings().node_id,
+            topics=[request.ListOffsetsTopic(name=ask.topic, partitions=[row])],
+        )
+        answer = await self._client.send(asked, version)
+        (topic,) = answer.topics
+        (found,) = topic.partitions
+        if found.error_code:
+            raise KafkaError.of(ErrorCode(found.error_code), "ListOffsets to the leader")
+        return int(found.offset if version > 0 else found.old_style_offsets[0])
+
+    # -- truncation below IBP 2.7 -------------------------------------------------------------------------------------
+
+    async def _truncate_by_epoch(self, followed: Iterable[_Followed]) -> None:
+        settings = self._settings()
+        if settings.protocol.offset_for_leader_epoch < 0:
+            # Nothing to ask with: back to what was committed, as before KIP-101.
+            for each in followed:
+                each.partition.truncate_to(each.partition.log.high_watermark)
+                each.has_to_truncate = False
+            return
+        request = wire.OffsetForLeaderEpochRequest
+        asked = {each.partition.topic_partition: (each, each.partition.leader_epoch) for each in followed}
+        topics: dict[str, list[Any]] = {}
+        for name, (each, leader_epoch) in asked.items():
+            row = request.OffsetForLeaderPartition(
+                partition=name.partition,
+                current_leader_epoch=leader_epoch,
+                leader_epoch=each.partition.log.latest_epoch,
+            )
+            topics.setdefault(name.topic, []).append(row)
+        rows = [request.OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in topics.items()]
+        answer = await self._client.send(
+            request(replica_id=settings.node_id, topics=rows), settings.protocol.offset_for_leader_epoch
+        )
+        for topic in answer.topics:
+            for row in topic.partitions:
+                found = asked.get(TopicPartition(topic.topic, row.partition))
+                if found is None:
+                    continue
+                each, leader_epoch = found
+                partition = each.partition
+                if partition.role is not Role.FOLLOWER or partition.leader_epoch != leader_epoch:
+                    continue
+                self._truncate_by_answer(each, row)
+
+    def _truncate_by_answer(self, each: _Followed, row: Any) -> None:
+        partition = each.partition
+        if row.error_code:
+            self._refused(each, row.error_code)
+            return
+        try:
+            if row.end_offset < 0 or row.leader_epoch < 0:
+                # The leader knows no epoch that ours could be held against.
+                partition.truncate_to(partition.log.high_watermark)
+            else:
+                partition.truncate(row.leader_epoch, row.end_offset)
+        except KafkaError as error:
+            logger.warning("%s cannot be cut: %s", partition, error)
+            self._leave_out(each)
+            return
+        known = partition.log.end_offset_for_epoch(row.leader_epoch)
+        each.has_to_truncate = row.leader_epoch >= 0 and known.leader_epoch not in (-1, row.leader_epoch)

@@ -1,0 +1,127 @@
+"""The fetchers of this broker: `num.replica.fetchers` for each broker that leads partitions which it follows.
+
+A partition is always copied by the same one of a leader's fetchers.  A fetcher without partitions is closed, its
+connection with it.  Where a leader is says the metadata, or, until those have it, the controller's LeaderAndIsr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.replication.fetcher import FetcherSettings, ReplicaFetcher
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.cluster.client import Transport
+    from kbroker.cluster.protocol_version import ProtocolVersion
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import Endpoint
+    from kbroker.replication.partition import Partition
+    from kbroker.types import TopicPartition
+
+
+def fetcher_settings(config: BrokerConfig, protocol: ProtocolVersion) -> FetcherSettings:
+    """The `replica.fetch.*` settings."""
+    return FetcherSettings(
+        node_id=config.node_id,
+        protocol=protocol,
+        wait_ms=config.get("replica.fetch.wait.max.ms"),
+        min_bytes=config.get("replica.fetch.min.bytes"),
+        max_bytes=config.get("replica.fetch.max.bytes"),
+        response_max_bytes=config.get("replica.fetch.response.max.bytes"),
+        backoff_seconds=config.get("replica.fetch.backoff.ms") / 1000,
+    )
+
+
+class FetcherManager:
+    """See the module, and `leader_and_isr.Fetchers`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: Transport,
+        cache: MetadataCache,
+        listener: Callable[[], str],
+        settings: Callable[[], FetcherSettings],
+        broker_epoch: Callable[[], int],
+        *,
+        count: int = 1,
+        socket_seconds: float = 30.0,
+        pace: Callable[[], Pace | None] = lambda: None,
+    ) -> None:
+        """`listener()` is the name of the listener between brokers, `count` `num.replica.fetchers`."""
+        self._loop = loop
+        self._transport = transport
+        self._cache = cache
+        self._listener = listener
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._count = count
+        self._socket_seconds = socket_seconds
+        self._pace = pace
+        self._leaders: dict[int, Endpoint] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+
+    def note_leaders(self, endpoints: Mapping[int, Endpoint]) -> None:
+        """See `Fetchers`."""
+        self._leaders.update(endpoints)
+
+    def _find(self, leader: int) -> Endpoint | None:
+        broker = self._cache.image.brokers.get(leader)
+        known = None if broker is None else broker.endpoints.get(self._listener())
+        return known or self._leaders.get(leader)
+
+    def _number_of(self, name: TopicPartition) -> int:
+        return (zlib.crc32(name.topic.encode()) + name.partition) % self._count
+
+    def follow(self, partition: Partition) -> None:
+        """See `Fetchers`."""
+        name = partition.topic_partition
+        self.forget(name)
+        key = (partition.leader_id, self._number_of(name))
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = self._make(*key)
+        fetcher.add(partition)
+
+    def _make(self, leader: int, number: int) -> ReplicaFetcher:
+        settings = self._settings()
+        client = NodeClient(
+            self._loop,
+            self._transport,
+            partial(self._find, leader),
+            ClientSettings(
+                client_id=f"broker-{settings.node_id}-fetcher-{number}",
+                request_seconds=self._socket_seconds + settings.wait_ms / 1000,
+                max_backoff_seconds=settings.backoff_seconds,
+            ),
+        )
+        return ReplicaFetcher(self._loop, client, self._settings, self._broker_epoch, self._pace)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """See `Fetchers`."""
+        for key, fetcher in list(self._fetchers.items()):
+            if fetcher.remove(topic_partition) and not len(fetcher):
+                # Another partition may come in the same request: only what is idle by then is closed.
+                self._loop.call_later(1.0, self._close_idle, key)
+
+    def _close_idle(self, key: tuple[int, int]) -> None:
+        fetcher = self._fetchers.get(key)
+        if fetcher is not None and not len(fetcher):
+            del self._fetchers[key]
+            fetcher.close()
+
+    def __len__(self) -> int:
+        return len(self._fetchers)
+
+    def close(self) -> None:
+        """Copy nothing any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()

@@ -1,0 +1,82 @@
+"""What the leader of a partition knows of one follower, from its fetches, and who is in sync by that.
+
+A follower is caught up at a moment when its fetch asked for what was the leader's log end then, or for what that was at
+its last fetch: under a steady load no fetch ever meets the very end.  Pure; times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+UNKNOWN_OFFSET = -1
+NEVER = float("-inf")
+
+
+class Follower:
+    """One follower; offsets of -1: it has not fetched since this broker leads."""
+
+    __slots__ = ("_fetched_at", "_leader_end", "caught_up_at", "log_end_offset", "log_start_offset")
+
+    def __init__(self, caught_up_at: float = NEVER) -> None:
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.caught_up_at = caught_up_at
+        self._fetched_at = NEVER
+        self._leader_end = UNKNOWN_OFFSET
+
+    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool:
+        """A fetch: the follower has everything before `fetch_offset`.  Whether that is news."""
+        if fetch_offset >= leader_end:
+            self.caught_up_at = max(self.caught_up_at, now)
+        elif fetch_offset >= self._leader_end >= 0:
+            self.caught_up_at = max(self.caught_up_at, self._fetched_at)
+        is_news = (fetch_offset, log_start_offset) != (self.log_end_offset, self.log_start_offset)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self._leader_end = leader_end
+        self._fetched_at = now
+        return is_news
+
+    def lag_seconds(self, leader_end: int, now: float) -> float:
+        """For how long it has not been caught up; 0 while it has all."""
+        return 0.0 if self.log_end_offset == leader_end else now - self.caught_up_at
+
+
+NO_FOLLOWER = Follower()
+
+
+def in_sync_still(
+    isr: Sequence[int], leader: int, followers: Mapping[int, Follower], leader_end: int, now: float, max_lag: float
+) -> tuple[int, ...]:
+    """The ISR without those that have lagged for more than `max_lag` seconds; the leader stays."""
+    return tuple(
+        each
+        for each in isr
+        if each == leader or followers.get(each, NO_FOLLOWER).lag_seconds(leader_end, now) <= max_lag
+    )
+
+
+def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
+    """Whether a follower has all that is committed, and all that came before this leader's epoch."""
+    return follower.log_end_offset >= max(high_watermark, epoch_start)
+
+
+def joining(
+    replicas: Sequence[int],
+    isr: Sequence[int],
+    followers: Mapping[int, Follower],
+    leader_end: int,
+    now: float,
+    max_lag: float,
+    is_eligible: Callable[[int], bool],
+) -> list[int]:
+    """Replicas outside the ISR that are caught up and so about to be proposed for it: what is committed waits for
+    them, or an ISR with them could be granted that lacks what was committed meanwhile (Kafka's maximal ISR)."""
+    return [
+        each
+        for each in replicas
+        if each not in isr
+        and each in followers
+        and followers[each].lag_seconds(leader_end, now) <= max_lag
+        and is_eligible(each)
+    ]

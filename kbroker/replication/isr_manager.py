@@ -1,0 +1,166 @@
+"""Asks the controller for the ISRs that this broker's partitions propose (AlterPartition).
+
+One request is under way at a time; what is proposed meanwhile goes with the next one.  Where the controller cannot be
+reached, or another broker is by now, the same is asked again until it is answered or the partition has gone on.
+
+    granted                         in force, with the partition epoch of the answer
+    nothing was attempted           the proposal is dropped, and may be made anew
+    epochs or ISR are behind        the proposal stands for the high watermark until the controller's next word
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.requests import BrokerEpoch, IsrChange
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.replication.partition import Role
+
+if TYPE_CHECKING:
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.requests import PartitionOutcome
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.replication.partition import Partition
+    from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.replication.isr")
+
+RETRY_SECONDS = 0.05
+MOST_IN_A_REQUEST = 1000
+NOT_ATTEMPTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# The controller is ahead, or has given the partition up: it will say so itself.
+AHEAD = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+class IsrManager:
+    """See the module, and `partition.IsrChanges`.  `broker()` is this broker with its epoch by now."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        cache: MetadataCache,
+        controller: Controller,
+        broker: Callable[[], BrokerEpoch],
+        max_lag: Callable[[], float],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._cache = cache
+        self._controller = controller
+        self._broker = broker
+        self._max_lag = max_lag
+        self._proposals: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self.shrink_count = 0
+        self.expand_count = 0
+
+    @property
+    def max_lag(self) -> float:
+        """See `IsrChanges`."""
+        return self._max_lag()
+
+    def now(self) -> float:
+        """See `IsrChanges`."""
+        return self._clock.monotonic()
+
+    def is_eligible(self, node_id: int) -> bool:
+        """See `IsrChanges`."""
+        broker = self._cache.image.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
+
+    def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        """See `IsrChanges`."""
+        brokers = self._cache.image.brokers
+        epochs = [(each, brokers[each].epoch if each in brokers else -1) for each in isr]
+        name = partition.topic_partition
+        if len(isr) < len(partition.isr):
+            self.shrink_count += 1
+            logger.info("%s: the ISR is to shrink from %s to %s", name, list(partition.isr), list(isr))
+        else:
+            self.expand_count += 1
+            logger.info("%s: the ISR is to expand from %s to %s", name, list(partition.isr), list(isr))
+        self._proposals[name] = (
+            partition,
+            IsrChange(name, partition.leader_epoch, partition.partition_epoch, epochs),
+        )
+        if self._task is None:
+            self._task = self._loop.create_task(self._send_all())
+
+    def drop_lagging(self, partitions: Iterable[Partition]) -> None:
+        """Propose smaller ISRs where followers lag; every half of `replica.lag.time.max.ms`."""
+        for partition in partitions:
+            partition.drop_lagging()
+
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self._proposals.clear()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def _send_all(self) -> None:
+        try:
+            while self._proposals:
+                names = list(self._proposals)[:MOST_IN_A_REQUEST]
+                batch = [self._proposals.pop(name) for name in names]
+                if not await self._send([each for each in batch if _is_current(*each)]):
+                    for name, each in zip(names, batch, strict=True):
+                        self._proposals.setdefault(name, each)
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._task = None
+
+    async def _send(self, batch: list[tuple[Partition, IsrChange]]) -> bool:
+        """False: to be asked again."""
+        if not batch:
+            return True
+        try:
+            outcomes = await self._controller.alter_partitions(self._broker(), [change for _, change in batch])
+        except KafkaError as error:
+            logger.info("the controller does not take ISR changes now: %s", error)
+            return False
+        found = {outcome.partition: outcome for outcome in outcomes}
+        for partition, change in batch:
+            outcome = found.get(change.partition)
+            if outcome is None:
+                self._proposals.setdefault(change.partition, (partition, change))
+            elif _is_current(partition, change):
+                self._settle(partition, change, outcome)
+        return True
+
+    def _settle(self, partition: Partition, change: IsrChange, outcome: PartitionOutcome) -> None:
+        if outcome.error is None and outcome.image is not None:
+            if outcome.image.leader_epoch == partition.leader_epoch:
+                partition.isr_granted(outcome.image.isr, outcome.image.partition_epoch)
+            return
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if outcome.error is None else outcome.error.code
+        logger.info("%s: the controller refuses ISR %s: %s", partition, [each for each, _ in change.isr], code.name)
+        if code in NOT_ATTEMPTED:
+            partition.isr_refused()
+        elif code not in AHEAD:
+            self._proposals.setdefault(change.partition, (partition, change))
+
+
+def _is_current(partition: Partition, change: IsrChange) -> bool:
+    """Whether the partition still waits for this answer: it may have lost its leader, or begun another epoch."""
+    return (
+        partition.role is Role.LEADER
+        and partition.leader_epoch == change.leader_epoch
+        and partition.proposed_isr == tuple(each for each, _ in change.isr)
+    )

@@ -1,0 +1,196 @@
+"""What a controller tells this broker to lead, to follow and to stop: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+A request of a controller that was deposed, or for an earlier life of this broker, is refused whole:
+
+    controller epoch below the largest seen    STALE_CONTROLLER_EPOCH
+    broker epoch below this broker's           STALE_BROKER_EPOCH     (-1 says that the sender has none)
+
+Of one partition:
+
+    leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves
+    its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline
+    this broker is not among the replicas      UNKNOWN_TOPIC_OR_PARTITION
+    the log here is of another topic           INCONSISTENT_TOPIC_ID
+
+Logs are there before the answer.  Everything runs on the loop; between two partitions other work may come, so each one
+is judged and taken in one go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kbroker.cluster.metadata_updates import ConfigsOf, MetadataUpdate, metadata_delta
+from kbroker.errors import ErrorCode, KafkaError, StaleBrokerEpochError, StaleControllerEpochError
+from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.topic_names import is_internal
+from kbroker.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import Endpoint
+    from kbroker.replication.partition import Partition
+    from kbroker.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger("kbroker.replication")
+
+NO_BROKER_EPOCH = -1
+EPOCH_DURING_DELETE = -2
+NO_LEADER_EPOCH = -1
+
+
+class Fetchers(Protocol):
+    """What copies the partitions that this broker follows."""
+
+    def follow(self, partition: Partition) -> None:
+        """Copy the partition from its leader, as its leader and epoch are by now."""
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Copy it no longer."""
+
+    def note_leaders(self, endpoints: Mapping[int, Endpoint]) -> None:
+        """Where leaders are, as the controller says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """The head of each of the requests."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int = NO_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """A partition of a LeaderAndIsr request; a topic id of zeros is not known."""
+
+    topic: str
+    topic_id: bytes
+    image: PartitionImage
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStop:
+    """A partition of a StopReplica request."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+class ControllerRequests:
+    """Carries them out.  `broker_epoch()` is this broker's by now; `configs_of(topic)` the settings of a topic."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cache: MetadataCache,
+        replicas: ReplicaManager,
+        fetchers: Fetchers,
+        broker_epoch: Callable[[], int],
+        configs_of: ConfigsOf,
+    ) -> None:
+        self._node_id = node_id
+        self._cache = cache
+        self._replicas = replicas
+        self._fetchers = fetchers
+        self._broker_epoch = broker_epoch
+        self._configs_of = configs_of
+        self.controller_epoch = -1
+
+    def _check(self, sender: Sender) -> None:
+        if sender.broker_epoch != NO_BROKER_EPOCH and sender.broker_epoch < self._broker_epoch():
+            raise StaleBrokerEpochError()
+        if sender.controller_epoch < self.controller_epoch:
+            logger.warning(
+                "a request of controller %d in epoch %d is refused: it was deposed, epoch %d was seen",
+                sender.controller_id,
+                sender.controller_epoch,
+                self.controller_epoch,
+            )
+            raise StaleControllerEpochError()
+        self.controller_epoch = sender.controller_epoch
+
+    # LeaderAndIsr
+
+    async def leader_and_isr(
+        self, sender: Sender, states: Sequence[ReplicaState], leaders: Mapping[int, Endpoint], pace: Pace | None = None
+    ) -> list[ErrorCode]:
+        """An error code for each partition, in order.  Raises the error of the whole request."""
+        self._check(sender)
+        self._fetchers.note_leaders(leaders)
+        codes = []
+        for state in states:
+            if pace is not None:
+                await pace
+            try:
+                self._take(state)
+                codes.append(ErrorCode.NONE)
+            except KafkaError as error:
+                codes.append(error.code)
+        return codes
+
+    def _take(self, state: ReplicaState) -> None:
+        image = state.image
+        name = TopicPartition(state.topic, image.partition)
+        replicas = self._replicas
+        if replicas.is_offline(name):
+            raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
+        known = replicas.hosted(name)
+        if known is not None:
+            if ZERO_UUID not in (state.topic_id, known.topic_id) and state.topic_id != known.topic_id:
+                raise KafkaError.of(ErrorCode.INCONSISTENT_TOPIC_ID)
+            if image.leader_epoch <= known.leader_epoch:
+                raise StaleControllerEpochError()
+        if self._node_id not in image.replicas:
+            raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # Before anything else changes: no answer to a fetch of the old epoch may be appended.
+        self._fetchers.forget(name)
+        topic = TopicImage(
+            state.topic, state.topic_id, (image,), is_internal(state.topic), self._configs_of(state.topic)
+        )
+        partition = replicas.assume(topic, image)
+        if image.leader != self._node_id and image.leader >= 0:
+            self._fetchers.follow(partition)
+
+    # StopReplica
+
+    async def stop_replicas(
+        self, sender: Sender, stops: Sequence[ReplicaStop], pace: Pace | None = None
+    ) -> list[ErrorCode]:
+        """An error code for each partition, in order.  Raises the error of the whole request."""
+        self._check(sender)
+        codes = []
+        for stop in stops:
+            if pace is not None:
+                await pace
+            try:
+                self._stop(stop)
+                codes.append(ErrorCode.NONE)
+            except KafkaError as error:
+                codes.append(error.code)
+        return codes
+
+    def _stop(self, stop: ReplicaStop) -> None:
+        if self._replicas.is_offline(stop.partition):
+            raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
+        known = self._replicas.hosted(stop.partition)
+        has_epoch = stop.leader_epoch not in (NO_LEADER_EPOCH, EPOCH_DURING_DELETE)
+        if known is not None and has_epoch and stop.leader_epoch < known.leader_epoch:
+            raise KafkaError.of(ErrorCode.FENCED_LEADER_EPOCH)
+        self._fetchers.forget(stop.partition)
+        self._replicas.drop(stop.partition, delete=stop.delete)
+
+    # UpdateMetadata
+
+    def update_metadata(self, sender: Sender, update: MetadataUpdate) -> None:
+        """Publish what the controller says of the cluster.  Raises the error of the request."""
+        self._check(sender)
+        delta = metadata_delta(self._cache.image, update, self._configs_of)
+        if not delta.is_empty():
+            self._cache.apply(delta)
