@@ -114,6 +114,7 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "classic": {"runtime", "modern"},
         "consumer": {"runtime", "modern", "classic"},
         "share": {"runtime", "modern", "classic"},
+        "streams": {"runtime", "modern", "classic"},
     },
 }
 

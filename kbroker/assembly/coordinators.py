@@ -9,6 +9,9 @@ from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.runtime.background import Threads
+from kbroker.coordinator.streams.internal_topics import InternalTopics
+from kbroker.coordinator.streams.settings import GroupSettings as StreamsGroupSettings
+from kbroker.coordinator.streams.streams_groups import StreamsGroups
 from kbroker.coordinator.transactions.assembly import transaction_coordinator
 from kbroker.handlers import share_parts
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
@@ -62,9 +65,19 @@ class Coordinators:
         settings = GroupSettings(config, cache)
         services.broker_settings.subscribe(settings.follow)
         services.consumer_groups = ConsumerGroups(groups, settings, services.clock, cache, self._background)
+        self._start_streams(groups)
         share_parts.prepare(services, self._loop, self._state_log(SHARE_GROUP_STATE_TOPIC))
         groups.start()
         services.share_coordinator.start()
+
+    def _start_streams(self, groups: GroupCoordinator) -> None:
+        services = self._services
+        settings = StreamsGroupSettings(self._config, services.metadata_cache)
+        services.broker_settings.subscribe(settings.follow)
+        services.streams_groups = StreamsGroups(
+            groups, settings, services.clock, services.metadata_cache, self._background
+        )
+        services.internal_topics = InternalTopics(services.controller, services.clock)
 
     def _start_transactions(self) -> None:
         services = self._services

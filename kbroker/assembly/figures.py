@@ -89,7 +89,12 @@ class BrokerFigures:
     def _rebalances(self) -> int:
         if not self._ready:
             return 0
-        return self.services.group_coordinator.rebalance_count + self.services.consumer_groups.rebalance_count
+        services = self.services
+        return (
+            services.group_coordinator.rebalance_count
+            + services.consumer_groups.rebalance_count
+            + services.streams_groups.rebalance_count
+        )
 
     def _quota_rows(self) -> Iterable[QuotaRow]:
         return self.quotas.rows() if self._ready else ()

@@ -52,19 +52,19 @@ group.share.assignment.interval.ms|INT|1000|cluster|>=0|+|least time between two
 group.share.min.assignment.interval.ms|INT|0||>=0|+|lower bound
 group.share.max.assignment.interval.ms|INT|15000||>=0|+|upper bound
 group.share.initialize.retry.interval.ms|INT|30000||>=1|-i retry|retry of state initialisation
-group.streams.session.timeout.ms|INT|45000||>=1|- streams|streams session timeout
-group.streams.min.session.timeout.ms|INT|45000||>=1|- streams|lower bound
-group.streams.max.session.timeout.ms|INT|60000||>=1|- streams|upper bound
-group.streams.heartbeat.interval.ms|INT|5000||>=1|- streams|streams heartbeat
-group.streams.min.heartbeat.interval.ms|INT|5000||>=1|- streams|lower bound
-group.streams.max.heartbeat.interval.ms|INT|15000||>=1|- streams|upper bound
-group.streams.max.size|INT|2147483647||>=1|- streams|streams member cap
-group.streams.num.standby.replicas|INT|0||>=0|- streams|standby tasks
-group.streams.max.standby.replicas|INT|2||>=0|- streams|upper bound
-group.streams.initial.rebalance.delay.ms|INT|3000||>=0|- streams|first-rebalance wait
-group.streams.assignment.interval.ms|INT|1000|cluster|>=0|- streams|streams assignment gap
-group.streams.min.assignment.interval.ms|INT|0||>=0|- streams|lower bound
-group.streams.max.assignment.interval.ms|INT|15000||>=0|- streams|upper bound
+group.streams.session.timeout.ms|INT|45000||>=1|+|streams session timeout
+group.streams.min.session.timeout.ms|INT|45000||>=1|+|lower bound
+group.streams.max.session.timeout.ms|INT|60000||>=1|+|upper bound
+group.streams.heartbeat.interval.ms|INT|5000||>=1|+|streams heartbeat
+group.streams.min.heartbeat.interval.ms|INT|5000||>=1|+|lower bound
+group.streams.max.heartbeat.interval.ms|INT|15000||>=1|+|upper bound
+group.streams.max.size|INT|2147483647||>=1|+|streams member cap
+group.streams.num.standby.replicas|INT|0||>=0|+|standby tasks
+group.streams.max.standby.replicas|INT|2||>=0|+|upper bound
+group.streams.initial.rebalance.delay.ms|INT|3000||>=0|+|first-rebalance wait
+group.streams.assignment.interval.ms|INT|1000|cluster|>=0|+|streams assignment gap
+group.streams.min.assignment.interval.ms|INT|0||>=0|+|lower bound
+group.streams.max.assignment.interval.ms|INT|15000||>=0|+|upper bound
 group.share.delivery.count.limit|INT|5||2..10|+|delivery attempts before archive
 group.share.max.delivery.count.limit|INT|10||5..25|+|upper bound
 group.share.min.delivery.count.limit|INT|2||2..5|+|lower bound

@@ -23,12 +23,12 @@ share.isolation.level|STRING|read_uncommitted||one of read_committed, read_uncom
 share.renew.acknowledge.enable|BOOLEAN|true|||+|whether a member may renew its hold on a record
 share.assignment.interval.ms|INT|1000|group.share.assignment.interval.ms|>=0|+|
     least time between two assignments of a group
-streams.session.timeout.ms|INT|45000|group.streams.session.timeout.ms|>=1|- streams|
+streams.session.timeout.ms|INT|45000|group.streams.session.timeout.ms|>=1|+|
     a member that is silent for so long is taken for dead
-streams.heartbeat.interval.ms|INT|5000|group.streams.heartbeat.interval.ms|>=1|- streams|heartbeat period of members
-streams.num.standby.replicas|INT|0|group.streams.num.standby.replicas|>=0|- streams|standby tasks for each task
-streams.initial.rebalance.delay.ms|INT|3000|group.streams.initial.rebalance.delay.ms|>=0|- streams|
+streams.heartbeat.interval.ms|INT|5000|group.streams.heartbeat.interval.ms|>=1|+|heartbeat period of members
+streams.num.standby.replicas|INT|0|group.streams.num.standby.replicas|>=0|+|standby tasks for each task
+streams.initial.rebalance.delay.ms|INT|3000|group.streams.initial.rebalance.delay.ms|>=0|+|
     wait for more members before a new group's first assignment
-streams.assignment.interval.ms|INT|1000|group.streams.assignment.interval.ms|>=0|- streams|
+streams.assignment.interval.ms|INT|1000|group.streams.assignment.interval.ms|>=0|+|
     least time between two assignments of a group
 """

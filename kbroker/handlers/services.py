@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
     from kbroker.coordinator.share.share_coordinator import ShareCoordinator
     from kbroker.coordinator.share.share_groups import ShareGroups
+    from kbroker.coordinator.streams.internal_topics import InternalTopics
+    from kbroker.coordinator.streams.streams_groups import StreamsGroups
     from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
@@ -65,6 +67,8 @@ class Services:
     share_partitions: SharePartitions = _ABSENT
     share_coordinator: ShareCoordinator = _ABSENT
     share_groups: ShareGroups = _ABSENT
+    streams_groups: StreamsGroups = _ABSENT
+    internal_topics: InternalTopics = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
     advertised_apis: tuple[ApiRange, ...] = ()
     fetch_sessions: FetchSessionCache = _ABSENT

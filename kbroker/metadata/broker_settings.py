@@ -234,6 +234,7 @@ FOLLOWED: frozenset[str] = frozenset(
         "cordoned.log.dirs",
         "group.consumer.assignment.interval.ms",
         "group.share.assignment.interval.ms",
+        "group.streams.assignment.interval.ms",
         "kbroker.disk.reserve.bytes",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",

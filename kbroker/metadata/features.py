@@ -43,7 +43,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(ELIGIBLE_LEADER_REPLICAS, 0, 1, 1),
     Feature(GROUP_VERSION, 0, 1, 1),
     Feature(SHARE_VERSION, 0, 1, 1),
-    Feature(STREAMS_VERSION, 0, 0, 0),
+    Feature(STREAMS_VERSION, 0, 1, 1),
     Feature(TRANSACTION_VERSION, 0, 2, 2),
 )
 

@@ -155,7 +155,7 @@ def test_settings_are_acted_on_as_the_table_says() -> None:
     composed = {f"{prefix}.{rest}" for prefix in prefixes for rest in rests}
     for row in group_config_rows():
         kind, _, rest = row.name.partition(".")
-        if kind in ("consumer", "share") and row.implemented:
+        if row.implemented:
             composed |= {f"group.{kind}.{rest}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"}
     for row in broker_config_rows():
         read = f'"{row.name}"' in sources or row.name in through_topics | composed

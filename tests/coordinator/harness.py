@@ -23,6 +23,8 @@ from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.runtime.background import NextTurn
+from kbroker.coordinator.streams.settings import GroupSettings as StreamsGroupSettings
+from kbroker.coordinator.streams.streams_groups import StreamsGroups
 from kbroker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
@@ -188,6 +190,13 @@ class World:
         self.consumer_groups = ConsumerGroups(
             self.coordinator,
             GroupSettings(self.config, self.cache),
+            self.loop,
+            self.cache,
+            NextTurn(self.loop.call_later),
+        )
+        self.streams_groups = StreamsGroups(
+            self.coordinator,
+            StreamsGroupSettings(self.config, self.cache),
             self.loop,
             self.cache,
             NextTurn(self.loop.call_later),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.wire.codec import Struct
-from kbroker.handlers import consumer_groups, groups, offsets
+from kbroker.coordinator.streams.configuration import InternalTopic
+from kbroker.handlers import consumer_groups, groups, offsets, streams_groups
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
@@ -17,7 +21,8 @@ from tests.coordinator.harness import World, create_topics, topic_image
 from tests.unbroken import UNBROKEN, finished
 
 HANDLERS: dict[int, Handler] = {
-    int(row.api_key): row for row in (*groups.HANDLERS, *offsets.HANDLERS, *consumer_groups.HANDLERS)
+    int(row.api_key): row
+    for row in (*groups.HANDLERS, *offsets.HANDLERS, *consumer_groups.HANDLERS, *streams_groups.HANDLERS)
 }
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -38,6 +43,22 @@ class Controller:
             create_topics(self._world.cache, topic_image(name, bytes(range(48, 64)), 2))
 
 
+class InternalTopics:
+    """Topics that are asked for are there in the loop's next turn."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def create(self, _group_id: str, topics: Mapping[str, InternalTopic], _told_ms: int, _quota: object = None) -> None:
+        for name, topic in sorted(topics.items()):
+            topic_id = hashlib.md5(name.encode()).digest()
+            create = partial(create_topics, self._world.cache, topic_image(name, topic_id, topic.partitions))
+            self._world.loop.call_soon(create)
+
+    def failures(self, _names: Iterable[str]) -> dict[str, str]:
+        return {}
+
+
 @dataclass
 class Services:
     config: Any
@@ -51,6 +72,8 @@ class Services:
     consumer_groups: Any = None
     state_log: Any = None
     share_groups: Any = None
+    streams_groups: Any = None
+    internal_topics: Any = None
 
 
 @dataclass
@@ -92,6 +115,8 @@ class Client:
             world.loop,
             UNBROKEN,
             world.consumer_groups,
+            streams_groups=world.streams_groups,
+            internal_topics=InternalTopics(world),
         )
         self._context: Context | None = None
         self._response: tuple[Any, int] = (None, 0)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         SyncRequest,
     )
 
-# Raises KafkaError for a partition, by topic id and index, whose offset may not be committed.
-CommitCheck = Callable[[bytes, int], None]
+# Raises KafkaError for a partition, by topic name, topic id and index, whose offset may not be committed.
+CommitCheck = Callable[[str, bytes, int], None]
 
 
 class GroupKind(Protocol):

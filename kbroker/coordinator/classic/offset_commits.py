@@ -117,7 +117,7 @@ class OffsetCommits:
                 continue
             if check is not None:
                 try:
-                    check(topic_id, partition)
+                    check(topic, topic_id, partition)
                 except KafkaError as error:
                     codes.append(error.code)
                     continue
@@ -261,9 +261,9 @@ class OffsetCommits:
             self._registry.discard(group)
 
 
-def _check_generation(check: CommitCheck, topic_id: bytes, partition: int) -> None:
+def _check_generation(check: CommitCheck, topic: str, topic_id: bytes, partition: int) -> None:
     try:
-        check(topic_id, partition)
+        check(topic, topic_id, partition)
     except KafkaError as error:
         raise _as_generation(error) from error
 

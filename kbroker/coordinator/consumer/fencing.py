@@ -44,7 +44,7 @@ def check_commit(
     if epoch > member.member_epoch:
         raise _stale(member, f"{epoch} is newer than the current {member.member_epoch}")
 
-    def check(topic_id: bytes, partition: int) -> None:
+    def check(_topic: str, topic_id: bytes, partition: int) -> None:
         since = member.epoch_of(topic_id, partition)
         if since is None:
             raise _stale(member, "the partition is neither assigned nor pending revocation")

@@ -1,0 +1,124 @@
+"""What an operation on a streams group decides, piece by piece: records, and what follows once they are written.
+
+An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.
+`Surroundings` is all that it may know besides the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.streams.assignor import GroupSpec
+from kbroker.coordinator.streams.configuration import InternalTopic, StatusLine
+from kbroker.coordinator.streams.group import Known
+from kbroker.coordinator.streams.member import Endpoint
+from kbroker.coordinator.streams.tasks import OwnedTasks, Partitions, Tasks
+from kbroker.coordinator.streams.topology import Topology
+
+if TYPE_CHECKING:
+    from kbroker.coordinator.streams.settings import StreamsSettings
+    from kbroker.metadata.cache import MetadataCache
+
+
+class TimerKind(Enum):
+    """What happens when the timer goes off; of a member's, why it is removed."""
+
+    SESSION = "the member session expired"
+    REBALANCE = "it failed to give up its tasks within the rebalance timeout"
+    INITIAL = "the first assignment is made"
+
+
+class TimerChange(NamedTuple):
+    """Set or cancel (`delay_ms` None) a timer: a member's, or the group's (`member_id` empty).  A rebalance timer
+    counts only in `member_epoch`."""
+
+    kind: TimerKind
+    member_id: str
+    delay_ms: int | None
+    member_epoch: int = 0
+
+
+class TargetWork(NamedTuple):
+    """A target assignment to compute on another thread, for the group's epoch of now."""
+
+    epoch: int
+    spec: GroupSpec
+
+
+@dataclass(slots=True)
+class Draft:
+    """See the module's docstring.  `known`: what the broker knows of the group from now on; `rebalanced`: why the group
+    has a new epoch."""
+
+    records: list[KeyValue] = field(default_factory=list)
+    timers: list[TimerChange] = field(default_factory=list)
+    known: Known | None = None
+    work: TargetWork | None = None
+    rebalanced: str | None = None
+
+    def set_timer(self, kind: TimerKind, member_id: str, delay_ms: int, member_epoch: int = 0) -> None:
+        """Have a timer set once the records are written."""
+        self.timers.append(TimerChange(kind, member_id, delay_ms, member_epoch))
+
+    def cancel_timer(self, kind: TimerKind, member_id: str) -> None:
+        """Have a timer cancelled once the records are written."""
+        self.timers.append(TimerChange(kind, member_id, None))
+
+    def cancel_timers(self, member_id: str) -> None:
+        """Have the timers of a member cancelled once the records are written."""
+        for kind in (TimerKind.SESSION, TimerKind.REBALANCE):
+            self.cancel_timer(kind, member_id)
+
+
+class Surroundings(NamedTuple):
+    """`is_delayed`: the group's first assignment waits for more members."""
+
+    now_ms: int
+    cache: MetadataCache
+    settings: StreamsSettings
+    is_delayed: bool = False
+
+
+class HeartbeatRequest(NamedTuple):
+    """StreamsGroupHeartbeat; None where the member says nothing new."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_epoch: int = -1
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    tasks: Tasks | None = None
+    process_id: str | None = None
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] | None = None
+    shutdown_application: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+
+class EndpointPartitions(NamedTuple):
+    """Where the partitions of some topics are queried: those with an active task, and those with a standby."""
+
+    endpoint: Endpoint
+    active: Partitions
+    standby: Partitions
+
+
+class HeartbeatAnswer(NamedTuple):
+    """`assigned` and `endpoints` are None where nothing has changed for the member.  `to_create`: internal topics that
+    are missing."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    status: tuple[StatusLine, ...] = ()
+    assigned: OwnedTasks | None = None
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+    to_create: Mapping[str, InternalTopic] = {}

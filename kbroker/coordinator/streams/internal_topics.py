@@ -1,0 +1,80 @@
+"""Makes the internal topics of streams applications: repartition topics and changelogs that a heartbeat found missing.
+
+The heartbeat's answer does not wait for them; the next one finds them there.  A topic that is being made is not asked
+for again.  Why one could not be made is remembered for a while, so that answers can say it, and it is tried again with
+the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.requests import DEFAULT, NewTopic
+from kbroker.coordinator.streams.configuration import InternalTopic
+from kbroker.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.quotas.mutation_quota import MutationQuota
+
+logger = logging.getLogger("kbroker.groups")
+
+
+class InternalTopics:
+    """See the module's docstring."""
+
+    def __init__(self, controller: Controller, clock: Clock) -> None:
+        self._controller = controller
+        self._clock = clock
+        self._under_way: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Why, and until when that is told, in seconds.
+        self._failures: dict[str, tuple[str, float]] = {}
+
+    def create(
+        self, group_id: str, topics: Mapping[str, InternalTopic], told_ms: int, quota: MutationQuota | None = None
+    ) -> None:
+        """Begin to make topics; what fails is told for `told_ms`."""
+        wanted = [topic for name, topic in topics.items() if name not in self._under_way]
+        if wanted:
+            self._under_way.update(topic.name for topic in wanted)
+            task = asyncio.get_running_loop().create_task(self._create(group_id, wanted, told_ms, quota))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def failures(self, names: Iterable[str]) -> dict[str, str]:
+        """Why topics could not be made lately."""
+        now = self._clock.monotonic()
+        self._failures = {name: each for name, each in self._failures.items() if each[1] > now}
+        return {name: self._failures[name][0] for name in names if name in self._failures}
+
+    async def _create(
+        self, group_id: str, topics: Iterable[InternalTopic], told_ms: int, quota: MutationQuota | None
+    ) -> None:
+        requests = [
+            NewTopic(
+                topic.name,
+                topic.partitions,
+                DEFAULT if topic.replication_factor is None else topic.replication_factor,
+                configs=dict(topic.configs),
+            )
+            for topic in topics
+        ]
+        errors: dict[str, KafkaError] = {}
+        try:
+            outcomes = await self._controller.create_topics(requests, quota=quota)
+            errors = {each.name: each.error for each in outcomes if each.error is not None}
+        except KafkaError as failure:
+            errors = dict.fromkeys((request.name for request in requests), failure)
+        finally:
+            self._under_way.difference_update(request.name for request in requests)
+        until = self._clock.monotonic() + told_ms / 1000
+        for name, error in errors.items():
+            # Another broker, or a client, was sooner.
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                logger.warning("group %s: internal topic %s cannot be made: %s", group_id, name, error)
+                self._failures[name] = (error.message or error.code.name, until)

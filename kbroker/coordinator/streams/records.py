@@ -1,0 +1,353 @@
+"""Records of streams groups in `__consumer_offsets`, byte for byte as Kafka 4.3's coordinator writes them.
+
+    StreamsGroupMetadata (17)                  group epoch, hash of the topics, which topology was found to be valid
+    StreamsGroupMemberMetadata (19)            what a member says of itself
+    StreamsGroupTargetAssignmentMetadata (20)
+    StreamsGroupTargetAssignmentMember (21)
+    StreamsGroupCurrentMemberAssignment (22)   where a member stands
+    StreamsGroupTopology (23)
+
+A key is the record's type and version 0 of its fields; a value is version 0; null is a tombstone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker._fast.wire.codec import DecodeError
+from kbroker.coordinator.classic.state_records import UnknownRecordError
+from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.streams.member import Endpoint, MemberState, StreamsMember
+from kbroker.coordinator.streams.tasks import Epochs, OwnedTasks, Partitions, Tasks
+from kbroker.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from kbroker.schemas import message, wire
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Program, Struct
+
+GROUP, MEMBER, TARGET, MEMBER_TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
+RECORD_TYPES = {
+    GROUP: "StreamsGroupMetadata",
+    MEMBER: "StreamsGroupMemberMetadata",
+    TARGET: "StreamsGroupTargetAssignmentMetadata",
+    MEMBER_TARGET: "StreamsGroupTargetAssignmentMember",
+    CURRENT: "StreamsGroupCurrentMemberAssignment",
+    TOPOLOGY: "StreamsGroupTopology",
+}
+VALUE_VERSION = 0
+NOT_VALIDATED = -1
+
+_SHORT = struct.Struct(">h")
+_PREFIXES = {record_type: _SHORT.pack(record_type) for record_type in RECORD_TYPES}
+_VALUE_PREFIX = _SHORT.pack(VALUE_VERSION)
+
+
+@cache
+def _program(name: str) -> Program:
+    program: Program = message(name).program(0)
+    return program
+
+
+def _record(record_type: int, key: Struct, value: Struct | None) -> KeyValue:
+    name = RECORD_TYPES[record_type]
+    encoded = None if value is None else _program(f"{name}Value").encode(value, _VALUE_PREFIX)
+    return _program(f"{name}Key").encode(key, _PREFIXES[record_type]), encoded
+
+
+# Records of the group
+
+
+def group_epoch(
+    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+) -> KeyValue:
+    """The group's epoch, the hash of its topics, the epoch of the topology that was found valid (-1 for none), and the
+    settings that assignments go by."""
+    value_class = wire.StreamsGroupMetadataValue
+    value = value_class(
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=[
+            value_class.LastAssignmentConfig(key=key, value=each) for key, each in sorted(configs.items())
+        ],
+    )
+    return _record(GROUP, wire.StreamsGroupMetadataKey(group_id=group_id), value)
+
+
+def topology(group_id: str, described: Topology) -> KeyValue:
+    """What the application processes."""
+    value_class = wire.StreamsGroupTopologyValue
+
+    def infos(topics: Iterable[TopicInfo]) -> list[wire.StreamsGroupTopologyValue.TopicInfo]:
+        return [
+            value_class.TopicInfo(
+                name=each.name,
+                partitions=each.partitions,
+                replication_factor=each.replication_factor,
+                topic_configs=[value_class.TopicConfig(key=key, value=value) for key, value in each.configs],
+            )
+            for each in topics
+        ]
+
+    value = value_class(
+        epoch=described.epoch,
+        subtopologies=[
+            value_class.Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=list(each.source_topics),
+                source_topic_regex=list(each.source_topic_regex),
+                state_changelog_topics=infos(each.changelogs),
+                repartition_sink_topics=list(each.repartition_sinks),
+                repartition_source_topics=infos(each.repartition_sources),
+                copartition_groups=[
+                    value_class.CopartitionGroup(
+                        source_topics=list(group.source_topics),
+                        source_topic_regex=list(group.source_topic_regex),
+                        repartition_source_topics=list(group.repartition_sources),
+                    )
+                    for group in each.copartition_groups
+                ],
+            )
+            for each in described.subtopologies.values()
+        ],
+    )
+    return _record(TOPOLOGY, wire.StreamsGroupTopologyKey(group_id=group_id), value)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> KeyValue:
+    """The epoch that the target assignment was made for, and when."""
+    value = wire.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+    return _record(TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[KeyValue]:
+    """The records that delete a group with all its members, in Kafka's order."""
+    members = list(member_ids)
+    return [
+        *(current_tombstone(group_id, member_id) for member_id in members),
+        *(target_tombstone(group_id, member_id) for member_id in members),
+        _record(TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(member_tombstone(group_id, member_id) for member_id in members),
+        _record(GROUP, wire.StreamsGroupMetadataKey(group_id=group_id), None),
+        _record(TOPOLOGY, wire.StreamsGroupTopologyKey(group_id=group_id), None),
+    ]
+
+
+# Records of a member
+
+
+def member_metadata(group_id: str, member: StreamsMember) -> KeyValue:
+    """What a member says of itself."""
+    value_class = wire.StreamsGroupMemberMetadataValue
+    endpoint = member.endpoint
+    value = value_class(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if endpoint is None else value_class.Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[value_class.KeyValue(key=key, value=tag) for key, tag in sorted(member.client_tags.items())],
+    )
+    return _record(MEMBER, wire.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def target_assignment(group_id: str, member_id: str, tasks: Tasks) -> KeyValue:
+    """A member's target assignment."""
+    value_class = wire.StreamsGroupTargetAssignmentMemberValue
+
+    def rows(partitions: Partitions) -> list[wire.StreamsGroupTargetAssignmentMemberValue.TaskIds]:
+        return [
+            value_class.TaskIds(subtopology_id=subtopology, partitions=sorted(indexes))
+            for subtopology, indexes in sorted(partitions.items())
+        ]
+
+    value = value_class(
+        active_tasks=rows(tasks.active), standby_tasks=rows(tasks.standby), warmup_tasks=rows(tasks.warmup)
+    )
+    key = wire.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return _record(MEMBER_TARGET, key, value)
+
+
+def current_assignment(group_id: str, member: StreamsMember) -> KeyValue:
+    """Where a member stands."""
+    assigned, pending = member.assigned, member.pending_revocation
+    value = wire.StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state.value,
+        active_tasks=_with_epochs(assigned.active),
+        standby_tasks=_without_epochs(assigned.standby),
+        warmup_tasks=_without_epochs(assigned.warmup),
+        active_tasks_pending_revocation=_with_epochs(pending.active),
+        standby_tasks_pending_revocation=_without_epochs(pending.standby),
+        warmup_tasks_pending_revocation=_without_epochs(pending.warmup),
+    )
+    key = wire.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return _record(CURRENT, key, value)
+
+
+def _with_epochs(tasks: Epochs) -> list[wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds]:
+    row = wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds
+    return [
+        row(
+            subtopology_id=subtopology,
+            partitions=sorted(epochs),
+            assignment_epochs=[epochs[index] for index in sorted(epochs)],
+        )
+        for subtopology, epochs in sorted(tasks.items())
+    ]
+
+
+def _without_epochs(tasks: Partitions) -> list[wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds]:
+    row = wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds
+    return [
+        row(subtopology_id=subtopology, partitions=sorted(indexes)) for subtopology, indexes in sorted(tasks.items())
+    ]
+
+
+def current_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """A member owns nothing any more."""
+    key = wire.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+    return _record(CURRENT, key, None)
+
+
+def target_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """A member has no target assignment."""
+    key = wire.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return _record(MEMBER_TARGET, key, None)
+
+
+def member_tombstone(group_id: str, member_id: str) -> KeyValue:
+    """No such member."""
+    return _record(MEMBER, wire.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def removal(group_id: str, member_id: str) -> list[KeyValue]:
+    """A member is gone."""
+    return [
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        member_tombstone(group_id, member_id),
+    ]
+
+
+# Reading
+
+
+def read_topology(value: wire.StreamsGroupTopologyValue) -> Topology:
+    """A topology from its record."""
+    return read_subtopologies(value.epoch, value.subtopologies)
+
+
+def read_subtopologies(epoch: int, rows: Iterable[Any]) -> Topology:
+    """A topology from the rows of its record, or those of a heartbeat, which have the same fields."""
+    return Topology.of(epoch, map(_subtopology, rows))
+
+
+def _subtopology(row: Any) -> Subtopology:
+    return Subtopology(
+        row.subtopology_id,
+        tuple(row.source_topics),
+        tuple(row.source_topic_regex),
+        _infos(row.state_changelog_topics),
+        tuple(row.repartition_sink_topics),
+        _infos(row.repartition_source_topics),
+        tuple(
+            CopartitionGroup(
+                tuple(group.source_topics), tuple(group.source_topic_regex), tuple(group.repartition_source_topics)
+            )
+            for group in row.copartition_groups
+        ),
+    )
+
+
+def _infos(rows: Iterable[Any]) -> tuple[TopicInfo, ...]:
+    return tuple(
+        TopicInfo(
+            row.name,
+            row.partitions,
+            row.replication_factor,
+            tuple((each.key, each.value) for each in row.topic_configs),
+        )
+        for row in rows
+    )
+
+
+def read_partitions(rows: Iterable[Any]) -> Partitions:
+    """Tasks without epochs from their rows, in records or requests."""
+    return {row.subtopology_id: frozenset(row.partitions) for row in rows}
+
+
+def read_target(value: wire.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
+    """A target assignment from its record."""
+    return Tasks(
+        read_partitions(value.active_tasks), read_partitions(value.standby_tasks), read_partitions(value.warmup_tasks)
+    )
+
+
+def read_current(value: wire.StreamsGroupCurrentMemberAssignmentValue) -> tuple[MemberState, OwnedTasks, OwnedTasks]:
+    """State, what is assigned, and what is to be given up, from the record.  Where it has no epochs, the member's
+    stands for them."""
+    epoch = value.member_epoch
+    assigned = OwnedTasks(
+        _read_epochs(value.active_tasks, epoch),
+        read_partitions(value.standby_tasks),
+        read_partitions(value.warmup_tasks),
+    )
+    pending = OwnedTasks(
+        _read_epochs(value.active_tasks_pending_revocation, epoch),
+        read_partitions(value.standby_tasks_pending_revocation),
+        read_partitions(value.warmup_tasks_pending_revocation),
+    )
+    return MemberState.of(value.state), assigned, pending
+
+
+def _read_epochs(rows: Iterable[wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds], member_epoch: int) -> Epochs:
+    owned: dict[str, dict[int, int]] = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        if epochs is None or len(epochs) != len(row.partitions):
+            epochs = [member_epoch] * len(row.partitions)
+        owned[row.subtopology_id] = dict(zip(row.partitions, epochs, strict=True))
+    return owned
+
+
+def read_endpoint(row: Any | None) -> Endpoint | None:
+    """An endpoint from its row, in a record or a request."""
+    return None if row is None else Endpoint(row.host, row.port)
+
+
+class GroupRecord(NamedTuple):
+    """A record of a streams group; `value` None is a tombstone."""
+
+    record_type: int
+    key: Any
+    value: Any | None
+
+    @property
+    def group_id(self) -> str:
+        """The group that it is about."""
+        group_id: str = self.key.group_id
+        return group_id
+
+
+def parse(key: bytes, value: bytes | None) -> GroupRecord:
+    """The record behind a key of one of `RECORD_TYPES` and a value.  UnknownRecordError when it cannot be read."""
+    (record_type,) = _SHORT.unpack_from(key)
+    name = RECORD_TYPES[record_type]
+    try:
+        parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
+        if value is None:
+            return GroupRecord(record_type, parsed_key, None)
+        version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
+        if version != VALUE_VERSION:
+            raise UnknownRecordError(f"{name}Value version {version}")
+        return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
+    except DecodeError as error:
+        raise UnknownRecordError(f"{name}: {error}") from error

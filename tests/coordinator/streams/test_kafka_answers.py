@@ -1,0 +1,28 @@
+"""The same requests about streams groups, byte for byte, get the answers that Apache Kafka 4.3.1 gave."""
+
+from __future__ import annotations
+
+import json
+
+from tests.coordinator.harness import T1_ID, T2_ID, World
+from tests.coordinator.streams.record_answers import ANSWERS
+from tests.coordinator.streams.script import StreamsScript
+from tests.coordinator.wire import Client
+
+SETTINGS: dict[str, object] = {
+    "group.streams.assignment.interval.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.num.standby.replicas": 1,
+}
+# Where kbroker answers otherwise, and why.
+DIFFERENT: dict[str, str] = {}
+
+
+def test_requests_get_kafkas_answers() -> None:
+    """A streams application that works with Kafka would meet another epoch, assignment, status or error."""
+    world = World(SETTINGS)
+    script = StreamsScript(Client(world), {"t1": T1_ID, "t2": T2_ID}, lambda: world.loop.advance(1.0))
+    script.run()
+    ours, kafka = script.plain(), json.loads(ANSWERS.read_text())
+    assert ours.keys() == kafka.keys()
+    assert {label for label in kafka if kafka[label] != ours[label]} == DIFFERENT.keys()
