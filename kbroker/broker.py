@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig, LogConfig
+    from kbroker.gate.authorizer import Authorizer
     from kbroker.metadata.image import TopicImage
     from kbroker.replication.leader_and_isr import ControllerRequests
 
@@ -95,11 +96,13 @@ class Broker:
         loop: asyncio.AbstractEventLoop,
         stopping: asyncio.Event | None = None,
         member: Member | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         """`member` joins it to a cluster; without it, it is one of its own."""
         self.config = config
         self.member = member
         self.membership: Membership | None = None
+        self.authorizer = authorizer
         self.loop = loop
         self.stopping = stopping or asyncio.Event()
         self.failed = False
@@ -167,7 +170,7 @@ class Broker:
         if controller_requests is not None:
             services.controller_requests = controller_requests
         self.figures.services = services
-        self.quotas = self.figures.quotas = QuotaEnforcement(settings.config, self.clock, cache, hosts)
+        self.quotas = self.figures.quotas = QuotaEnforcement(settings.config, self.clock, cache, hosts, self.authorizer)
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)

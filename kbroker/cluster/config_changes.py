@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, Operation
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, render_value, topic_config_rows, topic_value_from_broker
 from kbroker.errors import InvalidConfigError
 
@@ -43,7 +43,7 @@ def altered(
     that a setting does not have.
     """
     for edit in alteration.edits:
-        if edit.operation >= Operation.APPEND and not is_list(edit.name):
+        if edit.operation >= EditOperation.APPEND and not is_list(edit.name):
             if alteration.resource.kind == ConfigResourceType.BROKER:
                 raise InvalidConfigError(
                     f"Config value {edit.operation.name.lower()} is not allowed for config key: {edit.name}"
@@ -68,14 +68,14 @@ def apply_edits(own: Mapping[str, str], edits: Sequence[ConfigEdit], default: Ca
     settings = dict(own)
     for edit in edits:
         name = edit.name
-        if edit.operation is Operation.SET:
+        if edit.operation is EditOperation.SET:
             settings[name] = edit.value
-        elif edit.operation is Operation.DELETE:
+        elif edit.operation is EditOperation.DELETE:
             settings.pop(name, None)
         else:
             items = _items(settings[name] if name in settings else default(name))
             known, named = frozenset(items), dict.fromkeys(_items(edit.value))
-            if edit.operation is Operation.APPEND:
+            if edit.operation is EditOperation.APPEND:
                 items += [item for item in named if item not in known]
             else:
                 items = [item for item in items if item not in named]

@@ -46,7 +46,7 @@ class TopicOutcome:
     error: KafkaError | None = None
 
 
-class Operation(IntEnum):
+class EditOperation(IntEnum):
     """What to do with one setting, as Kafka numbers it."""
 
     SET = 0
@@ -60,7 +60,7 @@ class ConfigEdit:
     """One setting of a request.  `value` is empty where the operation has none."""
 
     name: str
-    operation: Operation
+    operation: EditOperation
     value: str = ""
 
 

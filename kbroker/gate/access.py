@@ -16,25 +16,45 @@ def may(ctx: Request, operation: Operation, kind: ResourceKind, name: str) -> bo
     return ctx.gate is None or ctx.gate.is_authorized(operation, kind, name)
 
 
+def may_cluster(ctx: Request, operation: Operation) -> bool:
+    """The same of the cluster."""
+    return may(ctx, operation, ResourceKind.CLUSTER, CLUSTER_NAME)
+
+
+def may_topic(ctx: Request, operation: Operation, name: str) -> bool:
+    """The same of a topic."""
+    return may(ctx, operation, ResourceKind.TOPIC, name)
+
+
+def may_group(ctx: Request, operation: Operation, group_id: str) -> bool:
+    """The same of a group."""
+    return may(ctx, operation, ResourceKind.GROUP, group_id)
+
+
+def may_for_any(ctx: Request, operation: Operation, kind: ResourceKind) -> bool:
+    """Whether the request's client may do that to at least one resource of that kind."""
+    return ctx.gate is None or ctx.gate.is_authorized_for_any(operation, kind)
+
+
 def require_cluster(ctx: Request, operation: Operation) -> None:
     """KafkaError(CLUSTER_AUTHORIZATION_FAILED) where the client may not do that to the cluster."""
-    if not may(ctx, operation, ResourceKind.CLUSTER, CLUSTER_NAME):
+    if not may_cluster(ctx, operation):
         raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
 def require_topic(ctx: Request, operation: Operation, name: str) -> None:
     """KafkaError(TOPIC_AUTHORIZATION_FAILED) where the client may not do that to a topic."""
-    if not may(ctx, operation, ResourceKind.TOPIC, name):
+    if not may_topic(ctx, operation, name):
         raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
 def require_group(ctx: Request, operation: Operation, group_id: str) -> None:
     """KafkaError(GROUP_AUTHORIZATION_FAILED) where the client may not do that to a group."""
-    if not may(ctx, operation, ResourceKind.GROUP, group_id):
+    if not may_group(ctx, operation, group_id):
         raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
 
 
 def require_transactional_id(ctx: Request, operation: Operation, transactional_id: str) -> None:
     """KafkaError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) where the client may not do that to a transactional id."""
     if not may(ctx, operation, ResourceKind.TRANSACTIONAL_ID, transactional_id):
-        raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional id authorization failed.")
+        raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed.")

@@ -55,6 +55,9 @@ class Authorizer(Protocol):
     ) -> bool:
         """Whether the principal may do that from that address."""
 
+    def is_authorized_for_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
+        """Whether the principal may do that to at least one resource of that kind (`authorizeByResourceType`)."""
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after every change of what is allowed."""
 
@@ -66,7 +69,7 @@ class CachedAuthorizer:
 
     def __init__(self, authorizer: Authorizer, changed: Callable[[], None] = lambda: None) -> None:
         self._authorizer = authorizer
-        self._decisions: dict[tuple[Principal, str, Operation, ResourceKind, str], bool] = {}
+        self._decisions: dict[tuple[Principal, str, Operation, ResourceKind, str | None], bool] = {}
         self._changed = changed
         authorizer.subscribe(self._forget)
 
@@ -77,10 +80,23 @@ class CachedAuthorizer:
         key = principal, host, operation, kind, name
         decision = self._decisions.get(key)
         if decision is None:
-            if len(self._decisions) >= MOST_DECISIONS:
-                self._decisions.clear()
+            self._make_room()
             decision = self._decisions[key] = self._authorizer.is_authorized(*key)
         return decision
+
+    def is_authorized_for_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
+        """The same for at least one resource of a kind."""
+        key = principal, host, operation, kind, None
+        decision = self._decisions.get(key)
+        if decision is None:
+            self._make_room()
+            decision = self._authorizer.is_authorized_for_any(principal, host, operation, kind)
+            self._decisions[key] = decision
+        return decision
+
+    def _make_room(self) -> None:
+        if len(self._decisions) >= MOST_DECISIONS:
+            self._decisions.clear()
 
     def _forget(self) -> None:
         self._decisions.clear()

@@ -59,6 +59,12 @@ class ClientGate(Gate):
             self.session.principal, self.session.host, Operation(operation), ResourceKind(kind), name
         )
 
+    def is_authorized_for_any(self, operation: int, kind: int) -> bool:
+        """Whether the client may do that to at least one resource of that kind."""
+        return self._authorizer is None or self._authorizer.is_authorized_for_any(
+            self.session.principal, self.session.host, Operation(operation), ResourceKind(kind)
+        )
+
     def admit(self, ctx: RequestContext) -> bool:
         if self.session.may_ask(ctx.api_key):
             return True

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
 from kbroker.cluster.config_changes import ConfigResourceType
-from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, Operation
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.config import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
-from kbroker.errors import InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
+from kbroker.gate.access import may_cluster, require_cluster, require_group, require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers import loggers
 from kbroker.handlers.table import Handler
 from kbroker.metadata.image import ConfigResource
@@ -52,12 +54,15 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
 
     async def plan(resource: Any, pace: Pace) -> ConfigAlteration | None:
         configs = await _telling(resource, pace)
-        _check_values(configs, [config for config in configs if config.config_operation != Operation.DELETE])
+        _check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
         edits = [ConfigEdit(config.name, _operation(config), config.value or "") for config in configs]
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+            if not may_cluster(ctx, Operation.ALTER_CONFIGS):
+                # Kafka has no words for this one.
+                raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             _alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
             return None
-        return ConfigAlteration(_resource(ctx.services, resource), edits)
+        return ConfigAlteration(_resource(ctx, resource), edits)
 
     return await _answer(ctx.services, wire.IncrementalAlterConfigsResponse, request, plan)
 
@@ -70,8 +75,8 @@ async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRe
             raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
         configs = await _telling(resource, pace)
         _check_values(configs, configs)
-        edits = [ConfigEdit(config.name, Operation.SET, config.value) for config in configs]
-        return ConfigAlteration(_resource(ctx.services, resource), edits, replace=True)
+        edits = [ConfigEdit(config.name, EditOperation.SET, config.value) for config in configs]
+        return ConfigAlteration(_resource(ctx, resource), edits, replace=True)
 
     return await _answer(ctx.services, wire.AlterConfigsResponse, request, plan)
 
@@ -142,7 +147,7 @@ async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
             telling.append(config)
         elif others < MANY_SETTINGS and (
             resource.resource_type == ConfigResourceType.BROKER_LOGGER
-            or getattr(config, "config_operation", Operation.SET) != Operation.DELETE
+            or getattr(config, "config_operation", EditOperation.SET) != EditOperation.DELETE
         ):
             telling.append(config)
             others += 1
@@ -157,21 +162,29 @@ def _check_values(configs: Sequence[Any], with_value: Sequence[Any]) -> None:
         raise InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
 
 
-def _operation(config: Any) -> Operation:
+def _operation(config: Any) -> EditOperation:
     try:
-        return Operation(config.config_operation)
+        return EditOperation(config.config_operation)
     except ValueError:
         raise InvalidRequestError(f"Unknown operation type {config.config_operation}") from None
 
 
-def _resource(services: Services, resource: Any) -> ConfigResource:
-    """What is to be changed.  InvalidRequestError for another broker than this one."""
+def _resource(ctx: RequestContext, resource: Any) -> ConfigResource:
+    """What is to be changed.  InvalidRequestError for another broker than this one, KafkaError where the client may not
+    change it."""
+    services = ctx.services
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.BROKER and name:
         node_id = _node_id(name)
         if node_id != services.node_id:
             raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
         name = str(node_id)
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        require_topic(ctx, Operation.ALTER_CONFIGS, name)
+    elif resource.resource_type == ConfigResourceType.GROUP:
+        require_group(ctx, Operation.ALTER_CONFIGS, name)
+    elif resource.resource_type in set(ConfigResourceType):
+        require_cluster(ctx, Operation.ALTER_CONFIGS)
     return ConfigResource(resource.resource_type, name)
 
 
@@ -187,10 +200,10 @@ def _alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], v
     if node_id != services.node_id:
         raise InvalidRequestError(f"Unexpected node id. Expected {services.node_id}, but received {node_id}")
     for edit in edits:
-        if edit.operation >= Operation.APPEND:
+        if edit.operation >= EditOperation.APPEND:
             raise InvalidRequestError(f"{edit.operation.name} operation is not allowed for the BROKER_LOGGER resource")
     loggers.change(
-        [(edit.name, edit.value if edit.operation is Operation.SET else None) for edit in edits], validate_only
+        [(edit.name, edit.value if edit.operation is EditOperation.SET else None) for edit in edits], validate_only
     )
 
 

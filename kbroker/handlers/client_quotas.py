@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.errors import KafkaError
-from kbroker.gate.access import require_cluster
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may_cluster, require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -30,7 +30,9 @@ async def handle_describe_client_quotas(
     pace = ctx.services.slices.pace()
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     try:
-        require_cluster(ctx, Operation.DESCRIBE_CONFIGS)
+        if not may_cluster(ctx, Operation.DESCRIBE_CONFIGS):
+            # Without words, as Kafka's.
+            raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         found = describe(ctx.services.metadata_cache.image.quotas, components, request.strict)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message, entries=None)

@@ -16,7 +16,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, cluster_operations
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -57,7 +59,7 @@ def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRe
         controller_id=image.controller_id,
         brokers=brokers,
         cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+            cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )
 
@@ -74,6 +76,7 @@ def _wrong_endpoint(endpoint_type: int) -> tuple[ErrorCode, str]:
 async def handle_unregister_broker(ctx: RequestContext, request: wire.UnregisterBrokerRequest) -> Struct:
     """UnregisterBroker v0; see the module's docstring."""
     try:
+        require_cluster(ctx, Operation.ALTER)
         await ctx.services.controller.unregister_broker(request.broker_id)
     except KafkaError as error:
         return wire.UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
@@ -82,6 +85,10 @@ async def handle_unregister_broker(ctx: RequestContext, request: wire.Unregister
 
 def handle_describe_quorum(ctx: RequestContext, request: wire.DescribeQuorumRequest) -> Struct:
     """DescribeQuorum v0-v2; see the module's docstring."""
+    try:
+        require_cluster(ctx, Operation.DESCRIBE)
+    except KafkaError as error:
+        return wire.DescribeQuorumResponse(error_code=error.code, error_message=error.message)
     return wire.DescribeQuorumResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_QUORUM)
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.errors import ErrorCode
+from kbroker.gate.access import may_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -29,6 +31,8 @@ KINDS_FROM = 1
 async def handle_list_config_resources(ctx: RequestContext, request: wire.ListConfigResourcesRequest) -> Struct:
     """ListConfigResources v0-v1; see the module's docstring."""
     response = wire.ListConfigResourcesResponse
+    if not may_cluster(ctx, Operation.DESCRIBE_CONFIGS):
+        return response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kinds = frozenset(request.resource_types) or frozenset(ConfigResourceType)
     if ctx.api_version < KINDS_FROM:
         kinds = frozenset({ConfigResourceType.CLIENT_METRICS})

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
+from kbroker.gate.access import require_cluster, require_group, require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers import loggers
 from kbroker.handlers.config_entries import (
     ConfigEntry,
@@ -67,6 +69,7 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
         )
         results.append(result)
         try:
+            _require(ctx, resource.resource_type, resource.resource_name)
             entries = described = _describe(ctx.services, resource.resource_type, resource.resource_name)
             keys = frozenset(resource.configuration_keys or ())
             known = shared.get((id(described), keys))
@@ -91,6 +94,15 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
         if isinstance(described, tuple):
             shared[id(described), keys] = described, result.configs
     return response(results=results)
+
+
+def _require(ctx: RequestContext, resource_type: int, name: str) -> None:
+    if resource_type == ConfigResourceType.TOPIC:
+        require_topic(ctx, Operation.DESCRIBE_CONFIGS, name)
+    elif resource_type == ConfigResourceType.GROUP:
+        require_group(ctx, Operation.DESCRIBE_CONFIGS, name)
+    elif resource_type in set(ConfigResourceType):
+        require_cluster(ctx, Operation.DESCRIBE_CONFIGS)
 
 
 def _describe(services: Services, resource_type: int, name: str) -> Sequence[ConfigEntry]:

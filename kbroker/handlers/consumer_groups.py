@@ -12,6 +12,7 @@ UNSUPPORTED_VERSION while the feature `group.version` is off, or `group.coordina
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.coordinator.consumer.draft import HeartbeatAnswer, HeartbeatRequest
@@ -20,8 +21,11 @@ from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
-from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.gate.access import may_group, may_topic
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
+from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -52,6 +56,9 @@ def handle_consumer_group_heartbeat(
     """ConsumerGroupHeartbeat v0-v1."""
     if not ctx.services.consumer_groups.is_enabled():
         return _refused(ErrorCode.UNSUPPORTED_VERSION, _NOT_SERVED)
+    refusal = refused_heartbeat(ctx, request.group_id, request.subscribed_topic_names)
+    if refusal:
+        return _refused(refusal)
     try:
         _check(ctx, request)
         outcome = ctx.services.consumer_groups.heartbeat(_read(ctx, request))
@@ -75,6 +82,7 @@ def _read(ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest) -> H
         None if owned is None else {row.topic_id: frozenset(row.partitions) for row in owned},
         ctx.client_id or "",
         f"/{ctx.connection.peer_host}",
+        None if ctx.gate is None else partial(may_topic, ctx, Operation.DESCRIBE),
     )
 
 
@@ -146,7 +154,7 @@ async def handle_consumer_group_describe(
         code = ErrorCode.UNSUPPORTED_VERSION
         return response(groups=[described(group_id=group_id, error_code=code) for group_id in request.group_ids])
     await ensure_group_topic(ctx)
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    with_operations = request.include_authorized_operations
     pace = ctx.services.slices.pace()
     groups: list[Described] = []
     for group_id in request.group_ids:
@@ -154,13 +162,32 @@ async def handle_consumer_group_describe(
         if not group_id:
             groups.append(described(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
             continue
+        if not may_group(ctx, Operation.DESCRIBE, group_id):
+            groups.append(described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
         try:
             group, assignor = ctx.services.consumer_groups.describe(group_id)
         except KafkaError as error:
             groups.append(described(group_id=group_id, error_code=error.code, error_message=error.message))
             continue
-        groups.append(await _described(ctx, group, assignor, operations, pace))
+        operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
+        line = await _described(ctx, group, assignor, operations, pace)
+        if ctx.gate is not None and not _may_see(ctx, line):
+            line = described(
+                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=HIDDEN_TOPICS
+            )
+        groups.append(line)
     return response(groups=groups)
+
+
+def _may_see(ctx: RequestContext, line: Described) -> bool:
+    """Whether the client may describe every topic that the group's members have, or are to have."""
+    return all(
+        may_topic(ctx, Operation.DESCRIBE, row.topic_name)
+        for member in line.members
+        for assignment in (member.assignment, member.target_assignment)
+        for row in assignment.topic_partitions
+    )
 
 
 async def _described(

@@ -29,6 +29,8 @@ from kbroker.errors import (
     PolicyViolationError,
     RequestTimedOutError,
 )
+from kbroker.gate.access import require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal
 from kbroker.protocol.api import ApiKey
@@ -65,6 +67,7 @@ async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecords
             row = response.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET)
             rows.append(row)
             try:
+                require_topic(ctx, Operation.DELETE, name)
                 row.low_watermark = _delete(ctx.services, name, index, offset)
                 done.append(row)
             except KafkaError as error:

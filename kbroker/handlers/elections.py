@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import ElectionType, PartitionOutcome
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -43,6 +45,11 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         is_empty = wanted is not None and not wanted
         code = ErrorCode.NONE if is_empty else error.code
         return response(error_code=code, replica_election_results=await _results(refused, pace))
+    try:
+        require_cluster(ctx, Operation.ALTER)
+    except KafkaError as error:
+        refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
+        return response(error_code=error.code, replica_election_results=await _results(refused, pace))
     outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     results = await _results(outcomes, pace)
     if wanted is None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import FeatureUpdate
 from kbroker.protocol.api import ApiKey
@@ -28,6 +30,10 @@ RESULTS_UNTIL = 1
 async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeaturesRequest) -> Struct:
     """UpdateFeatures v0-v2; see the module's docstring."""
     response = wire.UpdateFeaturesResponse
+    try:
+        require_cluster(ctx, Operation.ALTER)
+    except KafkaError as error:
+        return response(error_code=error.code, error_message=error.message)
     updates = [FeatureUpdate(row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates]
     try:
         await ctx.services.controller.update_features(updates, request.validate_only)

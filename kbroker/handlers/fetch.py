@@ -10,7 +10,7 @@ by the same code: the session's plan (`replication.fetch_session`) gives the tar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.log.fetch_target import FetchTarget
@@ -19,6 +19,8 @@ from kbroker._fast.requests.fast_fetch import FastFetch
 from kbroker._fast.requests.fetch_answer import FetchRules
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may_cluster, may_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, failed, read_partition
 from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
@@ -69,6 +71,10 @@ def handle_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct | Pe
     plan = _plan(ctx, request, _named_once(targets), by_id)
     if not isinstance(plan, FetchPlan):
         return plan
+    if ctx.gate is not None:
+        refuse = _refusal(ctx, request, by_id)
+        for target in plan.targets:
+            target.refusal = refuse(target)
     return _read(ctx, request, plan).start()
 
 
@@ -92,16 +98,38 @@ def _plan(
     return plan
 
 
+def _replica_id(ctx: RequestContext, request: wire.FetchRequest) -> int:
+    if ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE:
+        return request.replica_id
+    return request.replica_state.replica_id
+
+
+def _refusal(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Callable[[FetchTarget], ErrorCode]:
+    """What gives the error code of a target that the client may not read, NONE where it may.
+
+    A follower needs CLUSTER_ACTION, and no right to the topics.  A session's targets are asked about with each fetch,
+    as what is allowed may have changed."""
+    names = ctx.services.replica_manager.names
+    is_follower = _replica_id(ctx, request) >= 0
+    is_trusted = is_follower and may_cluster(ctx, Operation.CLUSTER_ACTION)
+
+    def refuse(target: FetchTarget) -> ErrorCode:
+        # An id that no topic has is an unknown one.
+        name = names.get(target.topic_id, target.topic) if by_id else target.topic
+        if is_trusted or name is None or (not is_follower and may_topic(ctx, Operation.READ, name)):
+            return ErrorCode.NONE
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    return refuse
+
+
 def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> TargetsRead:
-    replica_id = (
-        request.replica_id if ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE else request.replica_state.replica_id
-    )
     return TargetsRead(
         FAST_FETCH.rules,
         ctx.services,
         ctx.api_version,
         ctx.correlation_id,
-        replica_id,
+        _replica_id(ctx, request),
         request.isolation_level == READ_COMMITTED,
         request.max_wait_ms,
         request.min_bytes,
@@ -126,6 +154,11 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
     plan = _plan(ctx, request, _named_once(targets), by_id)
     if not isinstance(plan, FetchPlan):
         return plan
+    if ctx.gate is not None:
+        refuse = _refusal(ctx, request, by_id)
+        for target in plan.targets:
+            await pace
+            target.refusal = refuse(target)
     return await _look_until_there(ctx, _read(ctx, request, plan), request.max_wait_ms, pace)
 
 

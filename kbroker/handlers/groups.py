@@ -30,7 +30,9 @@ from kbroker.coordinator.classic.messages import (
 )
 from kbroker.coordinator.share.share_coordinator import check_share_key
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
-from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.gate.access import may_cluster, may_group, require_cluster, require_group, require_transactional_id
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
 from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.endpoints import endpoint_for
@@ -54,6 +56,13 @@ _STATE_TOPICS = {
     _SHARE_KEY: SHARE_GROUP_STATE_TOPIC,
 }
 _NO_NODE = -1
+# Refusals that Kafka has no words for in FindCoordinator v4 on.
+_UNEXPLAINED = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
 # Members that leave at a time.
 PORTION = 250
 
@@ -89,6 +98,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
     coordinator = wire.FindCoordinatorResponse.Coordinator
     try:
         _check_key_type(ctx, key_type)
+        _require_key(ctx, key_type, key)
         topic = _STATE_TOPICS[key_type]
         if key_type == _SHARE_KEY:
             check_share_key(key)
@@ -98,7 +108,8 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
             raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     except KafkaError as error:
         code = error.code
-        return coordinator(key=key, error_code=code, error_message=str(error), node_id=_NO_NODE, port=-1)
+        text = "" if ctx.api_version >= 4 and code in _UNEXPLAINED else str(error)
+        return coordinator(key=key, error_code=code, error_message=text, node_id=_NO_NODE, port=-1)
     image = ctx.services.metadata_cache.image
     node_id = coordinator_node(image, topic, key)
     broker = image.brokers.get(node_id)
@@ -120,12 +131,24 @@ def _check_key_type(ctx: RequestContext, key_type: int) -> None:
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
 
 
+def _require_key(ctx: RequestContext, key_type: int, key: str) -> None:
+    if key_type == _GROUP_KEY:
+        require_group(ctx, Operation.DESCRIBE, key)
+    elif key_type == _TRANSACTION_KEY:
+        require_transactional_id(ctx, Operation.DESCRIBE, key)
+    else:
+        # Share-partitions are the brokers' own affair.
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
+
+
 # JoinGroup
 
 
 async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest) -> Struct | Pending:
     """JoinGroup v0-v9."""
     version = ctx.api_version
+    if not may_group(ctx, Operation.READ, request.group_id):
+        return _join_response(version, JoinResult(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""))
     await ensure_group_topic(ctx)
     if not ctx.services.group_coordinator.can_store([len(protocol.metadata) for protocol in request.protocols]):
         return _join_response(version, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
@@ -180,6 +203,8 @@ def _join_response(version: int, result: JoinResult) -> Struct:
 
 def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> Struct | Pending:
     """SyncGroup v0-v5."""
+    if not may_group(ctx, Operation.READ, request.group_id):
+        return _sync_response(SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
@@ -214,6 +239,7 @@ def _sync_response(result: SyncResult) -> Struct:
 def handle_heartbeat(ctx: RequestContext, request: wire.HeartbeatRequest) -> Struct:
     """Heartbeat v0-v4."""
     try:
+        require_group(ctx, Operation.READ, request.group_id)
         code = ctx.services.group_coordinator.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
@@ -240,6 +266,7 @@ async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
             leaving.append(LeavingMember(each.member_id, each.group_instance_id, each.reason))
     results: list[LeaveResult] = []
     try:
+        require_group(ctx, Operation.READ, request.group_id)
         for start in range(0, max(1, len(leaving)), PORTION):
             await pace
             results += ctx.services.group_coordinator.leave(request.group_id, leaving[start : start + PORTION])
@@ -262,11 +289,12 @@ async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
 
 async def handle_describe_groups(ctx: RequestContext, request: wire.DescribeGroupsRequest) -> Struct:
     """DescribeGroups v0-v6."""
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    with_operations = request.include_authorized_operations
     pace = ctx.services.slices.pace()
     groups = []
     for group_id in request.groups:
         await pace
+        operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
         groups.append(_described(ctx, group_id, operations))
     answer: Struct = wire.DescribeGroupsResponse(groups=groups)
     return answer
@@ -275,6 +303,7 @@ async def handle_describe_groups(ctx: RequestContext, request: wire.DescribeGrou
 def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
     response = wire.DescribeGroupsResponse
     try:
+        require_group(ctx, Operation.DESCRIBE, group_id)
         group = ctx.services.group_coordinator.describe(group_id)
     except GroupIdNotFoundError as error:
         # Before v6 the state alone says it.
@@ -318,9 +347,12 @@ async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsReques
         answer = response(error_code=error.code)
         return answer
     pace = ctx.services.slices.pace()
+    sees_all = may_cluster(ctx, Operation.DESCRIBE)
     listed = []
     for group_id, protocol_type, state, group_type in groups:
         await pace
+        if not sees_all and not may_group(ctx, Operation.DESCRIBE, group_id):
+            continue
         listed.append(
             response.ListedGroup(
                 group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
@@ -338,8 +370,9 @@ async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         await pace
-        code = await delete_share_group(ctx, group_id)
         try:
+            require_group(ctx, Operation.DELETE, group_id)
+            code = await delete_share_group(ctx, group_id)
             if code == ErrorCode.NONE:
                 delete(group_id)
         except KafkaError as error:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.cluster.metadata_updates import MetadataUpdate
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.image import BrokerImage, Endpoint, PartitionImage
 from kbroker.protocol.api import ApiKey
@@ -50,6 +52,7 @@ async def handle_leader_and_isr(ctx: RequestContext, request: wire.LeaderAndIsrR
     leaders = {each.broker_id: Endpoint(each.host_name, each.port) for each in request.live_leaders}
     response = wire.LeaderAndIsrResponse
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         codes = await _requests(ctx).leader_and_isr(_sender(request), states, leaders, ctx.services.slices.pace())
     except KafkaError as error:
         return response(error_code=error.code)
@@ -100,6 +103,7 @@ async def handle_stop_replica(ctx: RequestContext, request: wire.StopReplicaRequ
     stops = list(_stops(request, ctx.api_version))
     response = wire.StopReplicaResponse
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         codes = await _requests(ctx).stop_replicas(_sender(request), stops, ctx.services.slices.pace())
     except KafkaError as error:
         return response(error_code=error.code)
@@ -145,6 +149,7 @@ def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequ
             rows += [_told(row) for row in topic.partition_states]
     brokers = [_broker(row, ctx.api_version) for row in request.live_brokers]
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         _requests(ctx).update_metadata(_sender(request), MetadataUpdate(request.controller_id, brokers, topics))
     except KafkaError as error:
         return wire.UpdateMetadataResponse(error_code=error.code)

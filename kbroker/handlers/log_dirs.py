@@ -28,6 +28,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -47,6 +49,8 @@ UNKNOWN_SIZE = -1
 async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLogDirsRequest) -> Struct:
     """DescribeLogDirs v0-v5; see the module's docstring."""
     response = wire.DescribeLogDirsResponse
+    if not may_cluster(ctx, Operation.DESCRIBE):
+        return response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     log_manager: LogManager = ctx.services.log_manager
     pace = ctx.services.slices.pace()
     wanted: set[tuple[str, int]] | None = None
@@ -105,6 +109,7 @@ async def handle_alter_replica_log_dirs(ctx: RequestContext, request: wire.Alter
     """AlterReplicaLogDirs v0-v2; see the module's docstring."""
     response = wire.AlterReplicaLogDirsResponse
     pace = ctx.services.slices.pace()
+    is_allowed = may_cluster(ctx, Operation.ALTER)
     moves: DirectoryMoves = ctx.services.directory_moves
     wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
@@ -117,6 +122,9 @@ async def handle_alter_replica_log_dirs(ctx: RequestContext, request: wire.Alter
         await pace
         row = response.AlterReplicaLogDirPartitionResult(partition_index=topic_partition.partition)
         topics.setdefault(topic_partition.topic, []).append(row)
+        if not is_allowed:
+            row.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            continue
         try:
             moves.alter(topic_partition, path)
         except KafkaError as error:

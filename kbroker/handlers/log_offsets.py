@@ -16,6 +16,8 @@ from kbroker.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
+from kbroker.gate.access import may_cluster, require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -95,6 +97,7 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
                 if key in repeated:
                     seen.discard(key)
                     raise KafkaError.of(ErrorCode.INVALID_REQUEST)
+                require_topic(ctx, Operation.DESCRIBE, topic.name)
                 answers.append(_find_offset(ctx, request, topic.name, asked, waiting))
             except KafkaError as error:
                 answers.append(
@@ -119,6 +122,7 @@ async def _list_segment_offsets(ctx: RequestContext, request: wire.ListOffsetsRe
             await pace
             answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
             try:
+                require_topic(ctx, Operation.DESCRIBE, topic.name)
                 answer.old_style_offsets = _segment_offsets(ctx, request.replica_id, topic.name, asked)
             except KafkaError as error:
                 answer.error_code = error.code
@@ -222,9 +226,11 @@ def _fill(
 async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.OffsetForLeaderEpochRequest) -> Struct:
     """Versions 0 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320).
 
-    v1 on tells the epoch that was found; v2 on may name the epoch that the client believes current.
+    v1 on tells the epoch that was found; v2 on may name the epoch that the client believes current.  Brokers may ask
+    about every topic.
     """
     pace = ctx.services.slices.pace()
+    is_broker = may_cluster(ctx, Operation.CLUSTER_ACTION)
     topics = []
     for topic in request.topics:
         answers = []
@@ -232,6 +238,8 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.Offs
             await pace
             answer = wire.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition)
             try:
+                if not is_broker:
+                    require_topic(ctx, Operation.DESCRIBE, topic.topic)
                 partition: Partition = ctx.services.replica_manager.partition(topic.topic, asked.partition)
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)

@@ -24,13 +24,19 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.gate.access import may
-from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
+from kbroker.gate.access import may_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers import topic_partitions
-from kbroker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kbroker.handlers.authorized_operations import (
+    NOT_REQUESTED,
+    TOPIC_OPERATIONS,
+    cluster_operations,
+    topic_operations,
+)
 from kbroker.handlers.endpoints import reachable_brokers
 from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
+from kbroker.handlers.topics import may_create
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -67,19 +73,19 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     response = wire.MetadataResponse
     brokers = reachable_brokers(ctx, image)
     alive = frozenset(broker.node_id for broker, _ in brokers)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    with_operations = request.include_topic_authorized_operations
     topics = []
     for topic_id, code in refused_ids:
         await pace
         topics.append(response.MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id))
-    topics += await _structs(ctx, found, alive, operations, pace)
+    topics += await _structs(ctx, found, alive, with_operations, pace)
     for name, error in failed:
         await pace
-        topics.append(
-            response.MetadataResponseTopic(
-                error_code=error, name=name, is_internal=is_internal(name), topic_authorized_operations=operations
-            )
-        )
+        topic = response.MetadataResponseTopic(error_code=error, name=name)
+        if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topic.is_internal = is_internal(name)
+            topic.topic_authorized_operations = topic_operations(ctx, name) if with_operations else NOT_REQUESTED
+        topics.append(topic)
     answer = response(
         brokers=[
             response.MetadataResponseBroker(
@@ -92,7 +98,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+        answer.cluster_authorized_operations = cluster_operations(ctx)
     # What is not there may be made by the next request for it, which settings decide; what was made of an older image
     # was not forgotten when that changed.
     ctx.lasting = not failed and ctx.services.metadata_cache.image is image
@@ -101,14 +107,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
 
 def may_describe(ctx: RequestContext, name: str) -> bool:
     """Whether the client may see that topic."""
-    return may(ctx, Operation.DESCRIBE, ResourceKind.TOPIC, name)
-
-
-def may_create(ctx: RequestContext, name: str) -> bool:
-    """Whether the client may make that topic: any, or this one."""
-    return may(ctx, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME) or may(
-        ctx, Operation.CREATE, ResourceKind.TOPIC, name
-    )
+    return may_topic(ctx, Operation.DESCRIBE, name)
 
 
 async def _is_valid(request: wire.MetadataRequest, version: int, pace: Pace) -> bool:
@@ -193,10 +192,10 @@ async def _look_up(
     for name in missing:
         await pace
         outcome = created.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not is_legal(name):
-            failed.append((name, ErrorCode.INVALID_TOPIC_EXCEPTION))
-        elif create and not may_create(ctx, name):
+        if create and not may_create(ctx, name):
             failed.append((name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif not is_legal(name):
+            failed.append((name, ErrorCode.INVALID_TOPIC_EXCEPTION))
         elif isinstance(outcome, ErrorCode):
             failed.append((name, outcome))
         else:
@@ -231,17 +230,23 @@ async def _structs(
     ctx: RequestContext,
     topics: list[TopicImage],
     alive: frozenset[int],
-    operations: int,
+    with_operations: bool,
     pace: Pace,
 ) -> list[Topic]:
-    """The topics' structs.  They are kept: what a client sees of a topic rarely changes, and is asked for often."""
+    """The topics' structs.  They are kept: what a client sees of a topic rarely changes, and is asked for often.
+
+    What the client may do to a topic is part of what a struct is kept by."""
     version = ctx.api_version
     cache = ctx.services.metadata_cache
     view_of_version = 0 if version == 0 else 1 if version < LISTENER_NOT_FOUND_FROM else 2
+    operations = TOPIC_OPERATIONS if with_operations else NOT_REQUESTED
     kept = cache.derived(("metadata", view_of_version, alive, operations))
     structs = []
     for topic in topics:
         await pace
+        if with_operations and ctx.gate is not None and operations != (allowed := topic_operations(ctx, topic.name)):
+            operations = allowed
+            kept = cache.derived(("metadata", view_of_version, alive, operations))
         struct = kept.get(topic.name)
         if struct is None:
             struct = await _topic(version, topic, alive, operations, pace)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from kbroker.gate.access import may_group, may_topic, require_group
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -46,6 +48,7 @@ _TOPIC_IDS_SINCE = 10
 async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRequest) -> wire.OffsetCommitResponse:
     """OffsetCommit v0-v10."""
     version = ctx.api_version
+    is_refused = not may_group(ctx, Operation.READ, request.group_id)
     pace = ctx.services.slices.pace()
     response = wire.OffsetCommitResponse
     outcome = response.OffsetCommitResponsePartition
@@ -58,6 +61,10 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
     topics = []
     for asked in request.topics:
         topic, missing = _find_topic(cache, version, asked)
+        if is_refused:
+            topic, missing = None, ErrorCode.GROUP_AUTHORIZATION_FAILED
+        elif _is_hidden(ctx, asked, topic):
+            topic, missing = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for each in asked.partitions:
             await pace
@@ -132,6 +139,15 @@ def _find_topic(
     return cache.topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _is_hidden(
+    ctx: RequestContext, asked: wire.OffsetCommitRequest.OffsetCommitRequestTopic, topic: TopicImage | None
+) -> bool:
+    """Whether the client may not read what it names; an id that no topic has is unknown to every client."""
+    if topic is not None:
+        return not may_topic(ctx, Operation.READ, topic.name)
+    return ctx.api_version < _TOPIC_IDS_SINCE and not may_topic(ctx, Operation.READ, asked.name)
+
+
 # OffsetFetch
 
 
@@ -143,6 +159,7 @@ async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequ
         groups = [await _fetch_group(ctx, group, request.require_stable, pace) for group in request.groups]
         return response(groups=groups)
     try:
+        require_group(ctx, Operation.DESCRIBE, request.group_id)
         offsets: OffsetTable | None = ctx.services.group_coordinator.offsets_of(request.group_id)
     except KafkaError as error:
         return await _fetch_failed(ctx, request, error.code, pace)
@@ -175,6 +192,7 @@ async def _fetch_group(
     await pace
     response = wire.OffsetFetchResponse
     try:
+        require_group(ctx, Operation.DESCRIBE, group.group_id)
         offsets = ctx.services.group_coordinator.offsets_of(group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         return response.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
@@ -186,11 +204,12 @@ async def _fetch_group(
 class _OffsetFetch:
     """Answers for one group; the structs differ between v0-v7 and v8+, their fields do not."""
 
-    __slots__ = ("_by_id", "_cache", "_missing", "_offsets", "_pace", "_partition_class", "_topic_class")
+    __slots__ = ("_by_id", "_cache", "_ctx", "_missing", "_offsets", "_pace", "_partition_class", "_topic_class")
 
     def __init__(
         self, ctx: RequestContext, topic_class: Any, partition_class: Any, offsets: OffsetTable | None, pace: Pace
     ) -> None:
+        self._ctx = ctx
         self._pace = pace
         self._cache = ctx.services.metadata_cache
         self._by_id = ctx.api_version >= _TOPIC_IDS_SINCE
@@ -207,23 +226,34 @@ class _OffsetFetch:
     async def _asked_topic(self, asked: Any, require_stable: bool) -> Any:
         name = asked.name
         if not self._by_id:
-            partitions = await self._partitions(name, asked.partition_indexes, require_stable)
+            partitions = await self._allowed_partitions(name, asked.partition_indexes, require_stable)
             return self._topic_class(name=name, partitions=partitions)
         topic = self._cache.topic_by_id(asked.topic_id)
         if topic is None:
-            partitions = []
-            for index in asked.partition_indexes:
-                await self._pace
-                partitions.append(self._partition(index, ErrorCode.UNKNOWN_TOPIC_ID))
+            partitions = await self._failed(asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            partitions = await self._partitions(topic.name, asked.partition_indexes, require_stable)
+            partitions = await self._allowed_partitions(topic.name, asked.partition_indexes, require_stable)
         return self._topic_class(topic_id=asked.topic_id, partitions=partitions)
+
+    async def _allowed_partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[Any]:
+        if not may_topic(self._ctx, Operation.DESCRIBE, name):
+            return await self._failed(indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return await self._partitions(name, indexes, require_stable)
+
+    async def _failed(self, indexes: Iterable[int], code: ErrorCode) -> list[Any]:
+        partitions = []
+        for index in indexes:
+            await self._pace
+            partitions.append(self._partition(index, code))
+        return partitions
 
     async def _all_topics(self, require_stable: bool) -> list[Any]:
         if self._offsets is None:
             return []
         found = []
         for name, committed in list(self._offsets.topics.items()):
+            if not may_topic(self._ctx, Operation.DESCRIBE, name):
+                continue
             partitions = await self._partitions(name, list(committed), require_stable)
             if not self._by_id:
                 found.append(self._topic_class(name=name, partitions=partitions))
@@ -273,16 +303,19 @@ async def handle_offset_delete(ctx: RequestContext, request: wire.OffsetDeleteRe
     response = wire.OffsetDeleteResponse
     pace = ctx.services.slices.pace()
     try:
+        require_group(ctx, Operation.DELETE, request.group_id)
         codes = await _delete(ctx, request, pace)
     except KafkaError as error:
         return response(error_code=error.code)
     topics = []
     for asked in request.topics:
         partitions = []
+        is_readable = may_topic(ctx, Operation.READ, asked.name)
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for each in asked.partitions:
             await pace
             index = each.partition_index
-            code = codes.get((asked.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            code = codes.get((asked.name, index), missing)
             partitions.append(response.OffsetDeleteResponsePartition(partition_index=index, error_code=code))
         topics.append(response.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
     return response(topics=topics)
@@ -291,12 +324,13 @@ async def handle_offset_delete(ctx: RequestContext, request: wire.OffsetDeleteRe
 async def _delete(
     ctx: RequestContext, request: wire.OffsetDeleteRequest, pace: Pace
 ) -> dict[tuple[str, int], ErrorCode]:
-    """One code for each partition that exists.  Raises what concerns the whole group, as it is at each portion."""
+    """One code for each partition that exists and may be read.  Raises what concerns the whole group, as it is at each
+    portion."""
     cache = ctx.services.metadata_cache
     known: list[tuple[str, int]] = []
     for asked in request.topics:
         topic = cache.topic(asked.name)
-        if topic is not None:
+        if topic is not None and may_topic(ctx, Operation.READ, asked.name):
             for each in asked.partitions:
                 await pace
                 if 0 <= each.partition_index < len(topic.partitions):

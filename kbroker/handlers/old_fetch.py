@@ -21,8 +21,8 @@ from kbroker._fast.net.pending import DelayedFetch
 from kbroker._fast.records.record_batch import LOG_OVERHEAD, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.gate.access import may
-from kbroker.gate.authorizer import Operation, ResourceKind
+from kbroker.gate.access import may_cluster, may_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.conversions import MOST_BYTES
 from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
 from kbroker.records.compression import CompressionError
@@ -137,7 +137,7 @@ async def _read(
     any_urgent = False
     for topic, target in asked:
         await pace
-        error = _refusal(ctx, topic, target.index)
+        error = _refusal(ctx, request.replica_id, topic, target.index)
         if error:
             answers.append((target, failed(target.index, error, None)))
             any_urgent = True
@@ -151,9 +151,12 @@ async def _read(
     return answers, found, any_urgent
 
 
-def _refusal(ctx: RequestContext, topic: str, index: int) -> ErrorCode:
+def _refusal(ctx: RequestContext, replica_id: int, topic: str, index: int) -> ErrorCode:
     """Why a partition is not for this client, or this version, at all, whatever is stored there."""
-    if not may(ctx, Operation.READ, ResourceKind.TOPIC, topic):
+    is_allowed = (
+        may_cluster(ctx, Operation.CLUSTER_ACTION) if replica_id >= 0 else may_topic(ctx, Operation.READ, topic)
+    )
+    if not is_allowed:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     try:
         config = ctx.services.replica_manager.partition(topic, index).log.config

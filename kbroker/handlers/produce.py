@@ -25,7 +25,7 @@ from kbroker.gate.access import require_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
-from kbroker.handlers.transactional_produce import Guards, verify_batches
+from kbroker.handlers.transactional_produce import Guards, may_write_transactions, verify_batches
 from kbroker.log_output import RateLimitedLog
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.protocol.api import ApiKey
@@ -49,6 +49,7 @@ from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 if TYPE_CHECKING:
     import asyncio
 
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.requests.fast_produce import Appended
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
@@ -83,6 +84,7 @@ WITHOUT_LOG_START = frozenset(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
@@ -96,6 +98,8 @@ async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appe
     and last offset, where the fast path has appended its batch.
     """
     pace = ctx.services.slices.pace()
+    if not may_write_transactions(ctx, request):
+        return await _refuse_all(ctx, request, pace)
     before = iter(appended or ())
     known: dict[int, Known] = {}
     long_batches = []
@@ -115,6 +119,18 @@ async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appe
     if long_batches and _are_valid(request.acks):
         return LongProduce(request, long_batches, known, guards)
     return await _append_all(ctx, request, known, guards)
+
+
+async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: Pace) -> Any:
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    responses: list[Any] = []
+    for topic in request.topic_data:
+        answers: list[Any] = []
+        for row in topic.partition_data:
+            await pace
+            answers.append(PartitionProduceResponse(index=row.index, error_code=code, base_offset=-1))
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return _finish(ctx, request, responses, ())
 
 
 def _rows_to_append(

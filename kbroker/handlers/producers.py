@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
+from kbroker.gate.access import require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
@@ -21,7 +23,7 @@ from kbroker.schemas import wire
 if TYPE_CHECKING:
     from kbroker._fast.log.producer_entry import ProducerEntry
     from kbroker._fast.wire.codec import Struct
-    from kbroker.handlers.services import RequestContext, Services
+    from kbroker.handlers.services import RequestContext
     from kbroker.storage.log.producer_state import ProducerState
 
 MAX_PRODUCERS = 100_000
@@ -40,7 +42,7 @@ async def handle_describe_producers(ctx: RequestContext, request: wire.DescribeP
             row = response.PartitionResponse(partition_index=index)
             rows.append(row)
             try:
-                state = _state(ctx.services, topic.name, index)
+                state = _state(ctx, topic.name, index)
                 if len(state.producers) > room:
                     raise PolicyViolationError("Excessively large number of producers per request.")
             except KafkaError as error:
@@ -54,8 +56,10 @@ async def handle_describe_producers(ctx: RequestContext, request: wire.DescribeP
     return response(topics=topics)
 
 
-def _state(services: Services, topic: str, index: int) -> ProducerState:
+def _state(ctx: RequestContext, topic: str, index: int) -> ProducerState:
     validate(topic)
+    require_topic(ctx, Operation.READ, topic)
+    services = ctx.services
     if services.metadata_cache.topic(topic) is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     state: ProducerState = services.replica_manager.partition(topic, index).log.producer_state

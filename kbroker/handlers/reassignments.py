@@ -16,7 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.reassignments import is_reassigning, reassigning
-from kbroker.cluster.requests import Reassignment
+from kbroker.cluster.requests import PartitionOutcome, Reassignment
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -42,7 +45,15 @@ async def handle_alter_partition_reassignments(
             await pace
             name = TopicPartition(topic.name, partition.partition_index)
             wanted.append(Reassignment(name, partition.replicas))
-    outcomes = iter(await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change))
+    refusal: KafkaError | None = None
+    try:
+        require_cluster(ctx, Operation.ALTER)
+        outcomes = iter(
+            await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change)
+        )
+    except KafkaError as error:
+        refusal = error
+        outcomes = iter([PartitionOutcome(each.partition, error=error) for each in wanted])
     topics = []
     for topic in request.topics:
         rows = []
@@ -50,12 +61,15 @@ async def handle_alter_partition_reassignments(
             await pace
             row = response.ReassignablePartitionResponse(partition_index=partition.partition_index, error_message=None)
             rows.append(row)
-            error = next(outcomes).error
-            if error is not None:
-                row.error_code, row.error_message = error.code, str(error) or None
+            failure = next(outcomes).error
+            if failure is not None:
+                row.error_code, row.error_message = failure.code, str(failure) or None
         topics.append(response.ReassignableTopicResponse(name=topic.name, partitions=rows))
     return response(
-        error_message=None, responses=topics, allow_replication_factor_change=request.allow_replication_factor_change
+        error_code=ErrorCode.NONE if refusal is None else refusal.code,
+        error_message=None if refusal is None else refusal.message,
+        responses=topics,
+        allow_replication_factor_change=request.allow_replication_factor_change,
     )
 
 
@@ -63,6 +77,10 @@ async def handle_list_partition_reassignments(
     ctx: RequestContext, request: wire.ListPartitionReassignmentsRequest
 ) -> Struct:
     """ListPartitionReassignments v0; see the module's docstring."""
+    try:
+        require_cluster(ctx, Operation.DESCRIBE)
+    except KafkaError as error:
+        return _refused_list(request, error)
     image = ctx.services.metadata_cache.image
     pace = ctx.services.slices.pace()
     found: Iterable[tuple[TopicPartition, PartitionImage]]
@@ -90,6 +108,20 @@ async def handle_list_partition_reassignments(
             )
         )
     return response(error_message=None, topics=list(topics.values()))
+
+
+def _refused_list(request: wire.ListPartitionReassignmentsRequest, error: KafkaError) -> Struct:
+    response = wire.ListPartitionReassignmentsResponse
+    topics = [
+        response.OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[
+                response.OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return response(error_code=error.code, error_message=error.message, topics=topics)
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.gate.access import may_group, may_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
@@ -40,6 +42,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     group_id = request.group_id or ""
     try:
         check_share_groups(ctx)
+        require_read(ctx, group_id)
         check_member(request.member_id)
         session = partitions.sessions.for_acknowledgement(
             group_id, request.member_id or "", request.share_session_epoch, ctx.connection
@@ -47,7 +50,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     except KafkaError as refusal:
         return response(error_code=refusal.code, error_message=refusal.message)
     said = acknowledgements(request.topics)
-    results = await acknowledge_all(services, session, said, with_renewal=request.is_renew_ack)
+    results = await acknowledge_all(ctx, session, said, with_renewal=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await end_session(services, session)
     topics: dict[bytes, Any] = {}
@@ -66,6 +69,18 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
         responses=list(topics.values()),
         node_endpoints=endpoints(ctx, response, leaders),
     )
+
+
+def require_read(ctx: RequestContext, group_id: str | None) -> None:
+    """KafkaError where the client may not read for the group.  It has no words, as Kafka's has none."""
+    if not may_group(ctx, Operation.READ, group_id or ""):
+        raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def require_named(ctx: RequestContext, topic: str) -> None:
+    """KafkaError where the client may not read the topic."""
+    if not may_topic(ctx, Operation.READ, topic):
+        raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def check_member(member_id: str | None) -> None:
@@ -92,8 +107,9 @@ def _checked(batches: list[Any], *, with_renewal: bool) -> list[AcknowledgementB
     return said
 
 
-async def acknowledge_all(services: Services, session: ShareSession, said: Said, *, with_renewal: bool) -> Results:
+async def acknowledge_all(ctx: RequestContext, session: ShareSession, said: Said, *, with_renewal: bool) -> Results:
     """Do what is said, each partition by itself, and wait until it is stored."""
+    services = ctx.services
     pace = services.slices.pace()
     with_renewal = with_renewal and services.share_partitions.settings(session.group_id).renew_enabled
     results: Results = {}
@@ -116,7 +132,7 @@ async def acknowledge_all(services: Services, session: ShareSession, said: Said,
             settle(named, KafkaError.of(ErrorCode.INVALID_REQUEST))
             continue
         try:
-            known = services.share_partitions.find(_key(services, session.group_id, named))
+            known = services.share_partitions.find(_key(ctx, session.group_id, named))
             if known is None:
                 raise UnknownTopicOrPartitionError()
             known.acknowledge(session.member_id, checked, lambda error, named=named: settle(named, error))  # type: ignore[misc]
@@ -134,9 +150,11 @@ async def end_session(services: Services, session: ShareSession) -> None:
     await done
 
 
-def _key(services: Services, group_id: str, named: TopicIdPartition) -> SharePartitionKey:
-    manager = services.replica_manager
-    manager.partition(manager.topic_name(named.topic_id), named.partition)
+def _key(ctx: RequestContext, group_id: str, named: TopicIdPartition) -> SharePartitionKey:
+    manager = ctx.services.replica_manager
+    name = manager.topic_name(named.topic_id)
+    require_named(ctx, name)
+    manager.partition(name, named.partition)
     return SharePartitionKey(group_id, named.topic_id, named.partition)
 
 

@@ -23,6 +23,8 @@ from kbroker.handlers.share_acknowledge import (
     end_session,
     endpoints,
     point_to_leader,
+    require_named,
+    require_read,
 )
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
@@ -60,6 +62,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     epoch = request.share_session_epoch
     try:
         check_share_groups(ctx)
+        require_read(ctx, request.group_id)
         check_member(request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise InvalidRequestError()
@@ -81,7 +84,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     except KafkaError as error:
         refusal: Struct = ShareFetchResponse(error_code=error.code, error_message=error.message)
         return refusal
-    results = await acknowledge_all(services, session, said, with_renewal=renews)
+    results = await acknowledge_all(ctx, session, said, with_renewal=renews)
     if epoch == FINAL_EPOCH:
         await end_session(services, session)
     read = ShareRead(ctx, request, session, results)
@@ -167,7 +170,9 @@ class ShareRead:
         for named in list(self._session.partitions):
             await pace
             try:
-                partition = manager.partition(manager.topic_name(named.topic_id), named.partition)
+                name = manager.topic_name(named.topic_id)
+                require_named(self._ctx, name)
+                partition = manager.partition(name, named.partition)
             except KafkaError as error:
                 self._errors[named] = error
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.share.assignor import Assignment
@@ -10,8 +10,11 @@ from kbroker.coordinator.share.group import ShareGroup, ShareMember
 from kbroker.coordinator.share.group_records import by_topic
 from kbroker.coordinator.share.heartbeat import HeartbeatRequest
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.gate.access import may_group, may_topic
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import ensure_group_topic
+from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import SHARE_VERSION
 from kbroker.protocol.api import ApiKey
@@ -35,6 +38,9 @@ async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareG
     names = request.subscribed_topic_names
     try:
         check_share_groups(ctx)
+        refusal = refused_heartbeat(ctx, request.group_id, names)
+        if refusal:
+            return response(error_code=refusal)
         await ensure_group_topic(ctx)
         answer = await ctx.services.share_groups.heartbeat(
             HeartbeatRequest(
@@ -54,11 +60,11 @@ async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareG
         member_id=request.member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=0 if answer.member_epoch == LEAVE_EPOCH else settings.heartbeat_interval_ms,
-        assignment=None if answer.assignment is None else _told(answer.assignment),
+        assignment=None if answer.assignment is None else _assigned(answer.assignment),
     )
 
 
-def _told(assignment: Assignment) -> Any:
+def _assigned(assignment: Assignment) -> wire.ShareGroupHeartbeatResponse.Assignment:
     response = wire.ShareGroupHeartbeatResponse
     return response.Assignment(
         topic_partitions=[
@@ -71,13 +77,17 @@ def _told(assignment: Assignment) -> Any:
 async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGroupDescribeRequest) -> Struct:
     """Version 1.  A group that does not exist is GROUP_ID_NOT_FOUND."""
     response = wire.ShareGroupDescribeResponse
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    with_operations = request.include_authorized_operations
     pace = ctx.services.slices.pace()
     groups = []
     for group_id in request.group_ids:
         await pace
         try:
             check_share_groups(ctx)
+            if not may_group(ctx, Operation.DESCRIBE, group_id):
+                refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                groups.append(response.DescribedGroup(group_id=group_id, error_code=refused))
+                continue
             group = ctx.services.share_groups.describe(group_id)
         except KafkaError as error:
             groups.append(
@@ -85,16 +95,32 @@ async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGr
                     group_id=group_id,
                     error_code=error.code,
                     error_message=error.message,
-                    group_state="Dead" if error.code == ErrorCode.GROUP_ID_NOT_FOUND else "",
                 )
             )
             continue
+        operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
         assignor = ctx.services.config.get("group.share.assignors")[0]
-        groups.append(_described(ctx.services.metadata_cache, group, operations, assignor))
+        line = _described(ctx.services.metadata_cache, group, operations, assignor)
+        if ctx.gate is not None and not _may_see(ctx, line):
+            line = response.DescribedGroup(
+                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=HIDDEN_TOPICS
+            )
+        groups.append(line)
     return response(groups=groups)
 
 
-def _described(cache: MetadataCache, group: ShareGroup, operations: int, assignor: str) -> Any:
+def _may_see(ctx: RequestContext, line: wire.ShareGroupDescribeResponse.DescribedGroup) -> bool:
+    """Whether the client may describe every topic that the group's members read."""
+    return all(
+        may_topic(ctx, Operation.DESCRIBE, row.topic_name)
+        for member in line.members
+        for row in member.assignment.topic_partitions
+    )
+
+
+def _described(
+    cache: MetadataCache, group: ShareGroup, operations: int, assignor: str
+) -> wire.ShareGroupDescribeResponse.DescribedGroup:
     response = wire.ShareGroupDescribeResponse
     return response.DescribedGroup(
         group_id=group.group_id,
@@ -107,7 +133,7 @@ def _described(cache: MetadataCache, group: ShareGroup, operations: int, assigno
     )
 
 
-def _described_member(cache: MetadataCache, member: ShareMember) -> Any:
+def _described_member(cache: MetadataCache, member: ShareMember) -> wire.ShareGroupDescribeResponse.Member:
     response = wire.ShareGroupDescribeResponse
     topics = []
     for topic_id, partitions in by_topic(member.assigned).items():

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.gate.access import may_group, may_topic, require_group, require_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import TopicImage
 
 UNKNOWN_LAG = -1
+NO_SUCH_TOPIC = "This server does not host this topic-partition."
 
 
 async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeShareGroupOffsetsRequest) -> Struct:
@@ -35,6 +38,8 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
         described = response.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
         try:
             check_share_groups(ctx)
+            if not may_group(ctx, Operation.DESCRIBE, asked.group_id):
+                raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             group = ctx.services.share_groups.describe(asked.group_id)
             described.topics = await _described_topics(ctx, group, asked.topics)
         except KafkaError as error:
@@ -48,17 +53,22 @@ async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Itera
     cache = ctx.services.metadata_cache
     if asked is None:
         known = group.state_partitions.initialized.values()
-        wanted = [(state.name, sorted(state.partitions)) for state in known]
+        wanted = [
+            (state.name, sorted(state.partitions)) for state in known if may_topic(ctx, Operation.DESCRIBE, state.name)
+        ]
     else:
         wanted = [(topic.topic_name, topic.partitions) for topic in asked]
     pace = ctx.services.slices.pace()
     topics = []
     for name, indexes in wanted:
         image = cache.topic(name)
+        refusal = None
+        if not may_topic(ctx, Operation.DESCRIBE, name):
+            image, refusal = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = []
         for index in indexes:
             await pace
-            partitions.append(await _described_partition(ctx, group.group_id, image, index))
+            partitions.append(await _described_partition(ctx, group.group_id, image, index, refusal))
         topics.append(
             response.DescribeShareGroupOffsetsResponseTopic(
                 topic_name=name, topic_id=b"\x00" * 16 if image is None else image.topic_id, partitions=partitions
@@ -67,12 +77,18 @@ async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Itera
     return topics
 
 
-async def _described_partition(ctx: RequestContext, group_id: str, topic: TopicImage | None, index: int) -> Any:
+async def _described_partition(
+    ctx: RequestContext, group_id: str, topic: TopicImage | None, index: int, refusal: ErrorCode | None
+) -> Any:
     answer = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=UNINITIALIZED_START_OFFSET
     )
     try:
-        if topic is None or not 0 <= index < len(topic.partitions):
+        if refusal is not None:
+            raise KafkaError.of(refusal, "Topic authorization failed.")
+        if topic is None:
+            return answer
+        if not 0 <= index < len(topic.partitions):
             raise UnknownTopicOrPartitionError()
         key = SharePartitionKey(group_id, topic.topic_id, index)
         state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
@@ -93,20 +109,23 @@ async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGrou
     services = ctx.services
     try:
         check_share_groups(ctx)
+        require_group(ctx, Operation.READ, request.group_id)
         services.share_groups.empty(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)
     pace = services.slices.pace()
     topics = []
     for asked in request.topics:
-        image = services.metadata_cache.topic(asked.topic_name)
+        is_readable = may_topic(ctx, Operation.READ, asked.topic_name)
+        image = services.metadata_cache.topic(asked.topic_name) if is_readable else None
         partitions = []
         for each in asked.partitions:
             await pace
             answer = response.AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
             try:
+                require_topic(ctx, Operation.READ, asked.topic_name)
                 if image is None or not 0 <= each.partition_index < len(image.partitions):
-                    raise UnknownTopicOrPartitionError()
+                    raise UnknownTopicOrPartitionError(NO_SUCH_TOPIC)
                 await services.share_groups.alter_offset(
                     request.group_id, image.topic_id, image.name, each.partition_index, each.start_offset
                 )
@@ -130,6 +149,7 @@ async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGr
     services = ctx.services
     try:
         check_share_groups(ctx)
+        require_group(ctx, Operation.DELETE, request.group_id)
         services.share_groups.empty(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)
@@ -138,8 +158,9 @@ async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGr
         image = services.metadata_cache.topic(asked.topic_name)
         answer = response.DeleteShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
         try:
+            require_topic(ctx, Operation.READ, asked.topic_name)
             if image is None:
-                raise UnknownTopicOrPartitionError()
+                raise UnknownTopicOrPartitionError(NO_SUCH_TOPIC)
             answer.topic_id = image.topic_id
             await services.share_groups.delete_offsets(request.group_id, image.topic_id)
         except KafkaError as error:

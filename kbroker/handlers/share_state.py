@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import KafkaError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-Operation = Callable[[SharePartitionKey, Any, Any], Awaitable[None]]
+Step = Callable[[SharePartitionKey, Any, Any], Awaitable[None]]
 
 
-async def _each(ctx: RequestContext, request: Any, response: Any, result: str, operation: Operation) -> Struct:
+async def _each(ctx: RequestContext, request: Any, response: Any, result: str, operation: Step) -> Struct:
     """Do `operation(key, asked, answer)` for each partition."""
     pace = ctx.services.slices.pace()
     results = []
@@ -40,6 +42,7 @@ async def _each(ctx: RequestContext, request: Any, response: Any, result: str, o
             answer = response.PartitionResult(partition=asked.partition)
             key = SharePartitionKey(request.group_id, bytes(topic.topic_id), asked.partition)
             try:
+                require_cluster(ctx, Operation.CLUSTER_ACTION)
                 await operation(key, asked, answer)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message

@@ -26,10 +26,11 @@ from kbroker.coordinator.streams.member import StreamsMember
 from kbroker.coordinator.streams.tasks import OwnedTasks, Partitions, Tasks
 from kbroker.coordinator.streams.topology import invalid_topology
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
-from kbroker.gate.access import may, require_group
-from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
-from kbroker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from kbroker.gate.access import may_cluster, may_group, may_topic
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
+from kbroker.handlers.group_access import HIDDEN_TOPICS
 from kbroker.handlers.table import Handler
 from kbroker.metadata import topic_names
 from kbroker.protocol.api import ApiKey
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     Described = wire.StreamsGroupDescribeResponse.DescribedGroup
 
 _NOT_SERVED = "The streams group protocol is not enabled."
-_HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
 # StreamsGroupHeartbeat
@@ -56,7 +56,8 @@ def handle_streams_group_heartbeat(ctx: RequestContext, request: Request) -> Str
     if not ctx.services.streams_groups.is_enabled():
         return _refused(ErrorCode.UNSUPPORTED_VERSION, _NOT_SERVED)
     try:
-        require_group(ctx, Operation.READ, request.group_id)
+        if not may_group(ctx, Operation.READ, request.group_id):
+            raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         _check_topics(ctx, request)
         _check_served(request)
         _check(request)
@@ -88,8 +89,8 @@ def _check_topics(ctx: RequestContext, request: Request) -> None:
     illegal = [name for name in names if not topic_names.is_legal(name)]
     if illegal:
         raise invalid_topology(f"Topic names {','.join(illegal)} are not valid topic names.")
-    if not all(may(ctx, Operation.DESCRIBE, ResourceKind.TOPIC, name) for name in names):
-        raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    if not all(may_topic(ctx, Operation.DESCRIBE, name) for name in names):
+        raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _check_served(request: Request) -> None:
@@ -213,7 +214,7 @@ def _topic_rows(topics: Partitions) -> list[wire.StreamsGroupHeartbeatResponse.T
 def _create(ctx: RequestContext, group_id: str, answer: HeartbeatAnswer) -> tuple[StatusLine, ...]:
     """Make the missing internal topics; the status that says whether that can be done."""
     topics = answer.to_create
-    refused = [] if may(ctx, Operation.CREATE, ResourceKind.CLUSTER, CLUSTER_NAME) else _not_creatable(ctx, topics)
+    refused = [] if may_cluster(ctx, Operation.CREATE) else _not_creatable(ctx, topics)
     if refused:
         return _explained(answer.status, f"Unauthorized to CREATE on topics {','.join(refused)}.")
     makers = ctx.services.internal_topics
@@ -227,7 +228,7 @@ def _create(ctx: RequestContext, group_id: str, answer: HeartbeatAnswer) -> tupl
 
 
 def _not_creatable(ctx: RequestContext, topics: Mapping[str, InternalTopic]) -> list[str]:
-    return [name for name in sorted(topics) if not may(ctx, Operation.CREATE, ResourceKind.TOPIC, name)]
+    return [name for name in sorted(topics) if not may_topic(ctx, Operation.CREATE, name)]
 
 
 def _explained(status: Iterable[StatusLine], more: str) -> tuple[StatusLine, ...]:
@@ -254,19 +255,20 @@ async def handle_streams_group_describe(
         code = ErrorCode.UNSUPPORTED_VERSION
         return response(groups=[described(group_id=group_id, error_code=code) for group_id in request.group_ids])
     await ensure_group_topic(ctx)
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    with_operations = request.include_authorized_operations
     pace = ctx.services.slices.pace()
     groups: list[Described] = []
     for group_id in request.group_ids:
         await pace
         try:
-            require_group(ctx, Operation.DESCRIBE, group_id)
+            if not may_group(ctx, Operation.DESCRIBE, group_id):
+                raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not group_id:
                 raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
             group = ctx.services.streams_groups.describe(group_id)
             topics = frozenset() if group.topology is None else group.topology.all_topics()
-            if not all(may(ctx, Operation.DESCRIBE, ResourceKind.TOPIC, topic) for topic in topics):
-                raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN)
+            if not all(may_topic(ctx, Operation.DESCRIBE, topic) for topic in topics):
+                raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
         except KafkaError as error:
             groups.append(described(group_id=group_id, error_code=error.code, error_message=error.message))
             continue
@@ -278,7 +280,7 @@ async def handle_streams_group_describe(
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             topology=_topology(group),
-            authorized_operations=operations,
+            authorized_operations=group_operations(ctx, group_id) if with_operations else NOT_REQUESTED,
         )
         for member, target in members:
             await pace

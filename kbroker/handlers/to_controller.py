@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
+from kbroker.gate.access import require_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -30,6 +32,7 @@ async def handle_controlled_shutdown(ctx: RequestContext, request: wire.Controll
     response = wire.ControlledShutdownResponse
     broker = BrokerEpoch(request.broker_id, request.broker_epoch)
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         remaining = await ctx.services.controller.controlled_shutdown(broker)
     except NotControllerError:
         return response(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -68,6 +71,7 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
             changes.append(IsrChange(named, row.leader_epoch, row.partition_epoch, isr))
             asked.append(answer)
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         broker = BrokerEpoch(request.broker_id, request.broker_epoch)
         outcomes = await ctx.services.controller.alter_partitions(broker, changes)
     except KafkaError as error:
@@ -97,6 +101,7 @@ async def handle_allocate_producer_ids(ctx: RequestContext, request: wire.Alloca
     response = wire.AllocateProducerIdsResponse
     broker = BrokerEpoch(request.broker_id, request.broker_epoch)
     try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
         first, length = await ctx.services.controller.allocate_producer_ids(broker)
     except KafkaError as error:
         return response(error_code=error.code)

@@ -7,6 +7,8 @@ partitions (itself between 1 and `max.request.partition.size.limit`), and a curs
   INVALID_REQUEST; so has a negative partition in the cursor.
 - Topics that sort before the cursor are left out.  A cursor behind a topic's last partition gives it without any.
 - Unknown and illegal names have their errors and take no room of the page.
+- Topics that the client may not describe are left out of a list of all; named, they come last and are
+  TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
 - Authorized operations are always in; eligible leader replicas (KIP-966) are what the controller has stored.
 """
 
@@ -18,7 +20,9 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
-from kbroker.handlers.authorized_operations import TOPIC_OPERATIONS
+from kbroker.gate.access import may_topic
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.authorized_operations import topic_operations
 from kbroker.handlers.partition_view import alive_for, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
@@ -49,23 +53,29 @@ async def handle_describe_topic_partitions(ctx: RequestContext, request: wire.De
     response = wire.DescribeTopicPartitionsResponse
     alive = alive_for(ctx, image)
     topics: list[Topic] = []
+    hidden: list[Topic] = []
+    if requested:
+        for name in await _in_order(requested, pace):
+            await pace
+            if name >= first_name and not may_topic(ctx, Operation.DESCRIBE, name):
+                hidden.append(_refused(name))
     for name in await _in_order(requested or image.topics, pace):
         await pace
-        if name < first_name:
+        if name < first_name or not may_topic(ctx, Operation.DESCRIBE, name):
             continue
         if limit <= 0:
-            return _page(topics, name, 0)
+            return _page(topics + hidden, name, 0)
         topic = image.topics.get(name)
         if topic is None:
-            topics.append(_unknown(name))
+            topics.append(_unknown(ctx, name))
             continue
         start = cursor.partition_index if cursor is not None and name == first_name else 0
         end = min(len(topic.partitions), start + limit)
-        topics.append(_topic(topic, topic.partitions[start:end], alive))
+        topics.append(_topic(ctx, topic, topic.partitions[start:end], alive))
         if end < len(topic.partitions):
-            return _page(topics, name, end)
+            return _page(topics + hidden, name, end)
         limit -= max(0, end - start)
-    return response(topics=topics)
+    return response(topics=topics + hidden)
 
 
 async def _in_order(names: Iterable[str], pace: Pace) -> Iterator[str]:
@@ -94,14 +104,25 @@ def _invalid_request(names: list[str]) -> Struct:
     )
 
 
-def _unknown(name: str) -> Topic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+def _refused(name: str) -> Topic:
     return wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
     )
 
 
-def _topic(topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: frozenset[int]) -> Topic:
+def _unknown(ctx: RequestContext, name: str) -> Topic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=topic_operations(ctx, name),
+    )
+
+
+def _topic(
+    ctx: RequestContext, topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: frozenset[int]
+) -> Topic:
     response = wire.DescribeTopicPartitionsResponse
     structs = []
     for partition in partitions:
@@ -127,7 +148,7 @@ def _topic(topic: TopicImage, partitions: tuple[PartitionImage, ...], alive: fro
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=structs,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(ctx, topic.name),
     )
 
 

@@ -22,11 +22,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.requests import NewPartitions, NewTopic, TopicOutcome
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may_cluster, may_topic
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -45,9 +48,11 @@ logger = logging.getLogger("kbroker.handlers")
 TOPIC_DELETION_DISABLED_FROM = 3
 CONFIGS_FROM = 5
 # From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Named = TypeVar("Named", NewTopic, NewPartitions)
 STRICT_CREATE, STRICT_GROW, STRICT_DELETE = 6, 3, 5
 
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
+NOT_ALLOWED = "Topic authorization failed."
 NO_SUCH_TOPIC_ID = "This server does not host this topic ID."
 
 
@@ -66,17 +71,44 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
                 {config.name: config.value for config in topic.configs},
             )
         )
+    allowed, refused = await _sort_allowed(new_topics, partial(may_create, ctx), "Authorization failed.", pace)
     outcomes = await _or_all_fail(
-        [topic.name for topic in new_topics],
-        ctx.services.controller.create_topics(new_topics, request.validate_only, _quota(ctx, STRICT_CREATE)),
+        [topic.name for topic in allowed],
+        ctx.services.controller.create_topics(allowed, request.validate_only, _quota(ctx, STRICT_CREATE)),
         pace,
     )
     response = wire.CreateTopicsResponse
     topics = []
-    for outcome in outcomes:
+    for outcome in (*outcomes, *refused):
         await pace
         topics.append(_created(ctx, outcome))
     return response(topics=topics)
+
+
+async def _sort_allowed(
+    asked: list[Named], may: Callable[[str], bool], text: str | None, pace: Pace
+) -> tuple[list[Named], list[TopicOutcome]]:
+    """What the client may do, and outcomes that refuse the rest.  A name that the request repeats is refused as that,
+    by the controller."""
+    counts: Counter[str] = Counter()
+    for each in asked:
+        await pace
+        counts[each.name] += 1
+    allowed = []
+    refused = []
+    for each in asked:
+        await pace
+        if counts[each.name] > 1 or may(each.name):
+            allowed.append(each)
+        else:
+            error = KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+            refused.append(TopicOutcome(each.name, error=error))
+    return allowed, refused
+
+
+def may_create(ctx: RequestContext, name: str) -> bool:
+    """Whether the client may make that topic: any, or this one."""
+    return may_cluster(ctx, Operation.CREATE) or may_topic(ctx, Operation.CREATE, name)
 
 
 def _quota(ctx: RequestContext, strict_from: int) -> MutationQuota | None:
@@ -90,13 +122,11 @@ def _created(ctx: RequestContext, outcome: TopicOutcome) -> wire.CreateTopicsRes
     if topic is None:
         code, text = _code_and_text(outcome)
         return response.CreatableTopicResult(name=outcome.name, error_code=code, error_message=text)
-    result = response.CreatableTopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        error_message=None,
-        num_partitions=len(topic.partitions),
-        replication_factor=topic.replication_factor,
-    )
+    result = response.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
+    if not may_topic(ctx, Operation.DESCRIBE_CONFIGS, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions, result.replication_factor = len(topic.partitions), topic.replication_factor
     if ctx.api_version >= CONFIGS_FROM:
         result.configs = [
             response.CreatableTopicConfigs(
@@ -120,14 +150,15 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
         assigned = topic.assignments
         brokers = None if assigned is None else [assignment.broker_ids for assignment in assigned]
         growths.append(NewPartitions(topic.name, topic.count, brokers))
+    allowed, refused = await _sort_allowed(growths, partial(may_topic, ctx, Operation.ALTER), None, pace)
     outcomes = await _or_all_fail(
-        [growth.name for growth in growths],
-        ctx.services.controller.create_partitions(growths, request.validate_only, _quota(ctx, STRICT_GROW)),
+        [growth.name for growth in allowed],
+        ctx.services.controller.create_partitions(allowed, request.validate_only, _quota(ctx, STRICT_GROW)),
         pace,
     )
     response = wire.CreatePartitionsResponse
     results = []
-    for outcome in outcomes:
+    for outcome in (*outcomes, *refused):
         await pace
         code, text = _code_and_text(outcome)
         results.append(response.CreatePartitionsTopicResult(name=outcome.name, error_code=code, error_message=text))
@@ -206,12 +237,17 @@ async def _sort_out(
             ids[topic_id] += 1
     accepted: dict[bytes, None] = {}
     supplied = set(ids)
+    may_all = may_cluster(ctx, Operation.DELETE)
     for topic_id, count in ids.items():
         await pace
+        known = cache.topic_by_id(topic_id)
         if count > 1:
             refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
-        elif cache.topic_by_id(topic_id) is None:
+        elif known is None:
             refused.append(_deleted(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, NO_SUCH_TOPIC_ID))
+        elif not may_all and not may_topic(ctx, Operation.DELETE, known.name):
+            shown = known.name if may_topic(ctx, Operation.DESCRIBE, known.name) else None
+            refused.append(_deleted(shown, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ALLOWED))
         else:
             accepted[topic_id] = None
     for name, count in names.items():
@@ -220,6 +256,9 @@ async def _sort_out(
         code = ErrorCode.INVALID_REQUEST
         if count > 1:
             refused.append(_deleted(name, ZERO_UUID, code, "Duplicate topic name."))
+        elif not may_all and not may_topic(ctx, Operation.DESCRIBE if topic is None else Operation.DELETE, name):
+            # Whether there is such a topic is seen by those that may describe it.
+            refused.append(_deleted(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ALLOWED))
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_deleted(name, ZERO_UUID, code, NO_SUCH_TOPIC))

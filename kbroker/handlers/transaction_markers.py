@@ -22,6 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.gate.access import may_cluster
+from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.transaction_markers import Marker
@@ -40,6 +42,7 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
     """WriteTxnMarkers v0-v2; see the module's docstring."""
     response = wire.WriteTxnMarkersResponse
     writer = ctx.services.markers
+    is_allowed = may_cluster(ctx, Operation.ALTER) or may_cluster(ctx, Operation.CLUSTER_ACTION)
     unsettled: list[asyncio.Future[None]] = []
     loop = asyncio.get_running_loop()
     slice_end = loop.time() + SLICE_SECONDS
@@ -63,6 +66,8 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
                 rows.append(row)
                 done: asyncio.Future[None] = loop.create_future()
                 try:
+                    if not is_allowed:
+                        raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
                     writer.write(topic.name, index, marker, partial(_settled, row, done))
                 except KafkaError as error:
                     row.error_code = error.code

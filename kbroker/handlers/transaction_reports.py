@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.coordinator.transactions.transaction_records import by_topic
 from kbroker.coordinator.transactions.transaction_state import BY_NAME
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.gate.access import may, require_transactional_id
+from kbroker.gate.access import may, may_topic, require_transactional_id
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.table import Handler
 from kbroker.patterns import PatternError, compile_pattern
@@ -78,11 +78,10 @@ async def handle_describe_transactions(ctx: RequestContext, request: wire.Descri
 
 def _described(ctx: RequestContext, transactional_id: str) -> _DescribeResponse.TransactionState:
     row = _DescribeResponse.TransactionState(transactional_id=transactional_id)
-    if not transactional_id:
-        row.error_code = ErrorCode.INVALID_REQUEST
-        return row
     try:
         require_transactional_id(ctx, Operation.DESCRIBE, transactional_id)
+        if not transactional_id:
+            raise KafkaError.of(ErrorCode.INVALID_REQUEST)
         metadata = ctx.services.transaction_coordinator.find(transactional_id)
     except KafkaError as error:
         row.error_code = error.code
@@ -98,6 +97,7 @@ def _described(ctx: RequestContext, transactional_id: str) -> _DescribeResponse.
     row.topics = [
         _DescribeResponse.TopicData(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(metadata.partitions).items()
+        if may_topic(ctx, Operation.DESCRIBE, topic)
     ]
     return row
 

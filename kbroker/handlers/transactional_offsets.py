@@ -13,7 +13,7 @@ from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
-from kbroker.gate.access import may, require_group, require_transactional_id
+from kbroker.gate.access import may, may_group, may_topic
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
@@ -44,14 +44,18 @@ async def handle_txn_offset_commit(
     commits: list[PartitionCommit] = []
     slots: list[Slot] = []
     topics = []
+    refusal = _refusal(ctx, request)
     for asked in request.topics:
         topic = cache.topic(asked.name)
         partitions = []
-        is_readable = may(ctx, Operation.READ, ResourceKind.TOPIC, asked.name)
+        is_readable = may_topic(ctx, Operation.READ, asked.name)
         for each in asked.partitions:
             await pace
             slot = response.TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
             partitions.append(slot)
+            if refusal:
+                slot.error_code = refusal
+                continue
             if not is_readable:
                 slot.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
@@ -80,14 +84,21 @@ async def handle_txn_offset_commit(
     return response(topics=topics)
 
 
+def _refusal(ctx: RequestContext, request: wire.TxnOffsetCommitRequest) -> ErrorCode:
+    """Why the client may commit nothing at all under this transactional id, or for this group; NONE where it may."""
+    if not may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not may_group(ctx, Operation.READ, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
+
+
 async def _commit(
     ctx: RequestContext, request: wire.TxnOffsetCommitRequest, commits: list[PartitionCommit]
 ) -> list[ErrorCode]:
     services = ctx.services
     if not request.group_id:
         raise InvalidGroupIdError()
-    require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
-    require_group(ctx, Operation.READ, request.group_id)
     await ensure_group_topic(ctx)
     index = services.group_coordinator.partition_of(request.group_id)
     services.group_coordinator.check_partition(index)

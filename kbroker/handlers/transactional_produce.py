@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.records.record_batch import BatchError, read_header
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import KafkaError
 from kbroker.gate.access import may
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
@@ -19,6 +19,7 @@ from kbroker.storage.log.verification import VerificationGuard
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
+    from kbroker.schemas import wire
 
 FIRST_ADDING_VERSION = 12
 FIRST_ABORTABLE_VERSION = 11
@@ -26,6 +27,18 @@ FIRST_ABORTABLE_VERSION = 11
 # Of a row of the request, by its id(): the guard that its append has to bring, or why it is refused.
 Guards = dict[int, VerificationGuard]
 Refused = dict[int, KafkaError]
+
+
+def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) -> bool:
+    """Whether the client may produce under the request's transactional id, where a batch of it is transactional.
+
+    Where it may not, the whole request is refused, as in Kafka."""
+    transactional_id = request.transactional_id
+    if ctx.gate is None or transactional_id is None:
+        return True
+    if may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id):
+        return True
+    return not any(_is_transactional(row.records) for topic in request.topic_data for row in topic.partition_data)
 
 
 async def verify_batches(
@@ -37,14 +50,11 @@ async def verify_batches(
     guards: Guards = {}
     refused: Refused = {}
     asked: list[tuple[Any, Batch]] = []
-    is_allowed = may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
     for row, partition in rows:
         try:
             batch = _transactional(row, partition)
             if batch is None:
                 continue
-            if not is_allowed:
-                raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             guard = guards[id(row)] = verification.start(batch, generation)
         except KafkaError as error:
             refused[id(row)] = error.with_traceback(None)
@@ -55,6 +65,13 @@ async def verify_batches(
         errors = await verification.verify(ctx.services, transactional_id, [batch for _, batch in asked], generation)
         refused.update({id(row): error for (row, _), error in zip(asked, errors, strict=True) if error is not None})
     return guards, refused
+
+
+def _is_transactional(records: Any) -> bool:
+    try:
+        return bool(read_header(records).is_transactional)
+    except (BatchError, TypeError):
+        return False
 
 
 def _transactional(row: Any, partition: Partition) -> Batch | None:

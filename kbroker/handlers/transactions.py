@@ -24,7 +24,15 @@ from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.gate.access import may, require_cluster, require_group, require_transactional_id
+from kbroker.gate.access import (
+    may,
+    may_cluster,
+    may_for_any,
+    may_topic,
+    require_cluster,
+    require_group,
+    require_transactional_id,
+)
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic
 from kbroker.handlers.table import Handler
@@ -67,6 +75,11 @@ def code_for(error: KafkaError, version: int, knows_fenced: int) -> ErrorCode:
 
 async def handle_init_producer_id(ctx: RequestContext, request: wire.InitProducerIdRequest) -> Struct | Pending:
     """InitProducerId v0-v5; see the module's docstring."""
+    if not _may_initialize(ctx, request.transactional_id):
+        is_idempotent = request.transactional_id is None
+        return _not_initialized(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_idempotent else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
     if request.transactional_id == "" or (request.producer_id == NO_PRODUCER_ID) != (
         request.producer_epoch == NO_PRODUCER_EPOCH
     ):
@@ -81,13 +94,19 @@ async def handle_init_producer_id(ctx: RequestContext, request: wire.InitProduce
         return _InitResponse(producer_id=producer_id, producer_epoch=0)
     expected = ProducerRequest(request.transactional_id, request.producer_id, request.producer_epoch)
     try:
-        require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
         outcome = await ctx.services.transaction_coordinator.init_producer_id(
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except KafkaError as error:
         return _not_initialized(code_for(error, ctx.api_version, _INIT_KNOWS_FENCED))
     return answer_when_committed(outcome, _initialized, _not_initialized)
+
+
+def _may_initialize(ctx: RequestContext, transactional_id: str | None) -> bool:
+    """An idempotent producer needs a topic that it may write, or IDEMPOTENT_WRITE (KIP-679)."""
+    if transactional_id is not None:
+        return may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
+    return may_cluster(ctx, Operation.IDEMPOTENT_WRITE) or may_for_any(ctx, Operation.WRITE, ResourceKind.TOPIC)
 
 
 def _initialized(metadata: TransactionMetadata) -> Struct:
@@ -190,8 +209,10 @@ def _missing(ctx: RequestContext, topics: Topics) -> dict[TopicPartition, ErrorC
     """The codes of all partitions where one of them does not exist, or may not be written; nothing where all can be."""
     cache = ctx.services.metadata_cache
     codes = {}
+    # Later versions are the brokers' own, and come with CLUSTER_ACTION.
+    of_client = ctx.api_version < _BATCHED
     for topic_partition in _partitions(topics):
-        if not may(ctx, Operation.WRITE, ResourceKind.TOPIC, topic_partition.topic):
+        if of_client and not may_topic(ctx, Operation.WRITE, topic_partition.topic):
             codes[topic_partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             continue
         topic = cache.topic(topic_partition.topic)
@@ -219,9 +240,9 @@ async def handle_add_offsets_to_txn(ctx: RequestContext, request: wire.AddOffset
     producer = ProducerRequest(request.transactional_id, request.producer_id, request.producer_epoch, CLASSIC_VERSION)
     await ensure_group_topic(ctx)
     try:
-        _check_id(producer)
         require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
         require_group(ctx, Operation.READ, request.group_id)
+        _check_id(producer)
         index = ctx.services.group_coordinator.partition_of(request.group_id)
         outcome = ctx.services.transaction_coordinator.add_partitions(
             producer, frozenset((TopicPartition(GROUP_METADATA_TOPIC, index),))
@@ -243,8 +264,8 @@ async def handle_end_txn(ctx: RequestContext, request: wire.EndTxnRequest) -> St
     version = CLASSIC_VERSION if ctx.api_version < _END_BUMPS_EPOCH else EPOCH_PER_TRANSACTION
     producer = ProducerRequest(request.transactional_id, request.producer_id, request.producer_epoch, version)
     try:
-        _check_id(producer)
         require_transactional_id(ctx, Operation.WRITE, request.transactional_id)
+        _check_id(producer)
         outcome = await ctx.services.transaction_coordinator.end(producer, bool(request.committed))
     except KafkaError as error:
         return _not_ended(code_for(error, ctx.api_version, _KNOWS_FENCED))

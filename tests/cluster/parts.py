@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from kbroker._fast.base.slices import Slices
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.local_controller import LocalController
-from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, Operation
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
 from kbroker.metadata.broker_settings import BrokerSettings
@@ -40,7 +40,7 @@ class Metadata:
         self, kind: ConfigResourceType, name: str, wanted: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
         """Give a resource these settings and no others; raises what it is refused with."""
-        edits = [ConfigEdit(key, Operation.SET, value) for key, value in wanted.items()]
+        edits = [ConfigEdit(key, EditOperation.SET, value) for key, value in wanted.items()]
         alteration = ConfigAlteration(ConfigResource(kind, name), edits, replace=True)
         (error,) = finished(self.controller.alter_configs([alteration], validate_only))
         if error is not None:

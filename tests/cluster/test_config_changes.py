@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.cluster.config_changes import apply_edits
-from kbroker.cluster.requests import ConfigEdit, Operation
+from kbroker.cluster.requests import ConfigEdit, EditOperation
 
 names = st.sampled_from(["a", "b", "c"])
 values = st.lists(st.sampled_from("wxyz"), max_size=4).map(",".join)
@@ -17,9 +17,9 @@ def items(text: str) -> list[str]:
     return [item for item in text.split(",") if item]
 
 
-@given(settings, names, st.sampled_from(Operation), values, values)
+@given(settings, names, st.sampled_from(EditOperation), values, values)
 def test_one_operation_changes_one_setting(
-    own: dict[str, str], name: str, operation: Operation, value: str, default: str
+    own: dict[str, str], name: str, operation: EditOperation, value: str, default: str
 ) -> None:
     """A change of one setting would touch another, or lose or double items of a list."""
     before = dict(own)
@@ -29,11 +29,11 @@ def test_one_operation_changes_one_setting(
         key: own.get(key) for key in "abc" if key != name
     }
     start = items(own.get(name, default))
-    if operation is Operation.SET:
+    if operation is EditOperation.SET:
         assert changed[name] == value
-    elif operation is Operation.DELETE:
+    elif operation is EditOperation.DELETE:
         assert name not in changed
-    elif operation is Operation.APPEND:
+    elif operation is EditOperation.APPEND:
         assert items(changed[name])[: len(start)] == start
         assert set(items(changed[name])) == set(start) | set(items(value))
         assert len(items(changed[name])) == len(start) + len(set(items(value)) - set(start))
@@ -43,5 +43,5 @@ def test_one_operation_changes_one_setting(
 
 def test_blanks_around_items_do_not_count() -> None:
     """`compact, delete` would not be the list that it looks like."""
-    edits = [ConfigEdit("p", Operation.APPEND, " y , z"), ConfigEdit("q", Operation.SUBTRACT, " x ")]
+    edits = [ConfigEdit("p", EditOperation.APPEND, " y , z"), ConfigEdit("q", EditOperation.SUBTRACT, " x ")]
     assert apply_edits({"p": "x, y", "q": "x,y"}, edits, lambda _: "") == {"p": "x,y,z", "q": "y"}

@@ -16,11 +16,11 @@ from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
     ConfigEdit,
+    EditOperation,
     ElectionType,
     IsrChange,
     NewPartitions,
     NewTopic,
-    Operation,
     Reassignment,
     ReplicaReport,
 )
@@ -51,7 +51,7 @@ steps = st.one_of(
     st.tuples(st.just("create"), names, st.integers(1, 3)),
     st.tuples(st.just("grow"), names, st.integers(1, 5)),
     st.tuples(st.just("delete"), names),
-    st.tuples(st.just("alter"), kinds, names, st.sampled_from(Operation), st.integers(45_000, 45_002)),
+    st.tuples(st.just("alter"), kinds, names, st.sampled_from(EditOperation), st.integers(45_000, 45_002)),
     st.tuples(st.just("fail"), nodes, names, st.integers(0, 2)),
     st.tuples(st.just("return"), nodes, names, st.integers(0, 2), st.integers(-1, 5), st.booleans()),
     st.tuples(st.just("shrink"), nodes, names, st.integers(0, 2), st.sets(nodes)),
@@ -179,8 +179,8 @@ def test_topics_with_and_without_errors_are_one_request(metadata: Metadata) -> N
     """A setting that one topic can't have would keep a whole request from its topics, groups and brokers."""
     finished(metadata.controller.create_topics([NewTopic("a", 1), NewTopic("b", 1)]))
     edits = [
-        ConfigEdit("retention.ms", Operation.SET, "1"),
-        ConfigEdit("consumer.session.timeout.ms", Operation.SET, "45001"),
+        ConfigEdit("retention.ms", EditOperation.SET, "1"),
+        ConfigEdit("consumer.session.timeout.ms", EditOperation.SET, "45001"),
     ]
     alterations = [
         ConfigAlteration(ConfigResource(ConfigResourceType.TOPIC, "a"), edits[:1]),

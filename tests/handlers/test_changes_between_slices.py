@@ -12,7 +12,7 @@ from typing import Any
 
 from kbroker._fast.base.slices import Slices
 from kbroker.cluster.local_controller import LocalController
-from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, NewPartitions, NewTopic, Operation
+from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation, NewPartitions, NewTopic
 from kbroker.errors import ErrorCode, IllegalGenerationError
 from kbroker.handlers.metadata import handle_metadata
 from kbroker.handlers.offsets import PORTION, handle_offset_commit
@@ -101,7 +101,7 @@ def test_changes_of_one_topic_do_not_undo_each_other(tmp_path: Path) -> None:
         await asyncio.gather(
             *(
                 controller.alter_configs(
-                    [ConfigAlteration(ConfigResource(2, "t00"), [ConfigEdit(name, Operation.SET, "5000")])]
+                    [ConfigAlteration(ConfigResource(2, "t00"), [ConfigEdit(name, EditOperation.SET, "5000")])]
                 )
                 for name in names
             )

@@ -31,6 +31,10 @@ cdef class Gate:
         """Whether the client may do that to a resource; numbers are Kafka's."""
         return True
 
+    def is_authorized_for_any(self, operation, kind) -> bool:
+        """Whether the client may do that to at least one resource of that kind."""
+        return True
+
     def mutation_quota(self, strict):
         """What a request that changes topics is counted against; None for nothing.  `strict`: whether its version
         knows THROTTLING_QUOTA_EXCEEDED."""

@@ -128,7 +128,7 @@ class ConsumerGroups:
 
     def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
         """ConsumerGroupHeartbeat.  Raises KafkaError."""
-        draft = Draft()
+        draft = Draft(describes=request.describes)
         outcome = self._write(request.group_id, partial(self._heartbeat, request, draft))
         self._follow(request.group_id, draft)
         return outcome
@@ -307,7 +307,7 @@ class ConsumerGroups:
         if draft.work is not None:
             self._compute(kind, draft.work)
         if draft.resolve:
-            self._resolve(kind, draft.resolve)
+            self._resolve(kind, draft.resolve, draft.describes)
 
     def _compute(self, kind: ConsumerGroup, work: TargetWork) -> None:
         kind.computing = True
@@ -333,19 +333,27 @@ class ConsumerGroups:
 
         self._try(kind.group_id, operation, "its target assignment")
 
-    def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str]) -> None:
+    def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str], describes: Callable[[str], bool] | None) -> None:
         kind.resolving = True
         image = self._cache.image
         look_up = partial(regexes.resolve, wanted, image.topics, image.version, self._clock.now_ms())
-        self._background.run(look_up, partial(self._resolved, kind))
+        self._background.run(look_up, partial(self._resolved, kind, describes))
 
     def _resolved(
-        self, kind: ConsumerGroup, found: Mapping[str, ResolvedRegex] | None, error: Exception | None
+        self,
+        kind: ConsumerGroup,
+        describes: Callable[[str], bool] | None,
+        found: Mapping[str, ResolvedRegex] | None,
+        error: Exception | None,
     ) -> None:
         kind.resolving = False
         if found is None:
             logger.error("group %s: its regular expressions cannot be resolved", kind.group_id, exc_info=error)
             return
+        if describes is not None:
+            found = {
+                regex: each._replace(topics=frozenset(filter(describes, each.topics))) for regex, each in found.items()
+            }
         draft = Draft()
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:

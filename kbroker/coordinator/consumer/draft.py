@@ -6,7 +6,7 @@ An operation reads the group and adds to a `Draft`; nothing changes before the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,12 +52,14 @@ class TargetWork(NamedTuple):
 @dataclass(slots=True)
 class Draft:
     """See the module's docstring.  `image_version`: the metadata that the topics were looked up in.  `resolve`:
-    regular expressions to resolve on another thread."""
+    regular expressions to resolve on another thread.  `describes`: whether the client that asks may describe a topic;
+    its expressions match no others.  None: all."""
 
     records: list[KeyValue] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     image_version: int | None = None
     resolve: frozenset[str] = frozenset()
+    describes: Callable[[str], bool] | None = None
     work: TargetWork | None = None
     rebalanced: str | None = None
 
@@ -85,7 +87,7 @@ class Surroundings(NamedTuple):
 
 
 class HeartbeatRequest(NamedTuple):
-    """ConsumerGroupHeartbeat; None where the member says nothing new."""
+    """ConsumerGroupHeartbeat; None where the member says nothing new.  `describes`: as in `Draft`."""
 
     group_id: str
     member_id: str
@@ -99,6 +101,7 @@ class HeartbeatRequest(NamedTuple):
     owned: OwnedByTopic | None = None
     client_id: str = ""
     client_host: str = ""
+    describes: Callable[[str], bool] | None = None
 
     @property
     def is_full(self) -> bool:
