@@ -8,7 +8,7 @@ CreateTopics does (`value_source`), for there Kafka's controller resolves the se
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
@@ -79,23 +79,13 @@ _SIBLINGS_OF: dict[str, tuple[str, ...]] = {name: names for names in _SIBLINGS f
 }
 
 
-def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str], *, read: bool) -> Sequence[ConfigEntry]:
     """Every setting of a topic with these overrides, by name; internal ones only where they are set.
 
-    Without overrides it is always the same sequence.
+    `read`: values as they are read, which DescribeConfigs shows; CreateTopics repeats what it got.  For the same
+    overrides it is mostly the same sequence: most topics share their settings.
     """
-    if not overrides:
-        return _topic_without_overrides(config)
-    defaults = _topic_defaults(config)
-    set_here = {row.name: _topic_entry(config, row, overrides[row.name]) for row in _rows_of(overrides)}
-    merged = [set_here.get(name, entry) for name, entry in defaults.items()]
-    internal = [entry for name, entry in set_here.items() if name not in defaults]
-    return sorted(merged + internal) if internal else merged
-
-
-def as_read(overrides: Mapping[str, str]) -> dict[str, str]:
-    """A topic's settings as DescribeConfigs shows them, read and printed again; CreateTopics repeats what it got."""
-    return {**overrides, **{row.name: _as_parsed(row, overrides[row.name]) for row in _rows_of(overrides)}}
+    return _topic_entries(config, frozenset(overrides.items()), read)
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
@@ -156,9 +146,17 @@ def _topic_defaults(config: BrokerConfig) -> dict[str, ConfigEntry]:
     return {row.name: _topic_entry(config, row, None) for row in rows if not row.internal}
 
 
-@lru_cache(maxsize=2)
-def _topic_without_overrides(config: BrokerConfig) -> tuple[ConfigEntry, ...]:
-    return tuple(_topic_defaults(config).values())
+@lru_cache(maxsize=256)
+def _topic_entries(config: BrokerConfig, overrides: frozenset[tuple[str, str]], read: bool) -> tuple[ConfigEntry, ...]:
+    defaults = _topic_defaults(config)
+    set_here = {}
+    for name, text in overrides:
+        row = _topic_rows().get(name)
+        if row is not None:
+            set_here[name] = _topic_entry(config, row, _as_parsed(row, text) if read else text)
+    merged = [set_here.get(name, entry) for name, entry in defaults.items()]
+    internal = [entry for name, entry in set_here.items() if name not in defaults]
+    return tuple(sorted(merged + internal) if internal else merged)
 
 
 @lru_cache(maxsize=2)
@@ -195,8 +193,9 @@ def _broker_rows() -> dict[str, ConfigRow]:
     return {row.name: row for row in broker_config_rows()}
 
 
-def _rows_of(names: Container[str]) -> list[ConfigRow]:
-    return [row for row in topic_config_rows() if row.name in names]
+@lru_cache(maxsize=1)
+def _topic_rows() -> dict[str, ConfigRow]:
+    return {row.name: row for row in topic_config_rows()}
 
 
 def _topic_entry(config: BrokerConfig, row: ConfigRow, text: str | None) -> ConfigEntry:

@@ -24,7 +24,6 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers import loggers
 from kbroker.handlers.config_entries import (
     ConfigEntry,
-    as_read,
     broker_entries,
     client_metrics_entries,
     entries_for_all_brokers,
@@ -131,11 +130,11 @@ def _describe(services: Services, resource_type: int, name: str) -> Sequence[Con
 
 
 def _describe_topic(services: Services, name: str) -> Sequence[ConfigEntry]:
-    validate(name)
     topic = services.metadata_cache.topic(name)
     if topic is None:
+        validate(name)
         raise UnknownTopicOrPartitionError
-    return topic_entries(services.config, as_read(topic.configs))
+    return topic_entries(services.config, topic.configs, read=True)
 
 
 def _check_broker(node_id: int, name: str, expected: str) -> None:

@@ -136,7 +136,7 @@ def _created(ctx: RequestContext, outcome: TopicOutcome) -> wire.CreateTopicsRes
                 config_source=entry.value_source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in topic_entries(ctx.services.config, topic.configs)
+            for entry in topic_entries(ctx.services.config, topic.configs, read=False)
         ]
     return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from kbroker._fast.wire.codec import DecodeError, EncodeError, Program, Struct
 from kbroker._fast.wire.disposal import Disposal
 from kbroker._fast.wire.encoding import Encoding
-from kbroker.schemas import message
+from kbroker.schemas import message, wire
 from tests.protocol.generate import any_struct
 from tests.protocol.reference import as_dict
 from tests.protocol.test_vectors import RELEASES, load
@@ -52,6 +53,42 @@ def test_pieces_give_what_one_go_gives(drawn: tuple[Any, int, Any], seed: int) -
         return
     assert decoded(program, payload, sizes) == struct
     assert encoded(program, struct, sizes) == program.encode_response(struct, 7, True)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> list[Any]:
+    """A list of the settings of an answer to DescribeConfigs, with lists within."""
+    response = wire.DescribeConfigsResponse
+    synonyms = [response.DescribeConfigsSynonym(name="s" * 70, value=draw(st.text(max_size=90)), source=1)]
+    return [
+        response.DescribeConfigsResourceResult(
+            name=draw(st.text(max_size=60)), value="v", synonyms=draw(st.sampled_from([synonyms, [], synonyms * 2]))
+        )
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+
+
+def apart_from(configs: list[Any]) -> list[Any]:
+    """The same with lists of their own."""
+    return [type(each)(name=each.name, value=each.value, synonyms=list(each.synonyms)) for each in configs]
+
+
+@thorough
+@given(st.lists(configs(), min_size=1, max_size=6), st.data(), st.integers(0, 1000), st.integers(1, 4))
+def test_the_same_list_again_gives_the_same_bytes_again(
+    lists: list[list[Any]], data: st.DataObject, seed: int, version: int
+) -> None:
+    """A topic would be shown another topic's settings, or half of its own."""
+    program, sizes = wire.DescribeConfigsResponse.program(version), random.Random(seed)
+    chosen = data.draw(st.lists(st.sampled_from(lists), max_size=12))
+
+    def answer(each: Callable[[list[Any]], list[Any]]) -> Any:
+        made = wire.DescribeConfigsResponse.DescribeConfigsResult
+        return wire.DescribeConfigsResponse(results=[made(configs=each(some)) for some in chosen])
+
+    apart = program.encode_response(answer(apart_from), 7, True)
+    assert program.encode_response(answer(lambda some: some), 7, True) == apart
+    assert encoded(program, answer(lambda some: some), sizes) == apart
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -38,6 +38,10 @@ cdef enum:
     RELEASE_GIL_BYTES = 131072
     # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
     SENDFILE_BYTES = 2097152
+    # Of bytes, which are copied, and whose reader may get the processor as soon as there is something for it.
+    SEND_BYTES = 1048576
+    # So many times what a byte of a file counts in the budget of a flush.
+    COPIED = 4
     # So much of what is queued behind a cold stretch is named with it.
     AHEAD_BYTES = 4194304
     # For so many stretches after a cold one, what is in memory is taken for what a thread has just read.
@@ -91,12 +95,15 @@ cdef class Sender:
         """
         cdef ssize_t sent
         cdef Py_ssize_t spent = 0
+        cdef int weight
         if self.lent:
             return 4
         while self.head < len(self.parts):
             if spent >= budget_bytes:
                 return 2
+            weight = 1
             if type(self.parts[self.head]) is bytes:
+                weight = COPIED
                 sent = self._send_bytes()
             else:
                 sent = self._send_region(<FileRegion> self.parts[self.head], user)
@@ -110,7 +117,7 @@ cdef class Sender:
                 if errno == EAGAIN:
                     return 0
                 raise OSError(errno, "send failed")
-            spent += sent
+            spent += sent * weight
             self._advance(sent)
         self.clear()
         return 1
@@ -123,13 +130,15 @@ cdef class Sender:
         cdef Py_ssize_t total = len(self.parts)
         cdef int count = 0
         cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT
-        while index < total and count < IOV_COUNT:
+        cdef Py_ssize_t room = SEND_BYTES + self.offset
+        while index < total and count < IOV_COUNT and room > 0:
             part = self.parts[index]
             if type(part) is not bytes:
                 flags |= MSG_MORE
                 break
             vector[count].iov_base = PyBytes_AS_STRING(part)
-            vector[count].iov_len = PyBytes_GET_SIZE(part)
+            vector[count].iov_len = min(room, PyBytes_GET_SIZE(part))
+            room -= PyBytes_GET_SIZE(part)
             count += 1
             index += 1
         vector[0].iov_base = <char*> vector[0].iov_base + self.offset

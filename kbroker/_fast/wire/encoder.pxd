@@ -2,6 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from kbroker._fast.base.growable cimport Growable
+from kbroker._fast.wire.repeats cimport Repeats
 from kbroker._fast.wire.structs cimport MAX_DEPTH, Frame, Op, Plan
 
 
@@ -16,6 +17,7 @@ cdef struct Encoder:
     bint suspended
     int suspended_depth     # of the struct whose array the piece ended in
     int depth
+    Repeats repeats
     Frame frames[MAX_DEPTH]
 
 

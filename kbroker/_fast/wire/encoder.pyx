@@ -18,30 +18,20 @@ from libc.string cimport memcpy, memset
 
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.base.growable cimport (
-    Growable, growable_free, growable_prefix_size, growable_reserve, put_8, put_16, put_32, put_64,
-    put_bytes, put_uvarint,
+    Growable, growable_free, growable_prefix_size, growable_reserve, put_8, put_16, put_32, put_64, put_bytes,
+    put_uvarint,
 )
+from kbroker._fast.wire.python_values cimport (
+    PY_SSIZE_T_MAX, PyBytes_Check, PyErr_Clear, PyErr_Occurred, PyFloat_AsDouble, PyLong_AsLong, PyLong_Check,
+    PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE, PyUnicode_AsUTF8AndSize, PyUnicode_Check, is_sequence,
+)
+from kbroker._fast.wire.repeats cimport forget, remember, repeat
 from kbroker._fast.wire.structs cimport (
-    KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS,
-    KIND_STRING, KIND_STRUCT, KIND_UINT16, KIND_UUID, Frame, Op, Plan, default_of, field_path,
-    NULLABLE_IN_TAG, same_as_default, slot_of,
+    KIND_ARRAY, KIND_BOOL, KIND_FLOAT64, KIND_INT8, KIND_INT16, KIND_INT32, KIND_INT64, KIND_RECORDS, KIND_STRING,
+    KIND_STRUCT, KIND_UINT16, KIND_UUID, Frame, Op, Plan, default_of, field_path, NULLABLE_IN_TAG, same_as_default,
+    slot_of,
 )
 
-
-cdef extern from "Python.h":
-    Py_ssize_t PY_SSIZE_T_MAX
-    long PyLong_AsLong(PyObject* value)
-    bint PyLong_Check(PyObject* value)
-    bint PyList_Check(PyObject* value)
-    bint PyTuple_Check(PyObject* value)
-    Py_ssize_t PySequence_Fast_GET_SIZE(PyObject* items)
-    PyObject* PySequence_Fast_GET_ITEM(PyObject* items, Py_ssize_t i)
-    double PyFloat_AsDouble(object value)
-    PyObject* PyErr_Occurred()
-    void PyErr_Clear()
-    const char* PyUnicode_AsUTF8AndSize(object value, Py_ssize_t* size)
-    bint PyUnicode_Check(object value)
-    bint PyBytes_Check(object value)
 
 cdef enum:
     MAX_STRING = 0x7FFF
@@ -69,6 +59,8 @@ cdef void begin(Encoder* self, Plan plan) noexcept:
     self.work_left = PY_SSIZE_T_MAX
     self.whole = self.suspended = False
     self.suspended_depth = -1
+    self.repeats.next = 0
+    forget(&self.repeats)
 
 
 cdef void finish(Encoder* self) noexcept:
@@ -338,20 +330,26 @@ cdef int encode_nested(Encoder* self, const Op* op, object value) except -1:
 
 
 cdef int encode_array(Encoder* self, const Op* op, PyObject* value) except -1:
-    cdef Py_ssize_t count
+    cdef Py_ssize_t count, copied
+    cdef Py_ssize_t start = self.out.size
+    cdef int64_t cut = self.region_bytes
     if value == <PyObject*>None:
         if not op.nullable:
             return fail(self, op, "null where a value is required")
         return encode_length(self, op, KIND_ARRAY, -1)
     if not is_sequence(value):
         return fail(self, op, f"a list is needed, not {type(<object>value).__name__}")
+    copied = repeat(&self.repeats, &self.out, op, value)
+    if copied:
+        self.work_left -= copied // WEIGHT_BYTES
+        return 0
     count = PySequence_Fast_GET_SIZE(value)
     encode_length(self, op, KIND_ARRAY, count)
-    return encode_items(self, op, value, 0, count)
-
-
-cdef inline bint is_sequence(PyObject* value) noexcept:
-    return value != NULL and (PyList_Check(value) or PyTuple_Check(value))
+    encode_items(self, op, value, 0, count)
+    # Neither half of it, nor bytes that are not here or that a size in front of them may yet move.
+    if op.item == KIND_STRUCT and not self.suspended and not self.whole and self.region_bytes == cut:
+        remember(&self.repeats, &self.out, op, value, start)
+    return 0
 
 
 cdef inline int encode_items(Encoder* self, const Op* op, PyObject* value, Py_ssize_t i, Py_ssize_t count) except -1:

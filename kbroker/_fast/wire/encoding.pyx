@@ -9,6 +9,7 @@ from kbroker._fast.wire.encoder cimport MAX_FRAME, Encoder, begin, encode_struct
 from kbroker._fast.base.growable cimport (
     Growable, growable_free, growable_reserve, kb_store32, put_8, put_32, put_bytes,
 )
+from kbroker._fast.wire.repeats cimport forget
 from kbroker._fast.wire.structs cimport Plan
 
 
@@ -88,6 +89,7 @@ cdef class Encoding:
         self.bytes_cut += self.encoder.out.size
         self.parts += parts_of(&self.encoder.out, self.cuts)
         self.encoder.out.size = 0
+        forget(&self.encoder.repeats)
         self.cuts.clear()
         return 0
 
