@@ -74,6 +74,33 @@ def kafka_jars() -> Path:
     return folder
 
 
+def streams_jars() -> Path:
+    """The folder of Kafka Streams' jars and the application of the tests, fetched and compiled on first use."""
+    require_tool("java")
+    folder = TOOLS / f"kafka-streams-{KAFKA_VERSION}"
+    source = HERE / "java" / "streams" / "WordCount.java"
+    with _Locked("kafka-streams"):
+        if not (folder / "complete").exists():
+            require_tool("mvn")
+            command = [
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(HERE / "java" / "streams" / "pom.xml"),
+                "dependency:copy-dependencies",
+            ]
+            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka Streams")
+            (folder / "log4j2-ERROR.properties").write_text(LOG4J2.format(level="ERROR"))
+            (folder / "complete").touch()
+        compiled = folder / "classes" / "WordCount.class"
+        if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+            require_tool("javac")
+            target = str(folder / "classes")
+            _install(["javac", "-cp", f"{folder}/*", "-d", target, str(source)], HERE, "the Streams application")
+    return folder
+
+
 def old_kafka_jars() -> Path:
     """The folder of the jars of Kafka's last release with ZooKeeper, fetched on first use."""
     require_tool("java")
@@ -123,6 +150,14 @@ def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[st
     return ["java", *options, logging, "-cp", f"{folder}/*", java_class, *args]
 
 
+def streams_command(*args: str, heap: str = "160m") -> list[str]:
+    """A command line that runs the Streams application of the tests."""
+    folder = streams_jars()
+    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2-ERROR.properties'}"
+    return ["java", *options, logging, "-cp", f"{folder}/classes:{folder}/*", "WordCount", *args]
+
+
 def java_command(java_class: str, *args: str, heap: str = "192m", level: str = "ERROR") -> list[str]:
     """A command line that runs one Java class out of Kafka's jars, tuned for a short life."""
     folder = kafka_jars()
@@ -154,6 +189,7 @@ def node_folder() -> Path:
 def main() -> None:
     """Fetch everything ahead of the tests, as `make test-tools` does."""
     print(f"Kafka's jars: {kafka_jars()}")
+    print(f"Kafka Streams: {streams_jars()}")
     print(f"Node client: {node_folder()}")
 
 
