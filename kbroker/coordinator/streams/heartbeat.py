@@ -79,8 +79,10 @@ def heartbeat(
     draft.set_timer(TimerKind.SESSION, after.member_id, around.settings.session_timeout_ms)
     if request.shutdown_application:
         _shut_down(group, known, request.member_id)
-    is_sent = request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
-    if is_sent and after.endpoint is not None:
+    is_changed = request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
+    # A member that has other tasks than it was given has lost an answer; Kafka leaves it alone with them.
+    is_sent = is_changed or (request.tasks is not None and request.tasks != after.assigned.as_tasks())
+    if is_changed and after.endpoint is not None:
         known.endpoint_epoch += 1
     endpoints = None
     if known.endpoint_epoch != request.endpoint_epoch:

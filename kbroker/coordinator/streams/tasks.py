@@ -65,6 +65,10 @@ class OwnedTasks:
         """The active tasks without epochs."""
         return {subtopology: frozenset(epochs) for subtopology, epochs in self.active.items()}
 
+    def as_tasks(self) -> Tasks:
+        """The same without epochs."""
+        return Tasks(self.active_partitions, self.standby, self.warmup)
+
     def merged(self, other: OwnedTasks) -> OwnedTasks:
         """Both."""
         active = {subtopology: dict(epochs) for subtopology, epochs in self.active.items()}
