@@ -24,7 +24,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
-from kbroker.assembly.membership import Membership, first_image
+from kbroker.assembly.membership import Membership, first_image, member_of
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
@@ -100,7 +100,6 @@ class Broker:
     ) -> None:
         """`member` joins it to a cluster; without it, it is one of its own."""
         self.config = config
-        self.member = member
         self.membership: Membership | None = None
         self.authorizer = authorizer
         self.loop = loop
@@ -118,6 +117,7 @@ class Broker:
         self._broker_epoch: Callable[[], BrokerEpoch]
         self.store_calls = ThreadPoolExecutor(1, thread_name_prefix="metadata-store")
         self.slices = Slices(loop)
+        self.member = member or member_of(config, loop, self.clock, self.slices, self._halt)
         self.garbage = GarbageCollection(lambda: self.slices.busy)
         self.figures = BrokerFigures(config, self.clock, self.readiness, manager, self.listeners)
         self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
@@ -143,10 +143,13 @@ class Broker:
         if self.member is None:
             controller = await self._control(cache, store, hosts, replicas)
         else:
-            membership = self.membership = Membership(config, self.loop, self.clock, cache, self.member, self.slices)
+            membership = self.membership = Membership(
+                config, self.loop, self.clock, cache, self.member, self.slices, settings, hosts
+            )
             controller = membership.controller
             self._broker_epoch = membership.broker
             await self._start_metrics(node_id, store.cluster_id)
+            await self.member.load(cache)
             await self._load_logs(None)
             controller_requests = membership.attach(replicas)
         self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)

@@ -53,6 +53,10 @@ class UnknownTopicOrPartitionError(KafkaError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+class LeaderNotAvailableError(KafkaError):
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
 class NotLeaderOrFollowerError(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -56,13 +56,13 @@ async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: f
             manager.follow(broker.readiness, loop)
         await broker.start()
     except LoadingInterruptedError:
-        broker.release()
+        await _give_up(broker)
         logger.info("stopped while logs were being loaded; the next start goes on")
         return 0, False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)
-        broker.release()
+        await _give_up(broker)
         return 1, False
     broker.garbage.start()
     logger.info("%s", _ready_line(broker, started))
@@ -76,6 +76,13 @@ async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: f
         logger.exception("the broker could not be stopped in order")
     logger.info("stopped")
     return (1 if broker.failed else 0), bool(broker.services.replica_manager.judging)
+
+
+async def _give_up(broker: Broker) -> None:
+    """After a start that failed or was ended."""
+    broker.release()
+    if broker.member is not None:
+        await broker.member.close()
 
 
 def _ready_line(broker: Broker, started: float) -> str:

@@ -19,13 +19,17 @@ from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
     from kbroker.config import BrokerConfig
+    from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
+    from kbroker.quotas.host_names import HostNames
     from kbroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kbroker.cluster")
@@ -46,6 +50,27 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
 
 
+def member_of(
+    config: BrokerConfig,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    slices: Slices,
+    failed: Callable[[str], None],
+) -> Member | None:
+    """The membership that settings ask for; None where the broker is a cluster of its own."""
+    if not config.get("zookeeper.connect"):
+        return None
+    # A broker without ZooKeeper does not pay for its client.
+    from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+
+    settings = ZooKeeperSettings.of(config)
+    assert settings is not None
+    versions = protocol_version(config.get("inter.broker.protocol.version"))
+    parts = Parts(config, clock, slices, versions, inter_broker_listener(config), failed)
+    return ZooKeeperMember(settings, parts, loop)
+
+
 class Membership:
     """Made before the parts that serve clients; see `attach`."""
 
@@ -57,6 +82,8 @@ class Membership:
         cache: MetadataCache,
         member: Member,
         slices: Slices,
+        settings: BrokerSettings,
+        hosts: HostNames,
     ) -> None:
         self._config = config
         self._loop = loop
@@ -76,7 +103,7 @@ class Membership:
             self._protocol,
             config.get("controller.socket.timeout.ms") / 1000,
         )
-        self.controller: Controller = member.controller(cache, self.channel)
+        self.controller: Controller = member.controller(cache, self.channel, settings, hosts)
 
     def broker(self) -> BrokerEpoch:
         """This broker, with its epoch by now."""
@@ -116,6 +143,7 @@ class Membership:
             self.fetchers,
             lambda: self.member.epoch,
             self.member.topic_configs,
+            self.member.prepare,
         )
 
     def _exists(self, topic: str, index: int) -> bool:

@@ -6,14 +6,16 @@ then sends what it is to lead and to follow.  Stop: a controlled shutdown over t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
+    from kbroker.quotas.host_names import HostNames
 
 
 class Member(Protocol):
@@ -26,11 +28,19 @@ class Member(Protocol):
     async def open(self, known_cluster_id: str | None) -> str:
         """The id of the cluster; `known_cluster_id` is that of the log directories.  ValueError where they differ."""
 
-    def controller(self, cache: MetadataCache, channel: ControllerChannel) -> Controller:
+    async def load(self, cache: MetadataCache) -> None:
+        """Let `cache` have the settings that the cluster keeps for topics, brokers and clients."""
+
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
         """The controller as this broker reaches it."""
 
+    async def prepare(self, topics: Iterable[str]) -> None:
+        """Get to know the settings of topics, before their partitions are made."""
+
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """What is set on a topic."""
+        """What is set on a topic, as far as that is known."""
 
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker is there."""

@@ -19,7 +19,7 @@ is judged and taken in one go.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,13 +94,16 @@ class ControllerRequests:
         fetchers: Fetchers,
         broker_epoch: Callable[[], int],
         configs_of: ConfigsOf,
+        prepare: Callable[[Iterable[str]], Awaitable[None]],
     ) -> None:
+        """`prepare(topics)` gets to know their settings, which `configs_of` then has."""
         self._node_id = node_id
         self._cache = cache
         self._replicas = replicas
         self._fetchers = fetchers
         self._broker_epoch = broker_epoch
         self._configs_of = configs_of
+        self._prepare = prepare
         self.controller_epoch = -1
 
     def _check(self, sender: Sender) -> None:
@@ -124,6 +127,7 @@ class ControllerRequests:
         """An error code for each partition, in order.  Raises the error of the whole request."""
         self._check(sender)
         self._fetchers.note_leaders(leaders)
+        await self._prepare({state.topic for state in states})
         codes = []
         for state in states:
             if pace is not None:

@@ -300,7 +300,7 @@ def _close(client: KazooClient) -> None:
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.ephemeralOwner)
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
 
 def _translated(error: Exception) -> ZooKeeperError:

@@ -38,7 +38,7 @@ NO_EPOCH = -1
 RETRY_SECONDS = 0.5
 
 
-class MembershipError(Exception):
+class MembershipError(ValueError):
     """This broker can't be a member; the text says why and what to do."""
 
 

@@ -65,11 +65,15 @@ class AuthenticationError(ZooKeeperError):
 
 
 class Stat(NamedTuple):
-    """`czxid` is the transaction that made the znode, `owner` the session of an ephemeral one, else 0."""
+    """`czxid` is the transaction that made the znode, `owner` the session of an ephemeral one, else 0.
+
+    `ctime_ms`: when it was made, by ZooKeeper's clock; 0 where that is not known.
+    """
 
     version: int
     czxid: int
     owner: int = 0
+    ctime_ms: int = 0
 
 
 class Znode(NamedTuple):

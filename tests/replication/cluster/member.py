@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import uvloop
@@ -17,9 +17,11 @@ from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.config import BrokerConfig
 from kbroker.errors import CoordinatorNotAvailableError, NotControllerError
+from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, TopicImage
 from kbroker.metadata.store import ProducerIdBlock
+from kbroker.quotas.host_names import HostNames
 from kbroker.stop_signals import StopSignals
 from kbroker.types import TopicPartition
 
@@ -85,8 +87,16 @@ class FixedMember:
     async def open(self, known_cluster_id: str | None) -> str:
         return known_cluster_id or self._cluster_id
 
-    def controller(self, cache: MetadataCache, channel: ControllerChannel) -> Controller:
+    async def load(self, cache: MetadataCache) -> None:
+        pass
+
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
         return MemberController(cache, channel)
+
+    async def prepare(self, topics: Iterable[str]) -> None:
+        pass
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return {}

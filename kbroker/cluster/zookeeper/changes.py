@@ -1,0 +1,244 @@
+"""A controller's changes of partitions: written to ZooKeeper first, then sent to brokers.
+
+A write that finds a state changed by others (a leader of an old Kafka, a person) is read again, and what is found there
+is what the controller goes on from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.zookeeper import transitions
+from kbroker.cluster.zookeeper.context import ControllerContext, is_unborn, with_state
+from kbroker.cluster.zookeeper.session import ZooKeeperError
+from kbroker.errors import ErrorCode, InvalidUpdateVersionError
+from kbroker.schemas import wire
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.cluster.zookeeper.channels import BrokerChannels
+    from kbroker.cluster.zookeeper.messages import Messages
+    from kbroker.cluster.zookeeper.reader import ZnodeReader
+    from kbroker.cluster.zookeeper.writer import FencedWriter
+    from kbroker.metadata.image import PartitionImage, TopicImage
+
+logger = logging.getLogger("kbroker.cluster")
+
+TOLD_SECONDS = 5.0
+
+
+class StateChanges:
+    """`failed_replicas(node_id, names)` is called when a broker has lost the log directory of replicas."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        writer: FencedWriter,
+        reader: ZnodeReader,
+        messages: Messages,
+        channels: BrokerChannels,
+        failed_replicas: Callable[[int, list[TopicPartition]], None],
+    ) -> None:
+        self.context = context
+        self.writer = writer
+        self.reader = reader
+        self._messages = messages
+        self._channels = channels
+        self._failed_replicas = failed_replicas
+
+    # Writing
+
+    async def commit(
+        self,
+        changed: Mapping[TopicPartition, PartitionImage],
+        *,
+        is_isr_only: bool = False,
+        topics_last: bool = False,
+    ) -> dict[TopicPartition, InvalidUpdateVersionError]:
+        """Write partitions that were decided on the context as it is, then tell brokers.
+
+        `is_isr_only`: as a leader asked, so only metadata is sent.  `topics_last`: a reassignment at its end, whose
+        assignment is written behind the states.  Returns those that were not written.
+        """
+        context = self.context
+        before = {name: context.partition(name) for name in changed}
+        changed = {name: new for name, new in changed.items() if (old := before[name]) is not None and new is not old}
+        if not changed:
+            return {}
+        reassigned = self._reassigned(changed)
+        if not topics_last:
+            await self._write_topics(reassigned)
+        fresh = [name for name, new in changed.items() if is_unborn(before[name]) and not is_unborn(new)]  # type: ignore[arg-type]
+        await self._make_parents(fresh)
+        failed = await self._write_states(changed, before, frozenset(fresh), is_isr_only)
+        if topics_last:
+            await self._write_topics(reassigned)
+        self._send(changed, before, fresh, is_isr_only)
+        return failed
+
+    def _reassigned(self, changed: Mapping[TopicPartition, PartitionImage]) -> list[TopicImage]:
+        """The topics whose assignment changes, as they will be."""
+        topics: dict[str, list[PartitionImage]] = {}
+        for name, new in changed.items():
+            old = self.context.partition(name)
+            assert old is not None
+            if (old.replicas, old.adding_replicas, old.removing_replicas) != (
+                new.replicas,
+                new.adding_replicas,
+                new.removing_replicas,
+            ):
+                rows = topics.setdefault(name.topic, list(self.context.image.topics[name.topic].partitions))
+                rows[name.partition] = new
+        return [replace(self.context.image.topics[name], partitions=tuple(rows)) for name, rows in topics.items()]
+
+    async def _write_topics(self, topics: Iterable[TopicImage]) -> None:
+        await asyncio.gather(*(self.writer.set_topic(topic) for topic in topics))
+
+    async def _make_parents(self, fresh: Iterable[TopicPartition]) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for name in fresh:
+            by_topic.setdefault(name.topic, []).append(name.partition)
+        if by_topic:
+            await self.writer.make_parents(by_topic.items())
+
+    async def _write_states(
+        self,
+        changed: Mapping[TopicPartition, PartitionImage],
+        before: Mapping[TopicPartition, PartitionImage | None],
+        fresh: Collection[TopicPartition],
+        is_isr_only: bool,
+    ) -> dict[TopicPartition, InvalidUpdateVersionError]:
+        context = self.context
+        recovering = {name: self._is_recovering(name, before[name], new, is_isr_only) for name, new in changed.items()}
+        results = await self.writer.write_states(
+            {
+                name: (new, recovering[name], name in fresh)
+                for name, new in changed.items()
+                if not is_unborn(new) and _differs(before[name], new)
+            }
+        )
+        written: dict[TopicPartition, PartitionImage] = {
+            name: new for name, new in changed.items() if name not in results
+        }
+        lost = [name for name, result in results.items() if isinstance(result, ZooKeeperError)]
+        for name, result in results.items():
+            if isinstance(result, ZooKeeperError):
+                continue
+            written[name] = replace(changed[name], partition_epoch=result)
+            context.state_epochs[name] = context.fence.epoch
+            (context.recovering.add if recovering[name] else context.recovering.discard)(name)
+        if lost:
+            logger.warning("%d states were changed by others, and are read again", len(lost))
+            found = await self.reader.states(lost)
+            for name in lost:
+                if name in found:
+                    state, version = found[name]
+                    written[name] = with_state(changed[name], state, version)
+                    context.state_epochs[name] = state.controller_epoch
+        context.put_partitions(written)
+        return {name: InvalidUpdateVersionError() for name in lost}
+
+    def _is_recovering(
+        self, name: TopicPartition, old: PartitionImage | None, new: PartitionImage, is_isr_only: bool
+    ) -> bool:
+        if old is not None and transitions.is_unclean(old, new):
+            return True
+        return name in self.context.recovering and not (is_isr_only and old is not None and old.isr != new.isr)
+
+    # Telling brokers
+
+    def _send(
+        self,
+        changed: Mapping[TopicPartition, PartitionImage],
+        before: Mapping[TopicPartition, PartitionImage | None],
+        fresh: Collection[TopicPartition],
+        is_isr_only: bool,
+    ) -> None:
+        names = list(changed)
+        if not is_isr_only:
+            new_replicas: dict[TopicPartition, Collection[int]] = {}
+            gone: dict[int, list[TopicPartition]] = {}
+            for name, new in changed.items():
+                old = before[name]
+                assert old is not None
+                new_replicas[name] = (
+                    new.replicas if name in fresh else [each for each in new.replicas if each not in old.replicas]
+                )
+                for node_id in old.replicas:
+                    if node_id not in new.replicas:
+                        gone.setdefault(node_id, []).append(name)
+            self.send_states(names, new_replicas)
+            for node_id, stopped in gone.items():
+                self.stop(node_id, stopped, delete=False)
+                self.stop(node_id, stopped, delete=True)
+        self.send_metadata(names)
+
+    def send_states(
+        self,
+        names: Iterable[TopicPartition],
+        new_replicas: Mapping[TopicPartition, Collection[int]] | None = None,
+        only: int | None = None,
+    ) -> None:
+        """LeaderAndIsr to the brokers of replicas, or to one."""
+        for node_id, (request, version) in self._messages.leader_and_isr(names, new_replicas).items():
+            if only is None or node_id == only:
+                self._channels.send(node_id, request, version, self._answered(node_id))
+
+    def send_metadata(self, names: Iterable[TopicPartition], to: Iterable[int] | None = None) -> None:
+        """UpdateMetadata to all brokers, or to those."""
+        for node_id, (request, version) in self._messages.update_metadata(names, to).items():
+            self._channels.send(node_id, request, version)
+
+    async def told(self) -> None:
+        """Wait until this broker itself has taken what it was sent, for TOLD_SECONDS at most."""
+        own = self.context.node_id
+        taken = asyncio.Event()
+        for node_id, (request, version) in self._messages.update_metadata((), [own]).items():
+            self._channels.send(node_id, request, version, lambda _answer: taken.set())
+            try:
+                async with asyncio.timeout(TOLD_SECONDS):
+                    await taken.wait()
+            except TimeoutError:
+                logger.warning("broker %d does not take what its own controller sends", own)
+
+    def stop(
+        self,
+        node_id: int,
+        names: list[TopicPartition],
+        delete: bool,
+        answered: Callable[[wire.StopReplicaResponse], None] | None = None,
+    ) -> None:
+        """StopReplica to one broker."""
+        for request, version in self._messages.stop_replica(node_id, names, delete):
+            self._channels.send(node_id, request, version, answered)
+
+    def _answered(self, node_id: int) -> Callable[[wire.LeaderAndIsrResponse], None]:
+        def take(answer: wire.LeaderAndIsrResponse) -> None:
+            failed = [name for name, code in self._errors(answer) if code == ErrorCode.KAFKA_STORAGE_ERROR]
+            if failed:
+                self._failed_replicas(node_id, failed)
+
+        return take
+
+    def _errors(self, answer: wire.LeaderAndIsrResponse) -> Iterable[tuple[TopicPartition, int]]:
+        for row in answer.partition_errors or ():
+            yield TopicPartition(row.topic_name, row.partition_index), row.error_code
+        for of_topic in answer.topics or ():
+            topic = self.context.image.topics_by_id.get(of_topic.topic_id)
+            if topic is not None:
+                for row in of_topic.partition_errors:
+                    yield TopicPartition(topic.name, row.partition_index), row.error_code
+
+
+def _differs(old: PartitionImage | None, new: PartitionImage) -> bool:
+    """Whether a partition's state, beyond its assignment, changes."""
+    return old is None or (old.leader, old.leader_epoch, old.isr, old.partition_epoch) != (
+        new.leader,
+        new.leader_epoch,
+        new.isr,
+        new.partition_epoch,
+    )

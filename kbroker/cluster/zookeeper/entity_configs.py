@@ -1,0 +1,283 @@
+"""Settings of topics, brokers, users, clients and addresses in ZooKeeper: read at start, followed by their changes.
+
+Any broker writes them: the entity's znode, then a notification that all brokers watch and that nothing else replaces.
+What is read goes into the metadata cache, as on a single node.
+
+    topics/t1                           a topic's settings, which are written at its creation, too
+    brokers/2   brokers/<default>       a broker's, all brokers'
+    users/U   clients/C   users/U/clients/C   ips/A     quotas, and SCRAM credentials beside those of a user
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.reader import ZnodeReader
+from kbroker.cluster.zookeeper.session import (
+    Check,
+    ConnectionLossError,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    SessionState,
+    Set,
+    ZooKeeper,
+    ZooKeeperError,
+    ensure_path,
+    set_or_create,
+)
+from kbroker.cluster.zookeeper.znodes import decode_config, decode_config_change, encode_config, encode_config_change
+from kbroker.metadata.image import ClusterImage, ConfigResource, MetadataDelta, QuotaEntity, TopicChange
+from kbroker.quotas.rules import (
+    CLIENT_ID,
+    CLIENT_KEYS,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    IP_KEYS,
+    REQUEST_PERCENTAGE,
+    USER,
+)
+
+if TYPE_CHECKING:
+    from kbroker.clock import Clock
+    from kbroker.metadata.cache import MetadataCache
+
+logger = logging.getLogger("kbroker.cluster")
+
+DEFAULT = "<default>"
+KEPT_MS = 15 * 60 * 1000
+RETRY_SECONDS = 1.0
+_KINDS = (("users", USER), ("clients", CLIENT_ID), ("ips", IP))
+_FRACTIONAL = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+TopicConfigs = Mapping[str, Mapping[str, str]]
+
+
+def sanitized(name: str) -> str:
+    """A name of a user or client as part of a path (Kafka's `Sanitizer`)."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def entity_path(entity: QuotaEntity) -> str:
+    """Where the quotas of an entity are kept."""
+    names = dict(entity)
+    return "/".join(
+        f"{folder}/{DEFAULT if (name := names[kind]) is None else sanitized(name)}"
+        for folder, kind in _KINDS
+        if kind in names
+    )
+
+
+def quota_entity(path: str) -> QuotaEntity | None:
+    """The entity of a path; None where it is none of quotas."""
+    parts = path.split("/")
+    kinds = dict(_KINDS)
+    if len(parts) % 2 or not all(each in kinds for each in parts[::2]):
+        return None
+    return tuple(
+        sorted(
+            (kinds[kind], None if name == DEFAULT else unquote(name))
+            for kind, name in zip(parts[::2], parts[1::2], strict=True)
+        )
+    )
+
+
+def quota_values(settings: Mapping[str, str]) -> dict[str, float]:
+    """The quotas among an entity's settings; what is no number is left out."""
+    found = {}
+    for name, text in settings.items():
+        if name in CLIENT_KEYS or name in IP_KEYS:
+            try:
+                found[name] = float(text)
+            except ValueError:
+                logger.error("quota %s=%r makes no sense and is left out", name, text)
+    return found
+
+
+def quota_text(name: str, value: float) -> str:
+    """A quota as Kafka writes it."""
+    return repr(float(value)) if name in _FRACTIONAL else str(int(value))
+
+
+class EntityConfigs:
+    """What is set, as this broker knows it by now.  `run` follows changes until it is cancelled."""
+
+    def __init__(self, zookeeper: ZooKeeper, clock: Clock) -> None:
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._reader = ZnodeReader(zookeeper)
+        self._cache: MetadataCache | None = None
+        self._topics: dict[str, dict[str, str]] = {}
+        self._changed = asyncio.Event()
+        self._seen = ""
+        self._listeners: list[Callable[[TopicConfigs], None]] = []
+        zookeeper.subscribe(self._on_session)
+
+    def on_topics(self, listener: Callable[[TopicConfigs], None]) -> None:
+        """Call `listener` with settings of topics that have changed."""
+        self._listeners.append(listener)
+
+    @property
+    def nonsense(self) -> Mapping[str, str]:
+        """Znodes that were left out, with the reason."""
+        return self._reader.nonsense
+
+    # Topics
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        """A topic's settings as far as they are known."""
+        return self._topics.get(name, {})
+
+    async def topic(self, name: str) -> Mapping[str, str]:
+        """A topic's settings, read where they are not known."""
+        known = self._topics.get(name)
+        if known is None:
+            found = await self._reader.read(paths.topic_config(name), decode_config)
+            known = self._topics[name] = {} if found is None else found[0]
+        return known
+
+    async def prepare(self, names: Iterable[str]) -> None:
+        """Read the settings of topics that are not known yet; without ZooKeeper they are taken for empty."""
+        for name in names:
+            if name not in self._topics:
+                try:
+                    await self.topic(name)
+                except ZooKeeperError as error:
+                    logger.warning("the settings of topic %s can't be read: %s", name, error)
+
+    def forget(self, name: str) -> None:
+        """A topic is gone; one of its name has settings of its own."""
+        self._topics.pop(name, None)
+
+    def _on_metadata(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        for topic in delta.deleted:
+            self.forget(topic.name)
+
+    # Reading
+
+    async def load(self, cache: MetadataCache) -> None:
+        """Read everything, and let `cache` have it."""
+        self._cache = cache
+        cache.subscribe(self._on_metadata)
+        names = await self._reader.children("/config/topics")
+        await asyncio.gather(*(self.topic(name) for name in names))
+        await self._load_others()
+
+    async def _load_others(self) -> None:
+        for name in await self._reader.children("/config/brokers"):
+            await self._reload(f"brokers/{name}")
+        for folder in ("users", "clients", "ips"):
+            for name in await self._reader.children(f"/config/{folder}"):
+                await self._reload(f"{folder}/{name}")
+                if folder == "users":
+                    for client in await self._reader.children(f"/config/users/{name}/clients"):
+                        await self._reload(f"users/{name}/clients/{client}")
+
+    async def settings(self, path: str) -> dict[str, str]:
+        """An entity's settings as they are in ZooKeeper."""
+        found = await self._reader.read(paths.config(path), decode_config)
+        return {} if found is None else found[0]
+
+    async def _reload(self, path: str) -> None:
+        kind, _, name = path.partition("/")
+        settings = await self.settings(path)
+        if kind == "topics":
+            self._topics[name] = settings
+            self._publish_topic(name, settings)
+            for listener in self._listeners:
+                listener({name: settings})
+        elif kind == "brokers":
+            resource = ConfigResource(ConfigResourceType.BROKER, "" if name == DEFAULT else name)
+            self._publish(MetadataDelta(configs={resource: settings}))
+        elif (entity := quota_entity(path)) is not None:
+            self._publish(MetadataDelta(quotas={entity: quota_values(settings)}))
+
+    def _publish_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        old = None if self._cache is None else self._cache.topic(name)
+        if old is not None and old.configs != settings:
+            self._publish(MetadataDelta(changed=(TopicChange(old, replace(old, configs=settings)),)))
+
+    def _publish(self, delta: MetadataDelta) -> None:
+        if self._cache is None:
+            return
+        image = self._cache.image
+        same = all(image.configs.get(key, {}) == value for key, value in delta.configs.items()) and all(
+            image.quotas.get(key, {}) == value for key, value in delta.quotas.items()
+        )
+        if delta.changed or not same:
+            self._cache.apply(delta)
+
+    # Following changes
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Follow notifications; after a lost connection those that came meanwhile, too."""
+        while True:
+            self._changed.clear()
+            try:
+                await self._look()
+            except ConnectionLossError:
+                await self._zookeeper.connected()
+                continue
+            except ZooKeeperError as error:
+                logger.error("changes of settings can't be followed: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            await self._changed.wait()
+
+    async def _look(self) -> None:
+        names = await self._zookeeper.children(paths.CONFIG_CHANGES, self._changed.set)
+        is_first = not self._seen
+        entities: dict[str, None] = {}
+        for name in names:
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            found = await self._reader.read(path, decode_config_change) if name > self._seen or is_first else None
+            if found is not None and not is_first:
+                entities[found[0]] = None
+            stat = found[1] if found is not None else await self._zookeeper.exists(path)
+            if stat is not None and 0 < stat.ctime_ms < self._clock.now_ms() - KEPT_MS:
+                await self._purge(path)
+        self._seen = max([*names, self._seen, " "])
+        for entity in entities:
+            await self._reload(entity)
+
+    async def _purge(self, path: str) -> None:
+        try:
+            await self._zookeeper.delete(path)
+        except NoNodeError:
+            return
+
+    # Writing
+
+    async def write(self, path: str, settings: Mapping[str, str]) -> None:
+        """Give an entity these settings and no others, and let all brokers know."""
+        content = encode_config(settings)
+        target = paths.config(path)
+        try:
+            controller = await self._zookeeper.exists(paths.CONTROLLER)
+            if controller is None:
+                await self._zookeeper.set(target, content)
+            else:
+                # A KRaft controller that takes the cluster over deletes /controller first.
+                await self._zookeeper.multi([Check(paths.CONTROLLER, controller.version), Set(target, content)])
+        except NoNodeError:
+            await set_or_create(self._zookeeper, target, content)
+        except MultiError as error:
+            if error.index != 1 or not isinstance(error.cause, NoNodeError):
+                raise error.cause from error
+            await set_or_create(self._zookeeper, target, content)
+        try:
+            await ensure_path(self._zookeeper, paths.CONFIG_CHANGES)
+        except NodeExistsError:
+            pass
+        await self._zookeeper.create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(path), sequential=True)
+        await self._reload(path)

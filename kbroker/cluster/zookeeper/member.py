@@ -1,0 +1,199 @@
+"""This broker's membership in a ZooKeeper cluster: session, registration, elections and settings, from start to stop.
+
+A broker that loses its session registers again by itself, with a new epoch; one that finds its id taken by another
+broker by then stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.zookeeper.channels import NodeChannels
+from kbroker.cluster.zookeeper.cluster_controller import ClusterController
+from kbroker.cluster.zookeeper.election import Election, Fence
+from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
+from kbroker.cluster.zookeeper.kazoo_session import KazooSession
+from kbroker.cluster.zookeeper.membership import (
+    Membership,
+    MembershipError,
+    Registration,
+    agreed_cluster_id,
+    make_roots,
+)
+from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.cluster.zookeeper.term import Surroundings, Term
+from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
+from kbroker.types import random_uuid, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.protocol_version import ProtocolVersion
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import BrokerImage, Endpoint
+    from kbroker.quotas.host_names import HostNames
+
+logger = logging.getLogger("kbroker.cluster")
+
+PATIENCE_MS = 3_000
+"""How much longer than its session an earlier registration may last, as ZooKeeper counts in ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What of the broker a membership stands on."""
+
+    config: BrokerConfig
+    clock: Clock
+    slices: Slices
+    versions: ProtocolVersion
+    listener: str
+    failed: Callable[[str], None]
+
+
+class ZooKeeperMember:
+    """See `cluster.member.Member`."""
+
+    def __init__(self, settings: ZooKeeperSettings, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._loop = loop
+        self._session = KazooSession(settings, loop)
+        self.configs = EntityConfigs(self._session, parts.clock)
+        self._membership: Membership | None = None
+        self._controller: ClusterController | None = None
+        self._surroundings: Surroundings | None = None
+        self._cluster_id = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._transport = TcpTransport(loop)
+        self._protocols = {each.name: each.protocol for each in parts.config.listeners}
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch by now; -1 while it is not registered."""
+        return -1 if self._membership is None else self._membership.epoch
+
+    async def open(self, known_cluster_id: str | None) -> str:
+        """Connect.  The cluster's id; MembershipError where the log directories belong to another."""
+        await self._session.open()
+        await make_roots(self._session)
+        self._cluster_id = await agreed_cluster_id(self._session, known_cluster_id, uuid_to_text(random_uuid()))
+        return self._cluster_id
+
+    async def load(self, cache: MetadataCache) -> None:
+        """Read the settings of all topics and brokers."""
+        await self.configs.load(cache)
+
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
+        """The controller as this broker reaches it."""
+        parts, node_id = self._parts, self._parts.config.node_id
+        controller = self._controller = ClusterController(
+            node_id, self._session, cache, channel, settings, self.configs, hosts, parts.slices
+        )
+        self._surroundings = Surroundings(
+            self._session,
+            NodeChannels(self._loop, self._client),
+            self.configs,
+            lambda: settings.config,
+            parts.versions,
+            parts.listener,
+        )
+        self.configs.on_topics(self._topic_configs_changed)
+        return controller
+
+    async def prepare(self, topics: Iterable[str]) -> None:
+        """Read the settings of topics that are not known yet."""
+        await self.configs.prepare(topics)
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """What is set on a topic."""
+        return self.configs.of_topic(topic)
+
+    async def register(self, broker: BrokerImage) -> None:
+        """Become a member, and take part in elections."""
+        registration = Registration(
+            self._parts.config.node_id,
+            lambda: encode_broker(self._described(broker)),
+            self._settings.session_timeout_ms + PATIENCE_MS,
+        )
+        membership = self._membership = Membership(self._session, registration, self._loop)
+        membership.failure = lambda error: self._parts.failed(str(error))
+        await membership.register()
+        election = self._election = Election(
+            self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
+        )
+        self._start(election.run())
+        self._start(self.configs.run())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a part of the membership has failed", exc_info=task.exception())
+            self._parts.failed(f"a part of the membership has failed: {task.exception()}")
+
+    def _described(self, broker: BrokerImage) -> BrokerZnode:
+        endpoints = tuple(
+            BrokerEndpoint(name, self._protocols.get(name, "PLAINTEXT"), each.host or socket.getfqdn(), each.port)
+            for name, each in broker.endpoints.items()
+        )
+        return BrokerZnode(endpoints, broker.rack, self._parts.clock.now_ms())
+
+    # The office of the controller
+
+    def _elected(self, fence: Fence) -> None:
+        controller, surroundings = self._controller, self._surroundings
+        assert controller is not None and surroundings is not None
+        controller.term = Term(surroundings, self._parts.config.node_id, self._cluster_id, fence, self._election.resign)
+
+    def _resigned(self) -> None:
+        controller = self._controller
+        if controller is not None and controller.term is not None:
+            controller.term.end()
+            controller.term = None
+
+    def _topic_configs_changed(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        if self._controller is not None and self._controller.term is not None:
+            self._controller.term.topic_configs_changed(configs)
+
+    def _client(self, node_id: int) -> NodeClient:
+        parts = self._parts
+
+        def find() -> Endpoint | None:
+            term = None if self._controller is None else self._controller.term
+            broker = None if term is None else term.context.image.brokers.get(node_id)
+            return None if broker is None else broker.endpoints.get(parts.listener)
+
+        settings = ClientSettings(
+            client_id=str(parts.config.node_id),
+            request_seconds=parts.config.get("controller.socket.timeout.ms") / 1000,
+        )
+        return NodeClient(self._loop, self._transport, find, settings)
+
+    async def close(self) -> None:
+        """Leave the cluster: the registration goes with the session."""
+        if self._membership is not None:
+            self._membership.end()
+        self._resigned()
+        for task in self._tasks:
+            task.cancel()
+        await self._session.close()
+
+
+__all__ = ["MembershipError", "Parts", "ZooKeeperMember"]

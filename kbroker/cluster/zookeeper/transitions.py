@@ -1,0 +1,195 @@
+"""How a ZooKeeper controller changes the states of partitions: pure functions over an image, Kafka's rules.
+
+They stand on the same decisions as those of the local controller (`cluster.partitions`, `cluster.reassignments`).  What
+differs: followers take a state only with a larger leader epoch, so each change but a leader's own ISR begins one; and
+there are no eligible leader replicas, the last of an ISR stay in it.
+
+    NEW (no state)   → ONLINE     a replica is alive: it leads, and the living ones are in the ISR
+    ONLINE           → OFFLINE    no member of the ISR is alive, and no other replica may lead: leader -1
+    OFFLINE          → ONLINE     a member of the ISR is back, or an unclean election is allowed
+    ONLINE, OFFLINE  → GONE       the topic is deleted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from kbroker.cluster import partitions as decisions
+from kbroker.cluster import reassignments as moves
+from kbroker.cluster.partitions import PartitionContext
+from kbroker.cluster.placement import new_partition
+from kbroker.cluster.requests import ElectionType, IsrChange, Reassignment
+from kbroker.cluster.zookeeper.context import is_unborn
+from kbroker.errors import ElectionNotNeededError, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError
+from kbroker.metadata.image import NO_LEADER, PartitionImage
+from kbroker.types import NO_LEADER_EPOCH
+
+
+def announced(old: PartitionImage, new: PartitionImage) -> PartitionImage:
+    """A change that followers will take: in a new leader epoch."""
+    if new is old or new.leader_epoch > old.leader_epoch:
+        return new
+    epoch = old.partition_epoch + 1
+    return replace(new, leader_epoch=old.leader_epoch + 1, partition_epoch=epoch)
+
+
+def born(partition: PartitionImage, context: PartitionContext) -> PartitionImage:
+    """A new partition's first state; the same object while none of its replicas is alive."""
+    alive = frozenset(each for each in partition.replicas if decisions.is_alive(partition, context, each))
+    first = new_partition(partition.partition, partition.replicas, alive)
+    if first.leader == NO_LEADER:
+        return partition
+    return replace(partition, leader=first.leader, leader_epoch=first.leader_epoch, isr=first.isr, partition_epoch=0)
+
+
+def settled(partition: PartitionImage, context: PartitionContext, leaving: Collection[int] = ()) -> PartitionImage:
+    """A partition after brokers came, went or lost a directory; the same object where nothing has to change.
+
+    `leaving` shut down in order, and are not among those of `context` that are alive.  What only they can lead they
+    lead on.
+    """
+    if is_unborn(partition):
+        return born(partition, context)
+    if partition.leader in partition.isr and all(
+        each in partition.replicas and decisions.is_alive(partition, context, each) for each in partition.isr
+    ):
+        return partition
+    result = _settled(partition, context)
+    if result.leader == NO_LEADER and leaving:
+        return _settled(partition, replace(context, alive=frozenset(context.alive) | frozenset(leaving)))
+    return result
+
+
+def _settled(partition: PartitionImage, context: PartitionContext) -> PartitionImage:
+    isr = [
+        each for each in partition.isr if each in partition.replicas and decisions.is_alive(partition, context, each)
+    ]
+    # A reassignment is completed by itself, with its own writes.
+    changed = decisions.change(_standing(partition), context, isr=isr)
+    return announced(partition, _moving(changed, partition))
+
+
+def _standing(partition: PartitionImage) -> PartitionImage:
+    return replace(partition, adding_replicas=(), removing_replicas=())
+
+
+def _moving(changed: PartitionImage, partition: PartitionImage) -> PartitionImage:
+    """`changed` with the reassignment of `partition`; the same as `partition` where nothing else changed."""
+    back = replace(changed, adding_replicas=partition.adding_replicas, removing_replicas=partition.removing_replicas)
+    return partition if back == partition else back
+
+
+def is_unclean(old: PartitionImage, new: PartitionImage) -> bool:
+    """Whether a change makes a leader of a replica that may lack committed records."""
+    return (
+        new.leader not in (NO_LEADER, old.leader)
+        and old.leader_epoch != NO_LEADER_EPOCH
+        and (new.leader not in old.isr)
+    )
+
+
+def failed_replica(partition: PartitionImage, node_id: int) -> PartitionImage:
+    """A partition whose replica on a node has lost its log directory; `settled` then says who leads."""
+    return decisions.unserved(partition, node_id)
+
+
+def with_isr(
+    partition: PartitionImage,
+    node_id: int,
+    request: IsrChange,
+    context: PartitionContext,
+    broker_epochs: dict[int, int],
+) -> PartitionImage:
+    """The partition with the ISR that its leader proposes, in the same leader epoch; else Kafka's error.
+
+    The same object where that is its ISR already, whatever partition epoch the leader knows: a request that is sent
+    again succeeds.
+    """
+    if is_unborn(partition):
+        raise UnknownTopicOrPartitionError
+    is_own = request.leader_epoch == partition.leader_epoch and node_id == partition.leader
+    if is_own and request.partition_epoch <= partition.partition_epoch:
+        members = [member for member, _ in request.isr]
+        if len(members) == len(partition.isr) and set(members) == set(partition.isr):
+            return partition
+    changed = decisions.take_isr(_standing(partition), node_id, request, context, broker_epochs)
+    return _moving(changed, partition)
+
+
+def elected(partition: PartitionImage, election: ElectionType, context: PartitionContext) -> PartitionImage:
+    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders)."""
+    if is_unborn(partition):
+        raise EligibleLeadersNotAvailableError()
+    if election is ElectionType.UNCLEAN and decisions.is_alive(partition, context, partition.leader):
+        raise ElectionNotNeededError("Leader election not needed for topic partition.")
+    changed = decisions.elect(_standing(partition), election, context)
+    return announced(partition, _moving(changed, partition))
+
+
+def is_imbalanced(partition: PartitionImage, context: PartitionContext) -> bool:
+    """Whether the first replica could lead, and another one does."""
+    first = moves.target_replicas(partition)[0]
+    return (
+        not is_unborn(partition)
+        and not moves.is_reassigning(partition)
+        and partition.leader != first
+        and first in partition.isr
+        and decisions.is_alive(partition, context, first)
+    )
+
+
+def to_balance(partitions: Iterable[tuple[int, bool]], percentage: int) -> frozenset[int]:
+    """The brokers whose share of partitions that they should lead, and do not, is above `percentage`.
+
+    `partitions`: for each, its preferred leader, and whether another one leads.
+    """
+    counts: dict[int, list[int]] = {}
+    for preferred, is_elsewhere in partitions:
+        count = counts.setdefault(preferred, [0, 0])
+        count[0] += 1
+        count[1] += is_elsewhere
+    return frozenset(node_id for node_id, (total, elsewhere) in counts.items() if elsewhere * 100 > percentage * total)
+
+
+def reassigned(
+    partition: PartitionImage,
+    request: Reassignment,
+    registered: Collection[int],
+    context: PartitionContext,
+    allow_replication_factor_change: bool = True,
+) -> PartitionImage:
+    """The partition on its way to other replicas, or back to those that it had; else Kafka's error."""
+    if is_unborn(partition):
+        raise UnknownTopicOrPartitionError
+    if request.replicas is None:
+        return announced(partition, moves.call_off(partition, context))
+    changed = moves.reassign(partition, request.replicas, registered, context, allow_replication_factor_change)
+    return announced(partition, changed)
+
+
+def is_completable(partition: PartitionImage) -> bool:
+    """Whether a reassignment's new replicas are all in the ISR."""
+    return (
+        not is_unborn(partition)
+        and moves.is_reassigning(partition)
+        and set(moves.target_replicas(partition)) & set(partition.isr) != set()
+        and set(partition.adding_replicas) <= set(partition.isr)
+    )
+
+
+def completed(partition: PartitionImage, context: PartitionContext) -> PartitionImage:
+    """A reassignment at its end: the target's replicas alone; the same object where it is not at its end."""
+    if not is_completable(partition):
+        return partition
+    return announced(partition, decisions.change(partition, context))
+
+
+def without_leader(partition: PartitionImage) -> PartitionImage:
+    """A partition of a topic that is being deleted."""
+    return replace(
+        partition,
+        leader=NO_LEADER,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+    )

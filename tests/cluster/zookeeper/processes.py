@@ -1,0 +1,206 @@
+"""Brokers of kbroker and of Apache Kafka 3.9.1 as processes of one cluster with real ZooKeeper, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from tests.broker_process import BrokerProcess
+from tests.compat.old_kafka import OLD_SETTINGS
+from tests.compat.tooling import ROOT, old_java_command
+from tests.compat.waiting import wait_for
+from tests.ports import free_port
+from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.num.partitions": "2",
+    "auto.create.topics.enable": "false",
+}
+
+
+class Kbroker:
+    """One broker of kbroker; its directory and port stay over restarts."""
+
+    kind = "kbroker"
+
+    def __init__(self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        overrides = {
+            **SETTINGS,
+            "broker.id": str(node_id),
+            "zookeeper.connect": zookeeper,
+            "metrics.listener": "none",
+            **settings,
+        }
+        self.port = free_port()
+        self._process = BrokerProcess(folder, overrides, port=self.port)
+        self.log = folder
+
+    def start(self) -> None:
+        self._process.start()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
+class Kafka:
+    """One broker of Apache Kafka 3.9.1."""
+
+    kind = "kafka"
+
+    def __init__(self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.port = free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = {
+            **OLD_SETTINGS,
+            **SETTINGS,
+            "broker.id": str(node_id),
+            "zookeeper.connect": zookeeper,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(folder / "data"),
+            **settings,
+        }
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        with (self._folder / "kafka.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                old_java_command("kafka.Kafka", str(properties), heap="320m"),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+            self._process.wait(60)
+            self._process = None
+
+
+Node = Kbroker | Kafka
+
+
+class Cluster:
+    """Brokers 1 to n, and a look into ZooKeeper."""
+
+    def __init__(self, server: ZooKeeperServer, folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, str]):
+        self.server = server
+        self.nodes: dict[int, Node] = {
+            number: kind(number, folder / f"broker-{number}", server.address, settings)
+            for number, kind in enumerate(kinds, 1)
+        }
+        self.zookeeper = KazooClient(server.address)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{each.port}" for each in self.nodes.values())
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 20000})
+
+    def json(self, path: str) -> Any:
+        data, _ = self.zookeeper.get(path)
+        return json.loads(data)
+
+    def state(self, topic: str, partition: int) -> dict[str, Any]:
+        found: dict[str, Any] = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return found
+
+    def registered(self) -> set[int]:
+        return {int(each) for each in self.zookeeper.get_children("/brokers/ids")}
+
+    def controller(self) -> int:
+        return int(self.json("/controller")["brokerid"]) if self.zookeeper.exists("/controller") else -1
+
+    def wait_registered(self, wanted: set[int]) -> None:
+        wait_for(lambda: self.registered() == wanted, f"brokers {wanted} to be registered", seconds=60)
+
+    def wait_isr(self, topic: str, partitions: int, wanted: set[int]) -> None:
+        def settled() -> bool:
+            return all(set(self.state(topic, each)["isr"]) == wanted for each in range(partitions))
+
+        wait_for(settled, f"the ISR of {topic} to be {wanted}", seconds=60)
+
+    def create(self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None) -> None:
+        new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
+        admin = self.admin()
+        admin.create_topics([new])[topic].result(30)
+
+    def produce(self, topic: str, values: Sequence[str], partition: int | None = None) -> None:
+        """With acks=all; each must be acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60000})
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for value in values:
+            where = {} if partition is None else {"partition": partition}
+            producer.produce(topic, value, on_delivery=delivered, **where)
+        assert producer.flush(60) == 0
+        assert not failed
+
+    def consume(self, topic: str, partitions: int, count: int) -> list[str]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
+        found: list[str] = []
+
+        def enough() -> bool:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append(message.value().decode())
+            return len(found) >= count
+
+        wait_for(enough, f"{count} records of {topic}, {len(found)} came", seconds=60)
+        consumer.close()
+        return found
+
+
+@contextmanager
+def running(folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A cluster whose brokers have started one after the other."""
+    with zookeeper_server(folder / "zookeeper") as server:
+        cluster = Cluster(server, folder, kinds, settings or {})
+        cluster.zookeeper.start()
+        try:
+            for node in cluster.nodes.values():
+                node.start()
+            cluster.wait_registered(set(cluster.nodes))
+            wait_for(lambda: cluster.controller() > 0, "a controller", seconds=30)
+            yield cluster
+        finally:
+            for node in cluster.nodes.values():
+                node.kill()
+            cluster.zookeeper.stop()
+            cluster.zookeeper.close()
