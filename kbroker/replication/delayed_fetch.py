@@ -17,6 +17,7 @@ from kbroker._fast.net.pending import DelayedFetch
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 
 # More waiting fetches, or one of more partitions, would keep a producer waiting for its answer.
@@ -56,6 +57,10 @@ class FetchPurgatory(PurgatoryFields):
         waiting = partition.waiting
         if len(waiting) + len(self._marked) > FEW or any(len(fetch.partitions) > MANY for fetch in waiting):
             self.due = False
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """Call `call` in the loop's next turn, when the fetch that is looked at has been answered or waits."""
+        self._loop.call_soon(call)
 
     def expire_partition(self, partition: PartitionFields) -> None:
         """The partition is going away: its waiting fetches answer now."""

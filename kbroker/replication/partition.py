@@ -193,11 +193,14 @@ class Partition(PartitionFields):
 
     def advance(self) -> None:
         """Moves the high watermark to what is committed now, and settles what waited for that."""
+        self._move_high_watermark()
+        if self._waits[False] or self._waits[True]:
+            self._settle()
+
+    def _move_high_watermark(self) -> None:
         enough = len(self.isr) >= self.min_in_sync
         if enough and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
             self.purgatory.mark(self)
-        if self._waits[False] or self._waits[True]:
-            self._settle()
 
     def _in_sync_end(self) -> int:
         """The offset below which each in-sync replica has everything."""
@@ -277,12 +280,19 @@ class Partition(PartitionFields):
         changes = self.isr_changes
         now = 0.0 if changes is None else changes.now()
         if follower.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, now):
-            self.advance()
-            self._settle_deletions()
+            self._move_high_watermark()
+            if self._waits[False] or self._waits[True] or self._deletions:
+                # Not now: an answer lets the next append in, and this fetch, which has found nothing and does not
+                # wait yet, would not be woken by that.
+                self.purgatory.soon(self._settle_fetched)
         if changes is not None and replica_id not in self.isr and self.proposed_isr is None:
             fits = may_join(follower, self.log.high_watermark, self.epoch_start)
             if fits and changes.is_eligible(replica_id):
                 self._propose((*self.isr, replica_id))
+
+    def _settle_fetched(self) -> None:
+        self._settle()
+        self._settle_deletions()
 
     def drop_lagging(self) -> None:
         """Propose an ISR without the followers that have lagged for too long; call it from time to time."""

@@ -289,3 +289,23 @@ def test_deleted_records_are_waited_for_until_each_replica_in_sync_has_deleted_t
         follower.close()
 
     run(tmp_path, scenario)
+
+
+def test_a_follower_gets_at_once_what_its_own_fetch_has_let_in(tmp_path: Path) -> None:
+    """Each append of a producer that pipelines would wait for the end of the follower's fetch, half a second."""
+
+    async def scenario(cluster: Cluster) -> None:
+        producer, follower = [await cluster.client() for _ in range(2)]
+        for _ in range(2):
+            producer.send("Produce", 9, REQUESTS["one partition"])
+        first = await asyncio.to_thread(follower.fetch, TOPIC, 11, offset=0, replica_id=THEIRS, wait_ms=LONG_MS)
+        assert len(first.records) > 0
+        # It commits the first append, whose answer lets the connection's second one in.
+        second = await asyncio.to_thread(
+            follower.fetch, TOPIC, 11, offset=1, replica_id=THEIRS, wait_ms=LONG_MS, min_bytes=1
+        )
+        assert len(second.records) > 0
+        for client in (producer, follower):
+            client.close()
+
+    run(tmp_path, scenario)

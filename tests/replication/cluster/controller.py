@@ -17,7 +17,13 @@ from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, wire
 from kbroker.types import TopicPartition, random_uuid
 
-VERSIONS = {ApiKey.API_VERSIONS: 4, ApiKey.ALTER_PARTITION: 3, ApiKey.ALLOCATE_PRODUCER_IDS: 0, ApiKey.METADATA: 12}
+VERSIONS = {
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.ALTER_PARTITION: 3,
+    ApiKey.ALLOCATE_PRODUCER_IDS: 0,
+    ApiKey.CONTROLLED_SHUTDOWN: 3,
+    ApiKey.METADATA: 12,
+}
 CONTROLLER = 100
 INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH = 95, 74
 
@@ -272,8 +278,37 @@ class HandController:
         if header.api_key == ApiKey.ALLOCATE_PRODUCER_IDS:
             first, self.next_producer_id = self.next_producer_id, self.next_producer_id + 1000
             return wire.AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=1000)
-        await self.move_away(request.broker_id)
-        return wire.ControlledShutdownResponse()
+        if header.api_key == ApiKey.CONTROLLED_SHUTDOWN:
+            await self.move_away(request.broker_id)
+            return wire.ControlledShutdownResponse()
+        assert header.api_key == ApiKey.METADATA, "a client takes the controller for a broker like the others"
+        return self._described()
+
+    def _described(self) -> Any:
+        response = wire.MetadataResponse
+        ports = {CONTROLLER: self.port, **{each: self.nodes[each].port for each in self._alive()}}
+        topics = [
+            response.MetadataResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    response.MetadataResponsePartition(
+                        error_code=0 if row.leader >= 0 else 5,
+                        partition_index=row.partition,
+                        leader_id=row.leader,
+                        leader_epoch=row.leader_epoch,
+                        replica_nodes=list(row.replicas),
+                        isr_nodes=list(row.isr),
+                    )
+                    for row in topic.partitions
+                ],
+            )
+            for topic in self.topics.values()
+        ]
+        brokers = [
+            response.MetadataResponseBroker(node_id=each, host="127.0.0.1", port=at) for each, at in ports.items()
+        ]
+        return response(brokers=brokers, controller_id=CONTROLLER, topics=topics)
 
     def _alter(self, request: Any) -> Any:
         if not self.grants:

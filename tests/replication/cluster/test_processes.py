@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
 import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
@@ -66,7 +65,9 @@ class Acknowledged:
 
 
 def read_all(bootstrap: str, topic: str = TOPIC) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "x", "enable.partition.eof": True, "enable.auto.commit": False}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
     try:
@@ -101,7 +102,6 @@ async def same_logs(cluster: Cluster, topic: str = TOPIC) -> None:
     await until(same, f"the logs differ: { {k: len(v) for k, v in cluster.segments(topic).items()} }")
 
 
-@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_when_leaders_and_followers_are_killed(tmp_path: Path) -> None:
     """The one promise of replication."""
 
