@@ -1,8 +1,9 @@
-"""`kbroker config`: every setting, its default and meaning; `--markdown` writes docs/configuration.md."""
+"""`kbroker config`: every setting, its default and meaning; `--markdown` writes docs/configuration.md; `check FILE`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from kbroker.config import (
 from kbroker.config import topic_config_rows as topic_rows
 from kbroker.config.broker import environment_name
 from kbroker.config.check import describe_check
+from kbroker.config.file_check import check_file
 from kbroker.config.table import DIFFERENT_DEFAULTS
 from kbroker.metadata.broker_settings import is_live
 
@@ -67,14 +69,55 @@ What clients may use is set for users, client ids and addresses with `kbroker qu
 """
 
 
-@click.command("config")
+class _ShowsWithoutACommand(click.Group):
+    """`kbroker config [FILE]` is `kbroker config show [FILE]`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("config", cls=_ShowsWithoutACommand)
+def command() -> None:
+    """Show the settings and what each is, or check a file of them.  Without a command: show."""
+
+
+@command.command("check")
+@click.argument("properties", metavar="SERVER.PROPERTIES", type=click.Path(dir_okay=False, path_type=Path))
+@json_option
+@click.pass_context
+def check_settings(ctx: click.Context, properties: Path, as_json: bool) -> None:
+    """Say of each line what is wrong with it: not valid, unknown, without effect here, deprecated, set twice.
+
+    Starts nothing and reads the file alone.  Exits with 1 if a broker would not start with it.
+    """
+    try:
+        count, findings = check_file(properties)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    stops = any(finding.stops for finding in findings)
+    if as_json:
+        print_json({"settings": count, "starts": not stops, "findings": [each._asdict() for each in findings]})
+    elif findings:
+        print_table(
+            ("LINE", "SETTING", "VALUE", "VERDICT", "WHY"),
+            [(each.line or None, each.key, each.value, each.verdict, each.why) for each in findings],
+        )
+        click.echo(f"{properties}: {count} settings; a broker {'does not start' if stops else 'starts'} with them")
+    else:
+        click.echo(f"{properties}: settings: {count}, each known and acted on")
+    ctx.exit(1 if stops else 0)
+
+
+@command.command("show")
 @click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(dir_okay=False))
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one setting.")
 @click.option("--topics", "show_topics", is_flag=True, help="Show the settings of topics instead of the broker's.")
 @click.option("--all", "show_all", is_flag=True, help="Include settings that kbroker does not act on.")
 @click.option("--markdown", is_flag=True, help="Write docs/configuration.md.")
 @json_option
-def command(
+def show_settings(
     properties: str | None,
     overrides: tuple[str, ...],
     show_topics: bool,

@@ -15,24 +15,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbroker.config.judgement import OF_LISTENERS, judge
 from kbroker.config.listener import Listener, ListenerError, check_ports, parse_listeners, parse_protocol_map
-from kbroker.config.row import ConfigRow
-from kbroker.config.table import BROKER_TABLE, REMOVED
+from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
-from kbroker.config.value import InvalidValueError, UnacceptableListError
 from kbroker.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT"})
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
-_LISTENER_PREFIX = "listener.name."
-# What a single listener may have of its own.
-_OF_LISTENERS = frozenset({"max.connection.creation.rate"})
-
-
-class ConfigError(Exception):
-    """Settings that kbroker refuses to start with.  The message names the key, its value and what is allowed."""
 
 
 class Source(StrEnum):
@@ -51,6 +43,14 @@ class Setting(NamedTuple):
     text: str
     source: Source
     origin: str
+
+
+class ConfigError(Exception):
+    """Settings that kbroker refuses to start with.  The message names the key, its value and what is allowed."""
+
+    def __init__(self, message: str, setting: Setting | None = None) -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class BrokerConfig:
@@ -153,39 +153,17 @@ class BrokerConfig:
         return int(self.get("node.id"))
 
     def _apply(self, setting: Setting) -> None:
-        row, prefixed = _find_row(setting.key)
-        if row is None:
-            self.warnings.append(_unknown(setting))
+        judged = judge(setting.key, setting.text)
+        if judged.verdict.stops:
+            raise _refuse(setting, judged.why)
+        if judged.why:
+            self.warnings.append(f"{setting.key} ({setting.origin}) {judged.why}")
+        if judged.row is None:
             return
-        try:
-            value = row.parse(setting.text)
-        except (InvalidValueError, UnacceptableListError) as error:
-            raise _refuse(setting, str(error)) from None
-        if row.security and value != row.default:
-            raise _refuse(
-                setting,
-                f"{setting.key} asks for protection (TLS, SASL or an authorizer) that kbroker does not implement yet; "
-                "it refuses to start unprotected, remove the setting to go on without",
-            )
-        if row.refused and row.asks(value):
-            raise _refuse(
-                setting,
-                f"{setting.key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore "
-                "it, remove the setting to go on without",
-            )
-        if prefixed:
-            listener, _, key = setting.key.removeprefix(_LISTENER_PREFIX).partition(".")
-            if key in _OF_LISTENERS:
-                self._of_listeners[listener.lower(), key] = value
-            elif not row.refused:
-                self.warnings.append(
-                    f"{setting.key} ({setting.origin}) has no effect: settings of single listeners "
-                    "are not implemented yet"
-                )
-            return
-        self._values[row.name] = value
-        if not row.implemented and not row.refused:
-            self.warnings.append(f"{setting.key} ({setting.origin}) has no effect: {row.reason}")
+        if judged.listener is None:
+            self._values[judged.row.name] = judged.value
+        elif judged.row.name in OF_LISTENERS:
+            self._of_listeners[judged.listener, judged.row.name] = judged.value
 
     def _fail(self, key: str, reason: str) -> ConfigError:
         setting = self._settings.get(key) or Setting(key, str(self.get(key)), Source.DEFAULT, str(Source.DEFAULT))
@@ -267,25 +245,8 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.removeprefix("kbroker.").replace(".", "_").upper()
 
 
-def _find_row(key: str) -> tuple[ConfigRow | None, bool]:
-    """The row of a key, and whether the key was one of a single listener (`listener.name.<listener>.<key>`)."""
-    row = BROKER_TABLE.get(key)
-    if row is None and key.startswith(_LISTENER_PREFIX):
-        rest = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
-        # A SASL mechanism may stand between the listener and the key.
-        return BROKER_TABLE.get(rest) or BROKER_TABLE.get(rest.partition(".")[2]), True
-    return row, False
-
-
-def _unknown(setting: Setting) -> str:
-    if setting.key in REMOVED:
-        return f"{setting.key} ({setting.origin}) is ignored: Kafka removed it in version 4"
-    hint = did_you_mean(setting.key, BROKER_TABLE)
-    return f"{setting.key} ({setting.origin}) is not a known setting and is ignored{hint}"
-
-
 def _refuse(setting: Setting, reason: str) -> ConfigError:
-    return ConfigError(f"{reason} ({setting.origin})")
+    return ConfigError(f"{reason} ({setting.origin})", setting)
 
 
 def _read_file(path: Path, warnings: list[str]) -> Iterator[Setting]:

@@ -39,6 +39,17 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
 }
 """Settings whose default is not Kafka's: Kafka's default, and why."""
 
+DEPRECATED: dict[str, str] = {
+    "broker.id": "node.id is its name now",
+    "group.coordinator.rebalance.protocols": "without it all kinds of groups are served",
+    "inter.broker.protocol.version": "levels of features took its place (kafka-features)",
+    "log.cleaner.enable": "compaction is on without it",
+    "log.message.downconversion.enable": "Kafka 4 has no consumers that need it",
+    "log.message.format.version": "Kafka 4 stores batches alone",
+    "remote.log.manager.thread.pool.size": "there are settings for copying, expiration and followers now",
+}
+"""Settings that Kafka advises against or has removed since, and why they can go."""
+
 _REMOVED = """
 advertised.host.name advertised.port auto.include.jmx.reporter delegation.token.master.key
 eligible.leader.replicas.enable group.share.max.groups host.name log.message.timestamp.difference.max.ms

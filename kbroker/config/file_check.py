@@ -1,0 +1,73 @@
+"""A server.properties judged line by line, without starting anything: what `kbroker config check` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kbroker.config.broker import BrokerConfig, ConfigError, Setting, Source
+from kbroker.config.judgement import Verdict, judge
+from kbroker.config.properties import PropertiesError, Property, decode_properties, parse_properties
+
+TWICE = "twice"
+DEPRECATED = "deprecated"
+#: Contradictions between settings that are looked for, one after the other.
+_MOST_CONTRADICTIONS = 20
+
+
+class LineFinding(NamedTuple):
+    """What is to be said of one line; `stops`: the broker does not start with it."""
+
+    line: int
+    key: str
+    value: str
+    verdict: str
+    why: str
+    stops: bool
+
+
+def check_file(path: Path) -> tuple[int, list[LineFinding]]:
+    """(how many settings there are, the findings in the file's order).  ConfigError where it cannot be read."""
+    try:
+        properties = list(parse_properties(decode_properties(path.read_bytes())))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except PropertiesError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    lines: dict[str, Property] = {}
+    findings: list[LineFinding] = []
+    for each in properties:
+        findings += _of_line(each, lines.get(each.key))
+        lines[each.key] = each
+    valid = {key: each for key, each in lines.items() if not judge(key, each.value).verdict.stops}
+    findings += _together(valid)
+    return len(properties), sorted(findings, key=lambda finding: finding.line)
+
+
+def _of_line(each: Property, before: Property | None) -> Iterator[LineFinding]:
+    judged = judge(each.key, each.value)
+    value = "[hidden]" if judged.row is not None and judged.row.sensitive else each.value
+    if before is not None:
+        why = f"is set on line {before.line} too: the last one counts"
+        yield LineFinding(each.line, each.key, value, TWICE, why, False)
+    if judged.verdict is not Verdict.FINE:
+        yield LineFinding(each.line, each.key, value, judged.verdict, judged.why, judged.verdict.stops)
+    if judged.deprecated:
+        yield LineFinding(each.line, each.key, value, DEPRECATED, f"is deprecated: {judged.deprecated}", False)
+
+
+def _together(lines: dict[str, Property]) -> Iterator[LineFinding]:
+    """Settings that are right by themselves and not with the others."""
+    left = dict(lines)
+    for _ in range(_MOST_CONTRADICTIONS):
+        settings = [Setting(key, each.value, Source.FILE, f"line {each.line}") for key, each in left.items()]
+        try:
+            BrokerConfig(settings, {})
+            return
+        except ConfigError as error:
+            wrong = left.pop(error.setting.key, None) if error.setting is not None else None
+            line, key, value = (0, "", "") if wrong is None else wrong
+            yield LineFinding(line, key, value, Verdict.INVALID, str(error), True)
+            if wrong is None:
+                return

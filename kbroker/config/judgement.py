@@ -1,0 +1,98 @@
+"""What is to be said of one setting by itself: whether it is known, valid, acted on, deprecated.
+
+The start, `kbroker doctor` and `kbroker config check` judge by it alike.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from kbroker.config.row import ConfigRow
+from kbroker.config.table import BROKER_TABLE, DEPRECATED, REMOVED, TOPIC_TABLE
+from kbroker.config.value import InvalidValueError, UnacceptableListError
+from kbroker.nearest import did_you_mean
+
+LISTENER_PREFIX = "listener.name."
+# What a single listener may have of its own.
+OF_LISTENERS = frozenset({"max.connection.creation.rate"})
+
+
+class Verdict(StrEnum):
+    """What becomes of a setting at the start."""
+
+    FINE = "fine"
+    UNKNOWN = "unknown"
+    REMOVED = "removed"
+    NO_EFFECT = "no effect"
+    INVALID = "invalid"
+    REFUSED = "refused"
+
+    @property
+    def stops(self) -> bool:
+        """Whether the broker does not start with it."""
+        return self in (Verdict.INVALID, Verdict.REFUSED)
+
+
+class Judgement(NamedTuple):
+    """`why` goes on behind the setting's name; of what stops the start it is a sentence of its own."""
+
+    verdict: Verdict
+    why: str = ""
+    row: ConfigRow | None = None
+    value: Any = None
+    listener: str | None = None
+    """The listener, in lower case, that the setting is of alone."""
+
+    @property
+    def deprecated(self) -> str:
+        """Why it can go, if it is deprecated."""
+        return "" if self.row is None else DEPRECATED.get(self.row.name, "")
+
+
+def judge(key: str, text: str) -> Judgement:
+    """Judge `key=text`."""
+    row, listener = _find_row(key)
+    if row is None:
+        return _not_known(key)
+    try:
+        value = row.parse(text)
+    except (InvalidValueError, UnacceptableListError) as error:
+        return Judgement(Verdict.INVALID, str(error), row, None, listener)
+    if row.security and value != row.default:
+        why = (
+            f"{key} asks for protection (TLS, SASL or an authorizer) that kbroker does not implement yet; "
+            "it refuses to start unprotected, remove the setting to go on without"
+        )
+        return Judgement(Verdict.REFUSED, why, row, value, listener)
+    if row.refused and row.asks(value):
+        why = (
+            f"{key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore it, "
+            "remove the setting to go on without"
+        )
+        return Judgement(Verdict.REFUSED, why, row, value, listener)
+    if row.refused or (row.implemented and (listener is None or row.name in OF_LISTENERS)):
+        return Judgement(Verdict.FINE, "", row, value, listener)
+    why = "settings of single listeners are not implemented yet" if row.implemented else row.reason
+    return Judgement(Verdict.NO_EFFECT, f"has no effect: {why}", row, value, listener)
+
+
+def _find_row(key: str) -> tuple[ConfigRow | None, str | None]:
+    """The row of a key, and the listener of a key of a single one (`listener.name.<listener>.<key>`)."""
+    row = BROKER_TABLE.get(key)
+    if row is None and key.startswith(LISTENER_PREFIX):
+        listener, _, rest = key.removeprefix(LISTENER_PREFIX).partition(".")
+        # A SASL mechanism may stand between the listener and the key.
+        return BROKER_TABLE.get(rest) or BROKER_TABLE.get(rest.partition(".")[2]), listener.lower()
+    return row, None
+
+
+def _not_known(key: str) -> Judgement:
+    if key in REMOVED:
+        return Judgement(Verdict.REMOVED, "is ignored: Kafka removed it in version 4")
+    topics = TOPIC_TABLE.get(key)
+    if topics is not None and topics.synonyms:
+        hint = f": it is a topic's setting, and {topics.synonyms[0]} is what topics have without one"
+    else:
+        hint = did_you_mean(key.replace("_", "."), BROKER_TABLE)
+    return Judgement(Verdict.UNKNOWN, f"is not a known setting and is ignored{hint}")
