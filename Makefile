@@ -5,6 +5,7 @@
 #   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
+#   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
@@ -39,7 +40,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run spark test test-slow test-kafka test-spark test-tools lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -136,6 +137,10 @@ test-spark: install $(MADE)/spark
 
 test-kafka: install $(MADE)/test
 	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
+
+SECONDS ?= 300
+soak: install $(MADE)/test
+	$(BIN)/python -m tests.scenarios.soak.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .

@@ -158,12 +158,27 @@ def streams_command(*args: str, heap: str = "160m") -> list[str]:
     return ["java", *options, logging, "-cp", f"{folder}/classes:{folder}/*", "WordCount", *args]
 
 
-def java_command(java_class: str, *args: str, heap: str = "192m", level: str = "ERROR") -> list[str]:
-    """A command line that runs one Java class out of Kafka's jars, tuned for a short life."""
+def compiled(source: Path) -> Path:
+    """The folder of a Java source's classes, compiled against Kafka's jars where it is newer."""
+    folder = kafka_jars()
+    target = TOOLS / f"classes-{source.stem}"
+    with _Locked("kafka"):
+        classes = target / f"{source.stem}.class"
+        if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
+            require_tool("javac")
+            _install(["javac", "-cp", f"{folder}/*", "-d", str(target), str(source)], HERE, source.name)
+    return target
+
+
+def java_command(
+    java_class: str, *args: str, heap: str = "192m", level: str = "ERROR", classes: Path | None = None
+) -> list[str]:
+    """A command line that runs one Java class out of Kafka's jars, tuned for a short life; `classes`: of our own."""
     folder = kafka_jars()
     options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
     logging = f"-Dlog4j2.configurationFile={folder / f'log4j2-{level}.properties'}"
-    return ["java", *options, logging, "-cp", f"{folder}/classes:{folder}/*", java_class, *args]
+    own = folder / "classes" if classes is None else classes
+    return ["java", *options, logging, "-cp", f"{own}:{folder}/*", java_class, *args]
 
 
 def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 60) -> subprocess.CompletedProcess[str]:
