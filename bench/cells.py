@@ -80,6 +80,16 @@ def _sweeps() -> list[Cell]:
     return cells
 
 
+def _groups() -> list[Cell]:
+    return [
+        Cell("heartbeat-1", "heartbeat of a consumer group, 1 member", "heartbeat", 1, partitions=1),
+        Cell("heartbeat-50", "heartbeats of a consumer group, 50 members", "heartbeat", 50, partitions=50),
+        Cell("heartbeat-classic-50", "heartbeats of the classic protocol, 50 members", "heartbeat_classic", 50),
+        Cell("commit-1", "commit of 1 offset, 16 connections", "commit_offsets", 16, 1),
+        Cell("commit-10", "commit of 10 offsets, 16 connections", "commit_offsets", 16, 10),
+    ]
+
+
 def _librdkafka() -> list[Cell]:
     cells = []
     variants = (("", "acks 1", ("acks=1",)),
@@ -148,7 +158,7 @@ def _operations() -> list[Cell]:
     ]  # fmt: skip
 
 
-CELLS: tuple[Cell, ...] = (*_raw(), *_sweeps(), *_librdkafka(), *_java(), *_operations())
+CELLS: tuple[Cell, ...] = (*_raw(), *_sweeps(), *_groups(), *_librdkafka(), *_java(), *_operations())
 
 
 def chosen(names: str) -> tuple[Cell, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from bench import java_clients, librdkafka, raw
+from bench import groups, java_clients, librdkafka, raw
 from bench.brokers import Broker
 from bench.cell import Cell, Load, Result
 from bench.hot_memory import HotMemory
@@ -22,6 +22,9 @@ RUNNERS: dict[str, Runner] = {
     "metadata": raw.metadata,
     "api_versions": raw.api_versions,
     "e2e": raw.end_to_end,
+    "heartbeat": groups.heartbeat,
+    "heartbeat_classic": groups.heartbeat_classic,
+    "commit_offsets": groups.commit_offsets,
     "librdkafka_produce": librdkafka.produce,
     "librdkafka_consume": librdkafka.consume,
     "java_produce": java_clients.produce,

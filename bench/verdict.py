@@ -43,6 +43,9 @@ MEASURES: dict[str, tuple[Measure, ...]] = {
     "metadata": _SMALL,
     "api_versions": _SMALL,
     "e2e": (P50, P99, P999, CPU_REQUEST, MEMORY),
+    "heartbeat": _SMALL,
+    "heartbeat_classic": _SMALL,
+    "commit_offsets": (RATE, RECORDS, P50, P99, CPU_REQUEST, CPU_RECORD, MEMORY),
     "librdkafka_produce": (RECORDS, MEGABYTES, CPU_RECORD, CPU_GB, MEMORY),
     "librdkafka_consume": (RECORDS, MEGABYTES, FIRST, CPU_RECORD, CPU_GB, MEMORY),
     "java_produce": (RECORDS, MEGABYTES, P50, P99, CPU_RECORD, CPU_GB, MEMORY),
@@ -61,6 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Raw frames: produce": ("produce",),
     "Raw frames: fetch": ("fetch",),
     "Raw frames: small requests and latency": ("metadata", "api_versions", "e2e"),
+    "Raw frames: groups": ("heartbeat", "heartbeat_classic", "commit_offsets"),
     "librdkafka": ("librdkafka_produce", "librdkafka_consume"),
     "Java clients": ("java_produce", "java_consume", "java_e2e"),
     "Operations": ("storm", "start", "idle", "restart_partitions", "restart_killed", "compaction", "retention"),
@@ -89,7 +93,7 @@ def group_of(cell: dict[str, Any]) -> str:
 
 def groups(document: dict[str, Any]) -> dict[str, list[str]]:
     """The names of the cells by part of the report, in order; without those that nothing is known of."""
-    wanted: dict[str, list[str]] = {title: [] for title in (*list(GROUPS)[:3], SWEEPS, *list(GROUPS)[3:], "Others")}
+    wanted: dict[str, list[str]] = {title: [] for title in (*list(GROUPS)[:4], SWEEPS, *list(GROUPS)[4:], "Others")}
     for name, cell in document["cells"].items():
         if name in document["medians"] or name in document.get("not_served", {}):
             wanted[group_of(cell)].append(name)

@@ -65,6 +65,7 @@ class Coordinators:
         settings = GroupSettings(config, cache)
         services.broker_settings.subscribe(settings.follow)
         services.consumer_groups = ConsumerGroups(groups, settings, services.clock, cache, self._background)
+        services.broker_settings.subscribe(services.consumer_groups.end_repetitions)
         self._start_streams(groups)
         share_parts.prepare(services, self._loop, self._state_log(SHARE_GROUP_STATE_TOPIC))
         groups.start()

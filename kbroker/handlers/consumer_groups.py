@@ -61,7 +61,12 @@ def handle_consumer_group_heartbeat(
         return _refused(refusal)
     try:
         _check(ctx, request)
-        outcome = ctx.services.consumer_groups.heartbeat(_read(ctx, request))
+        heartbeat = _read(ctx, request)
+        outcome = ctx.services.consumer_groups.heartbeat(heartbeat)
+        if outcome.answer.lasts and outcome.is_committed:
+            client_host = ctx.connection.peer_host
+            ctx.repetition = ctx.services.consumer_groups.repetition(heartbeat, ctx.client_id, client_host)
+            ctx.lasting = ctx.repetition is not None
     except KafkaError as error:
         return _refused(write_error(error), error.message)
     return answer_when_committed(outcome, _response, _refused)
@@ -243,6 +248,6 @@ def _rows(assignment: Mapping[bytes, Iterable[int]], cache: MetadataCache) -> li
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle_consumer_group_heartbeat),
+    Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle_consumer_group_heartbeat, lasting=True),
     Handler(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, when_committed(handle_consumer_group_describe)),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kbroker._fast.base.slices import Slices
+    from kbroker._fast.net.answer_memo import Repetition
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
@@ -146,6 +147,8 @@ class RequestContext(Protocol):
 
     lasting: bool
     """Set by a handler whose row says `lasting`: this answer holds until the cluster's metadata change."""
+    repetition: Repetition | None
+    """What equal requests of this client do, and how long the answer stands, besides."""
 
     @property
     def open(self) -> bool:

@@ -33,7 +33,8 @@ class Handler:
 
     `handle` is a plain function that returns the answer, a `Pending` that will give it, or None when it has closed the
     connection; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
-    by the same address are then given the same answer, without asking it, until the cluster's metadata change.
+    by the same address are then given the same answer, without asking it, until the cluster's metadata change;
+    with `ctx.repetition`, for as long as that says.
     `direct` sees each request first, and may answer it from its bytes.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from kbroker._fast.base.counters import RequestStats
-from kbroker._fast.net.answer_memo import AnswerMemo
+from kbroker._fast.net.answer_memo import AnswerMemo, Repetition, Standing
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
@@ -21,6 +21,18 @@ from tests.network.test_connection import PlainProgram, answer, frame, serving
 
 LASTING, OTHER = 3, 4
 ONCE = b"once"
+REPEATED = b"repeated"
+
+
+class Session:
+    """What a repetition moves on."""
+
+    def __init__(self) -> None:
+        self.armed = True
+        self.moves: list[float] = []
+
+    def move(self, seconds: float) -> None:
+        self.moves.append(seconds)
 
 
 class Asked:
@@ -28,6 +40,7 @@ class Asked:
 
     def __init__(self, busy_poll_us: int = 0) -> None:
         self.bodies: list[bytes] = []
+        self.standing, self.session = Standing(), Session()
         program = PlainProgram()
         self.listener = Listener(
             "PLAINTEXT",
@@ -50,6 +63,8 @@ class Asked:
     def handle(self, ctx: Any, body: memoryview) -> bytes:
         self.bodies.append(bytes(body))
         ctx.lasting = not body.tobytes().startswith(ONCE)
+        if body.tobytes().startswith(REPEATED):
+            ctx.repetition = Repetition(self.standing, self.session, 4.5, ctx.client_id, "127.0.0.1")
         return b"%d of " % len(self.bodies) + bytes(body)
 
     @property
@@ -132,5 +147,40 @@ def test_many_and_large_requests_hold_no_memory() -> None:
             assert len(asked.known) == 0
             await asked.ask(*(frame(LASTING, number, b"%d" % number) for number in range(5_000)))
             assert 0 < len(asked.known) <= 1024
+
+    uvloop.run(main())
+
+
+def test_a_repetition_does_its_work_and_lasts_as_long_as_what_it_tells() -> None:
+    """A member's session would end although it lives, or it would be told for ever what was true once."""
+
+    async def main() -> None:
+        async with running() as asked:
+            three = [frame(LASTING, number, REPEATED) for number in range(3)]
+            first = b"1 of repeated"
+            assert await asked.ask(*three) == [(number, first) for number in range(3)]
+            assert asked.session.moves == [4.5, 4.5]
+            asked.standing.end()
+            assert not asked.standing.holds
+            assert [body for _, body in await asked.ask(*three)] == [b"%d of repeated" % count for count in (2, 3, 4)]
+            asked.standing, asked.session.moves = Standing(), []
+            assert [body for _, body in await asked.ask(*three)] == [b"5 of repeated"] * 3
+            asked.session.armed = False
+            assert [body for _, body in await asked.ask(three[0])] == [b"6 of repeated"]
+            assert asked.session.moves == [4.5, 4.5]
+
+    uvloop.run(main())
+
+
+def test_a_repetition_is_one_clients() -> None:
+    """A group would go on to show a client's name or address that has changed."""
+
+    async def main() -> None:
+        async with running() as asked:
+            own, other = frame(LASTING, 1, REPEATED), frame(LASTING, 2, REPEATED, client_id=b"other")
+            found = await asked.ask(own, own, other, other, own)
+            assert [body[:1] for _, body in found] == [b"1", b"1", b"2", b"2", b"3"]
+            asked.known.forget()
+            assert len(asked.known) == 0
 
     uvloop.run(main())

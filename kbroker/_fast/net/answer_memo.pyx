@@ -5,6 +5,10 @@ addresses may depend on, by every byte of the request behind its header, and by 
 Handlers say which of their answers last (`RequestContext.lasting`), and a change of what they say is announced with
 `forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its
 encoding is not what it costs.
+
+An answer may last for one client, and have its request do something each time: a heartbeat keeps a member's session
+alive.  Its `Repetition` says whether the answer still stands, and does that.  Those are kept apart, as there may be one
+for each member.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -14,10 +18,45 @@ from kbroker._fast.base.big_endian cimport kb_store32
 
 cdef enum:
     MAX_ANSWERS = 1024
+    MAX_REPETITIONS = 32768
     MAX_REQUEST_BYTES = 1024
     MAX_ANSWER_BYTES = 8192
     # The correlation id stands behind the frame's length.
     CORRELATION_ID_AT = 4
+
+
+cdef class Standing:
+    """Whether what answers were made of still holds; it ends once, for all of them."""
+
+    def __cinit__(self):
+        self.holds = True
+
+    def end(self) -> None:
+        """It has changed."""
+        self.holds = False
+
+
+cdef class Repetition:
+    """What an equal request does, and how long its answer stands.
+
+    `standing` holds, `deadline` (`armed`, `move(seconds)`) runs and is moved on by `seconds`, and the request is one of
+    `client_id` from `client_host`."""
+
+    def __init__(self, Standing standing not None, deadline, double seconds, client_id, client_host):
+        self.standing = standing
+        self.deadline = deadline
+        self.seconds = seconds
+        self.client_id = client_id
+        self.client_host = client_host
+
+    cdef bint renew(self, object client_id, object connection) except -1:
+        """Whether the answer is good for this request, which has then done what it should."""
+        if not self.standing.holds or self.client_id != client_id:
+            return False
+        if self.client_host != connection.peer_host or not self.deadline.armed:
+            return False
+        self.deadline.move(self.seconds)
+        return True
 
 
 cdef class AnswerMemo:
@@ -25,13 +64,15 @@ cdef class AnswerMemo:
 
     def __cinit__(self):
         self.answers = {}
+        self.repetitions = {}
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.answers) + len(self.repetitions)
 
     def forget(self, *change) -> None:
         """Something changed: every answer is made anew.  Takes whatever an announcement of changes tells."""
         self.answers.clear()
+        self.repetitions.clear()
 
     cdef tuple key(self, object view, int api_key, int api_version, tuple end, const char* body, Py_ssize_t size):
         """What the answer to this request is known by; None when it is not kept."""
@@ -39,18 +80,30 @@ cdef class AnswerMemo:
             return None
         return (api_key << 16 | api_version, end, PyBytes_FromStringAndSize(body, size), view)
 
-    cdef bytes recall(self, tuple key, int correlation_id):
+    cdef bytes recall(self, tuple key, int correlation_id, object client_id, object connection):
         """The frame that answers such a request, for this correlation id; None when it is not known."""
         cdef bytes known, frame
+        cdef tuple repeated
         known = self.answers.get(key)
         if known is None:
-            return None
+            repeated = self.repetitions.get(key)
+            if repeated is None:
+                return None
+            if not (<Repetition> repeated[1]).renew(client_id, connection):
+                del self.repetitions[key]
+                return None
+            known = <bytes> repeated[0]
         frame = PyBytes_FromStringAndSize(PyBytes_AS_STRING(known), PyBytes_GET_SIZE(known))
         kb_store32(<uint8_t*> PyBytes_AS_STRING(frame) + CORRELATION_ID_AT, <unsigned int> correlation_id)
         return frame
 
-    cdef int keep(self, tuple key, bytes frame) except -1:
+    cdef int keep(self, tuple key, bytes frame, Repetition repetition) except -1:
         if PyBytes_GET_SIZE(frame) > MAX_ANSWER_BYTES:
+            return 0
+        if repetition is not None:
+            if len(self.repetitions) >= MAX_REPETITIONS:
+                self.repetitions.clear()
+            self.repetitions[key] = (frame, repetition)
             return 0
         if len(self.answers) >= MAX_ANSWERS:
             self.answers.clear()

@@ -207,7 +207,7 @@ cdef class Connection(Responder):
         cdef bytes frame
         ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version, self._local(),
                             self.buffer.data + position, end - position)
-        frame = known.recall(ctx.key, ctx.correlation_id)
+        frame = known.recall(ctx.key, ctx.correlation_id, ctx.client_id, self)
         if frame is None:
             return False
         if ctx.gate is not None and ctx.count(0) > 0:
@@ -369,7 +369,7 @@ cdef class Connection(Responder):
         if type(frame) is Encoding:
             return self._wait_for(ctx, self.endpoint.owner.send_large(ctx, frame, [response]))
         if ctx.lasting and ctx.key is not None and type(frame) is bytes and ctx.throttle_ms <= 0:
-            self.endpoint.answers.keep(ctx.key, <bytes> frame)
+            self.endpoint.answers.keep(ctx.key, <bytes> frame, ctx.repetition)
         return self._queue(ctx, frame)
 
     cdef int _queue(self, RequestContext ctx, object frame) except -1:

@@ -3,6 +3,7 @@ from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.log_fields import PartitionFields
+from kbroker._fast.net.answer_memo import Repetition
 from kbroker._fast.net.gate import Gate
 
 class Connection(Protocol):
@@ -22,6 +23,7 @@ class Connection(Protocol):
 
 class Request(Protocol):
     lasting: bool
+    repetition: Repetition | None
     @property
     def api_key(self) -> int: ...
     @property

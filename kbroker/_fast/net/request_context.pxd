@@ -1,5 +1,6 @@
 from libc.stdint cimport uint8_t, uint64_t
 
+from kbroker._fast.net.answer_memo cimport Repetition
 from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.responder cimport Responder
 from kbroker._fast.net.route cimport Route
@@ -17,6 +18,7 @@ cdef class RequestContext:
     cdef readonly object services
     cdef public object waiting
     cdef public bint lasting
+    cdef public Repetition repetition
     cdef tuple key
     cdef Route route
     cdef uint64_t started_ns

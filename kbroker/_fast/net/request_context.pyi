@@ -1,6 +1,7 @@
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.net.answer_memo import Repetition
 from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Connection
 
@@ -19,6 +20,7 @@ class RequestContext:
     gate: Gate | None
     waiting: Any
     lasting: bool
+    repetition: Repetition | None
     def respond(self, response: Any) -> None: ...
     def respond_frame(self, frame: bytes | list[bytes | FileRegion]) -> None: ...
     def fail(self, error: Exception) -> None: ...

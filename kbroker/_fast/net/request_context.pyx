@@ -24,7 +24,8 @@ cdef class RequestContext:
 
     `waiting`: the `Pending` that will answer it.
     `gate`: what it has passed, None where nothing was asked.  `throttle_ms`: -1 until its answer is counted there.
-    `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets.
+    `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets;
+    `repetition`: what those do besides.
     """
 
     def respond(self, response) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kbroker._fast.net.answer_memo import Repetition
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.messages import (
     JoinReply,
@@ -107,6 +108,7 @@ class ConsumerGroups:
             kind = ConsumerGroup(group_id)
             partition.group(group_id).become(kind)
         if value is None and record.record_type == GROUP:
+            kind.end_standing()
             partition.end_kind(group_id)
         else:
             kind.replay(record)
@@ -132,6 +134,23 @@ class ConsumerGroups:
         outcome = self._write(request.group_id, partial(self._heartbeat, request, draft))
         self._follow(request.group_id, draft)
         return outcome
+
+    def repetition(self, request: HeartbeatRequest, client_id: str | None, client_host: str) -> Repetition | None:
+        """What a heartbeat does that is equal to this one, whose answer `lasts`."""
+        kind = self._find(request.group_id)
+        deadline = self._runtime.shard(self._index(request.group_id)).timers.find(
+            (request.group_id, request.member_id, TimerKind.SESSION)
+        )
+        if kind is None or deadline is None:
+            return None
+        seconds = self._settings.of_group(request.group_id).session_timeout_ms / 1000
+        return Repetition(kind.standing(), deadline, seconds, client_id, client_host)
+
+    def end_repetitions(self, *_settings: object) -> None:
+        """The settings of groups have changed."""
+        for group in self._registry.groups.values():
+            if isinstance(group.kind, ConsumerGroup):
+                group.kind.end_standing()
 
     def _heartbeat(
         self, request: HeartbeatRequest, draft: Draft, partition: GroupPartition, now_ms: int
@@ -240,6 +259,8 @@ class ConsumerGroups:
     def _become_classic(self, group: Group, state: ClassicState) -> None:
         """What replaying the records would do, but for the protocols of the members: the log has only the chosen."""
         classic = state.group
+        if isinstance(group.kind, ConsumerGroup):
+            group.kind.end_standing()
         group.become(None)
         group.restore(
             list(classic.members.values()),

@@ -127,9 +127,11 @@ class HeartbeatRequest(NamedTuple):
 
 
 class HeartbeatAnswer(NamedTuple):
-    """`assigned` is None where nothing has changed for the member."""
+    """`assigned` is None where nothing has changed for the member; `lasts`: an equal heartbeat gets the same, for as
+    long as the group is what it is."""
 
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: int = 0
     assigned: Mapping[bytes, Mapping[int, int]] | None = None
+    lasts: bool = False

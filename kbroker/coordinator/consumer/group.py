@@ -21,6 +21,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from kbroker._fast.net.answer_memo import Standing
 from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.consumer import fencing, records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
@@ -65,6 +66,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         "server_assignors",
         "static_members",
         "_owners",
+        "_standing",
         "_unreconciled",
     )
 
@@ -91,6 +93,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         self.image_version = -1
         self.resolving = False
         self.computing = False
+        self._standing: Standing | None = None
 
     # What all kinds of groups have in common (`GroupKind`)
 
@@ -183,8 +186,21 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
 
     # What its records say
 
+    def standing(self) -> Standing:
+        """Holds until a record changes the group, or `end_standing` is called."""
+        if self._standing is None:
+            self._standing = Standing()
+        return self._standing
+
+    def end_standing(self) -> None:
+        """Heartbeats are to be looked at again."""
+        if self._standing is not None:
+            self._standing.end()
+            self._standing = None
+
     def replay(self, record: GroupRecord) -> None:
         """Apply a record, but for the tombstone of the group itself."""
+        self.end_standing()
         record_type, key, value = record
         if record_type == records.GROUP:
             if value is not None:

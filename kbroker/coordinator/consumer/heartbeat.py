@@ -133,7 +133,9 @@ def _sign_of_life(
         or (group.regexes and refresh_due(group, group.regexes, around))
     ):
         return None
-    return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms)
+    # Regular expressions are looked at again when their time has come.
+    lasts = not group.regexes
+    return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms, lasts=lasts)
 
 
 def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:

@@ -91,6 +91,10 @@ class Timers:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def find(self, key: Hashable) -> Deadline | None:
+        """The timer of this key."""
+        return self._by_key.get(key)
+
     def set(self, key: Hashable, seconds: float, expire: Callable[[], None]) -> None:
         """Call `expire` in `seconds` from now, in place of what was set for this key before."""
         timer = self._by_key.get(key)
