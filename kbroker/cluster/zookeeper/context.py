@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.partition_updates import PartitionContexts, PartitionUpdates
 from kbroker.cluster.zookeeper.znodes import BrokerZnode, StateZnode, TopicZnode
+from kbroker.metadata.features import FEATURES, Features
 from kbroker.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
 
 NO_STATE_VERSION = -1
+
+
+def first_image(cluster_id: str, node_id: int) -> ClusterImage:
+    """What a controller begins with.  A ZooKeeper cluster has no features, so no eligible leader replicas either."""
+    levels = {feature.name: 0 for feature in FEATURES}
+    return ClusterImage.of(cluster_id, controller_id=node_id, features=Features(epoch=0, chosen=levels))
 
 
 def unborn(index: int, replicas: tuple[int, ...]) -> PartitionImage:

@@ -88,7 +88,8 @@ class LeftInZooKeeper:
             self._term.context.put_partitions(read)
             self._term.changes.send_metadata(read)
             await self._term.writer.delete(path)
-        self._term.mark(Work.COMPLETIONS)
+            self._term.mark(Work.SETTLE)
+            self._term.mark(Work.COMPLETIONS)
 
     async def reassignments(self) -> None:
         """What old tools wish for: the znode goes when all of it is done."""

@@ -21,7 +21,7 @@ from kbroker.cluster.reassignments import target_replicas
 from kbroker.cluster.requests import ElectionType
 from kbroker.cluster.zookeeper import paths, transitions
 from kbroker.cluster.zookeeper.changes import StateChanges
-from kbroker.cluster.zookeeper.context import ControllerContext, of_topics, topic_image, unborn
+from kbroker.cluster.zookeeper.context import ControllerContext, first_image, of_topics, topic_image, unborn
 from kbroker.cluster.zookeeper.left_in_zookeeper import LeftInZooKeeper
 from kbroker.cluster.zookeeper.messages import Messages
 from kbroker.cluster.zookeeper.reader import ZnodeReader
@@ -35,7 +35,7 @@ from kbroker.cluster.zookeeper.znodes import (
     encode_topic,
 )
 from kbroker.errors import KafkaError
-from kbroker.metadata.image import ClusterImage, PartitionImage
+from kbroker.metadata.image import PartitionImage
 from kbroker.types import TopicPartition, random_uuid
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Term:
         self._on = surroundings
         self._moved = moved
         self._zookeeper = surroundings.zookeeper
-        self.context = ControllerContext(node_id, fence, ClusterImage.of(cluster_id, controller_id=node_id))
+        self.context = ControllerContext(node_id, fence, first_image(cluster_id, node_id))
         self.reader = ZnodeReader(self._zookeeper)
         self.writer = FencedWriter(self._zookeeper, fence)
         messages = Messages(self.context, surroundings.versions, surroundings.listener)
@@ -173,6 +173,7 @@ class Term:
             logger.info("the controller has lost its connection to ZooKeeper")
         except Exception:
             logger.exception("the controller failed, and gives up its office")
+            await asyncio.sleep(RETRY_SECONDS)
             self._moved()
 
     async def _do(self, work: Work) -> None:
@@ -316,7 +317,8 @@ class Term:
             new = transitions.settled(each, contexts.of(self.context.image.topics[name.topic]), leaving)
             if new is not each:
                 changed[name] = new
-        await self.changes.commit(changed)
+        if await self.changes.commit(changed):
+            self.mark(Work.SETTLE)
         told = [name for name in also if name not in changed]
         if told:
             self.changes.send_metadata(told)
