@@ -60,6 +60,9 @@ class Kbroker:
     def stop(self) -> None:
         self._process.stop()
 
+    def output(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self.log.glob("*.log")))
+
 
 class Kafka:
     """One broker of Apache Kafka 3.9.1."""
@@ -99,6 +102,9 @@ class Kafka:
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
+
+    def output(self) -> str:
+        return (self._folder / "kafka.out").read_text(errors="replace")
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -194,11 +200,17 @@ def running(folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, st
         cluster = Cluster(server, folder, kinds, settings or {})
         cluster.zookeeper.start()
         try:
-            for node in cluster.nodes.values():
+            for number, node in cluster.nodes.items():
                 node.start()
+                if number == 1:
+                    # The first one is the controller.
+                    wait_for(lambda: cluster.controller() == 1, "a controller", seconds=60)
             cluster.wait_registered(set(cluster.nodes))
-            wait_for(lambda: cluster.controller() > 0, "a controller", seconds=30)
             yield cluster
+        except BaseException:
+            for node in cluster.nodes.values():
+                print(f"--- {node.node_id}\n{node.output()[-4000:]}")
+            raise
         finally:
             for node in cluster.nodes.values():
                 node.kill()
