@@ -102,8 +102,9 @@ class Context:
 class Client:
     """One connection: at most one request under way."""
 
-    def __init__(self, world: World, client_id: str | None = "probe") -> None:
+    def __init__(self, world: World, client_id: str | None = "probe", gate: Any = None) -> None:
         self._client_id = client_id
+        self._gate = gate
         self.controller = Controller(world)
         self._services = Services(
             world.config,
@@ -126,7 +127,7 @@ class Client:
         row = HANDLERS[request.api_key]
         assert row.serves(version)
         body = request.program(version).decode(request.program(version).encode(request(**fields)))
-        self._context = Context(version, self._services, self._client_id)
+        self._context = Context(version, self._services, self._client_id, gate=self._gate)
         self._response = (message(f"{name}Response"), version)
         answer = finished(row.handle(self._context, body))  # type: ignore[arg-type]
         if isinstance(answer, Pending):
