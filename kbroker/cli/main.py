@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
     "share": ("kbroker.cli.share", "List and describe share groups."),
+    "streams": ("kbroker.cli.streams", "List and describe streams groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
     "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),

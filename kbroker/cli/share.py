@@ -11,6 +11,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.wire_groups import coordinator_of, listed_groups, refuse
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -28,7 +29,7 @@ def command() -> None:
 def list_groups(bootstrap: str, timeout: float, as_json: bool) -> None:
     """List the share groups of a cluster, and their states."""
     with wire_cluster(bootstrap, timeout) as cluster:
-        rows = sorted(_listed(cluster))
+        rows = listed_groups(cluster, "share")
     if as_json:
         print_json([{"group": group, "state": state} for group, state in rows])
         return
@@ -59,34 +60,17 @@ def _known(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _listed(cluster: Cluster) -> list[tuple[str, str]]:
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    found = []
-    for node_id in cluster.nodes():
-        answer = cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)(types_filter=["share"]))
-        _refuse(answer.error_code, None, f"broker {node_id}")
-        found += [(row.group_id, row.group_state) for row in answer.groups]
-    return found
-
-
 def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message
 
-    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=0, coordinator_keys=[group_id])
-    (row,) = cluster.any().send(find).coordinators
-    _refuse(row.error_code, row.error_message, group_id)
-    if row.node_id not in cluster.nodes():
-        raise click.ClickException(f"broker {row.node_id}, which coordinates {group_id}, is not known")
-    connection = cluster.node(row.node_id)
+    connection = coordinator_of(cluster, group_id)
     (group,) = connection.send(request_message(ApiKey.SHARE_GROUP_DESCRIBE)(group_ids=[group_id])).groups
-    _refuse(group.error_code, group.error_message, group_id)
+    refuse(group.error_code, group.error_message, group_id)
     message = request_message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
     asked = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
     (offsets,) = connection.send(message(groups=[asked])).groups
-    _refuse(offsets.error_code, offsets.error_message, group_id)
+    refuse(offsets.error_code, offsets.error_message, group_id)
     return {
         "group": group_id,
         "state": group.group_state,
@@ -115,10 +99,3 @@ def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
             for partition in topic.partitions
         ],
     }
-
-
-def _refuse(code: int, message: str | None, what: str) -> None:
-    if code:
-        from kbroker.replay.client.errors import error_name
-
-        raise click.ClickException(f"{what}: {message or error_name(code)}")

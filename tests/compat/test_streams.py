@@ -59,6 +59,21 @@ def topics_of(broker: BrokerProcess) -> tuple[str, str]:
     return admin.create_topic("words", 3), admin.create_topic("counts", 2)
 
 
+def test_an_application_counts_words(own_broker: KbrokerProcess, tmp_path: Path) -> None:
+    """Applications of Kafka Streams would not run with `group.protocol=streams`."""
+    topics, application = topics_of(own_broker), unique("words")
+    feeder = Feeder(own_broker.bootstrap, topics[0])
+    feeder.feed(200)
+    feeder.finish()
+    settings = {"group.protocol": "streams", "num.stream.threads": "2", "commit.interval.ms": "100"}
+    instance = WordCountProcess(own_broker.bootstrap, application, topics, tmp_path / "app", settings)
+    try:
+        Results(own_broker.bootstrap, topics[1]).wait_for(feeder.counts, 60)
+    finally:
+        instance.close()
+    assert instance.states[-3:] == ["RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
+
+
 @pytest.mark.slow
 def test_two_instances_count_words_and_one_is_killed(own_broker: KbrokerProcess, tmp_path: Path) -> None:
     """Words would be lost or counted twice when an instance of an application dies, or the tools could not see its

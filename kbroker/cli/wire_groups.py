@@ -1,0 +1,44 @@
+"""Groups of the newer kinds over Kafka's protocol: which there are, and who coordinates one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kbroker.replay.client.cluster import Cluster
+
+
+def listed_groups(cluster: Cluster, group_type: str) -> list[tuple[str, str]]:
+    """Groups of a type with their states, sorted."""
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    found = []
+    for node_id in cluster.nodes():
+        answer = cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)(types_filter=[group_type]))
+        refuse(answer.error_code, None, f"broker {node_id}")
+        found += [(row.group_id, row.group_state) for row in answer.groups]
+    return sorted(found)
+
+
+def coordinator_of(cluster: Cluster, group_id: str) -> Any:
+    """The connection to the broker that coordinates a group."""
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=0, coordinator_keys=[group_id])
+    (row,) = cluster.any().send(find).coordinators
+    refuse(row.error_code, row.error_message, group_id)
+    if row.node_id not in cluster.nodes():
+        raise click.ClickException(f"broker {row.node_id}, which coordinates {group_id}, is not known")
+    return cluster.node(row.node_id)
+
+
+def refuse(code: int, message: str | None, what: str) -> None:
+    """ClickException for an error."""
+    if code:
+        from kbroker.replay.client.errors import error_name
+
+        raise click.ClickException(f"{what}: {message or error_name(code)}")
