@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
 from kbroker.cluster.config_changes import ConfigResourceType
@@ -38,7 +38,16 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
+    Row = (
+        wire.AlterConfigsResponse.AlterConfigsResourceResponse
+        | wire.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    )
+    Resource = wire.AlterConfigsRequest.AlterConfigsResource | wire.IncrementalAlterConfigsRequest.AlterConfigsResource
     Answer = TypeVar("Answer", wire.AlterConfigsResponse, wire.IncrementalAlterConfigsResponse)
+    ResourceT = TypeVar("ResourceT", bound=Resource)
+    SettingT = TypeVar(
+        "SettingT", wire.AlterConfigsRequest.AlterableConfig, wire.IncrementalAlterConfigsRequest.AlterableConfig
+    )
 
 # More settings, or loggers, than there are.
 MANY_SETTINGS = 1_000
@@ -52,8 +61,10 @@ _NAMES = frozenset(
 async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.IncrementalAlterConfigsRequest) -> Struct:
     """IncrementalAlterConfigs v0-v1; see the module's docstring."""
 
-    async def plan(resource: Any, pace: Pace) -> ConfigAlteration | None:
-        configs = await _telling(resource, pace)
+    async def plan(
+        resource: wire.IncrementalAlterConfigsRequest.AlterConfigsResource, pace: Pace
+    ) -> ConfigAlteration | None:
+        configs = await _telling(resource.resource_type, resource.configs, pace)
         _check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
         edits = [ConfigEdit(config.name, _operation(config), config.value or "") for config in configs]
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
@@ -64,38 +75,41 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
             return None
         return ConfigAlteration(_resource(ctx, resource), edits)
 
-    return await _answer(ctx.services, wire.IncrementalAlterConfigsResponse, request, plan)
+    return await _answer(
+        ctx.services, wire.IncrementalAlterConfigsResponse, request.resources, request.validate_only, plan
+    )
 
 
 async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRequest) -> Struct:
     """AlterConfigs v0-v2; see the module's docstring."""
 
-    async def plan(resource: Any, pace: Pace) -> ConfigAlteration | None:
+    async def plan(resource: wire.AlterConfigsRequest.AlterConfigsResource, pace: Pace) -> ConfigAlteration | None:
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
-        configs = await _telling(resource, pace)
+        configs = await _telling(resource.resource_type, resource.configs, pace)
         _check_values(configs, configs)
-        edits = [ConfigEdit(config.name, EditOperation.SET, config.value) for config in configs]
+        edits = [ConfigEdit(config.name, EditOperation.SET, config.value or "") for config in configs]
         return ConfigAlteration(_resource(ctx, resource), edits, replace=True)
 
-    return await _answer(ctx.services, wire.AlterConfigsResponse, request, plan)
+    return await _answer(ctx.services, wire.AlterConfigsResponse, request.resources, request.validate_only, plan)
 
 
 async def _answer(
     services: Services,
     response: type[Answer],
-    request: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-    plan: Callable[[Any, Pace], Awaitable[ConfigAlteration | None]],
+    resources: Sequence[ResourceT],
+    validate_only: bool,
+    plan: Callable[[ResourceT, Pace], Awaitable[ConfigAlteration | None]],
 ) -> Answer:
     pace = services.slices.pace()
     counts: Counter[tuple[int, str]] = Counter()
-    for resource in request.resources:
+    for resource in resources:
         await pace
         counts[resource.resource_type, resource.resource_name] += 1
     rows = []
-    asked: list[Any] = []
+    asked: list[Row] = []
     alterations: list[ConfigAlteration] = []
-    for resource in request.resources:
+    for resource in resources:
         await pace
         row = response.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
@@ -112,31 +126,30 @@ async def _answer(
             asked.append(row)
             alterations.append(alteration)
     if alterations:
-        errors = await services.controller.alter_configs(alterations, request.validate_only)
-        for row, found in zip(asked, errors, strict=True):
+        errors = await services.controller.alter_configs(alterations, validate_only)
+        for each, found in zip(asked, errors, strict=True):
             await pace
             if found is not None:
-                _refuse(row, found)
+                _refuse(each, found)
         for done in (errors, alterations, asked):
             await in_pieces(Disposal(done), pace)
     return response(responses=rows)
 
 
-def _refuse(row: Any, error: KafkaError) -> None:
+def _refuse(row: Row, error: KafkaError) -> None:
     row.error_code, row.error_message = error.code, error.message
 
 
-async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
+async def _telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) -> Sequence[SettingT]:
     """The settings of a resource that the answer depends on: all, unless it names more than there are.
 
     Then those that are there, and the first of the others, which are refused.  To delete one that is not there is
     nothing to do, but for a logger.
     """
-    configs: Sequence[Any] = resource.configs
     if len(configs) <= MANY_SETTINGS:
         return configs
     seen: set[str] = set()
-    telling: list[Any] = []
+    telling: list[SettingT] = []
     others = 0
     for config in configs:
         await pace
@@ -146,7 +159,7 @@ async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
         if config.name in _NAMES:
             telling.append(config)
         elif others < MANY_SETTINGS and (
-            resource.resource_type == ConfigResourceType.BROKER_LOGGER
+            resource_type == ConfigResourceType.BROKER_LOGGER
             or getattr(config, "config_operation", EditOperation.SET) != EditOperation.DELETE
         ):
             telling.append(config)
@@ -154,7 +167,7 @@ async def _telling(resource: Any, pace: Pace) -> Sequence[Any]:
     return telling
 
 
-def _check_values(configs: Sequence[Any], with_value: Sequence[Any]) -> None:
+def _check_values(configs: Sequence[SettingT], with_value: Sequence[SettingT]) -> None:
     if len({config.name for config in configs}) < len(configs):
         raise InvalidRequestError("Error due to duplicate config keys")
     missing = [config.name for config in with_value if config.value is None]
@@ -162,14 +175,14 @@ def _check_values(configs: Sequence[Any], with_value: Sequence[Any]) -> None:
         raise InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
 
 
-def _operation(config: Any) -> EditOperation:
+def _operation(config: wire.IncrementalAlterConfigsRequest.AlterableConfig) -> EditOperation:
     try:
         return EditOperation(config.config_operation)
     except ValueError:
         raise InvalidRequestError(f"Unknown operation type {config.config_operation}") from None
 
 
-def _resource(ctx: RequestContext, resource: Any) -> ConfigResource:
+def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:
     """What is to be changed.  InvalidRequestError for another broker than this one, KafkaError where the client may not
     change it."""
     services = ctx.services

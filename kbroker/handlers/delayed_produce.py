@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.net.pending import Pending
 from kbroker.errors import RequestTimedOutError
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.errors import KafkaError
     from kbroker.replication.partition import Partition
+    from kbroker.schemas import wire
+
+    PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -28,7 +31,7 @@ class Unacknowledged(NamedTuple):
 
     partition: Partition
     last_offset: int
-    answer: Any
+    answer: PartitionProduceResponse
 
 
 class DelayedProduce(Pending):
@@ -42,7 +45,7 @@ class DelayedProduce(Pending):
         self._by_all = by_all
         self._timeout_ms = max(0, timeout_ms)
         self._last: dict[Partition, int] = {}
-        self._left: dict[Partition, list[Any]] = {}
+        self._left: dict[Partition, list[PartitionProduceResponse]] = {}
         for partition, last_offset, answer in waits:
             self._last[partition] = max(last_offset, self._last.get(partition, last_offset))
             self._left.setdefault(partition, []).append(answer)
@@ -72,7 +75,7 @@ class DelayedProduce(Pending):
             self.answer(self._response)
 
 
-def _fail(answer: Any, error: KafkaError) -> None:
+def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_code = error.code
     if not error.leaves_stored:
         answer.base_offset = answer.log_start_offset = NO_OFFSET

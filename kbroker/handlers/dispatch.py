@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.net.route import Route
 from kbroker.handlers import (
@@ -53,8 +53,10 @@ from kbroker.protocol.schema import fields_of
 from kbroker.schemas import message, request_schema, response_schema
 
 if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Program
     from kbroker.handlers.services import RequestContext
     from kbroker.handlers.table import Handler
+    from kbroker.protocol.messages import Message
 
 FAMILIES = (
     alter_configs,
@@ -155,8 +157,8 @@ def _limits_at(api_key: ApiKey, version: int) -> int:
     return names.index("min_bytes") * 4 if "max_bytes" in names else -1
 
 
-def _program(name: str, version: int) -> Any:
-    struct: Any = message(name)
+def _program(name: str, version: int) -> Program:
+    struct: type[Message] = message(name)
     return struct.program(version)
 
 
@@ -170,5 +172,6 @@ def unsupported(ctx: RequestContext) -> bytes | None:
         return None
     response = api_versions.unsupported_version_response(ctx.services)
     program = _program("ApiVersionsResponse", 0)
-    frame: bytes = program.encode_response(response, ctx.correlation_id, False)
+    frame = program.encode_response(response, ctx.correlation_id, False)
+    assert isinstance(frame, bytes)
     return frame

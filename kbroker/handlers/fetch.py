@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.net.pending import Pending
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.protocol.schema import Field
 
-FetchResponse: Any = wire.FetchResponse
-FetchableTopicResponse: Any = FetchResponse.FetchableTopicResponse
+FetchResponse = wire.FetchResponse
+FetchableTopicResponse = FetchResponse.FetchableTopicResponse
 
 FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
 FIRST_VERSION_WITH_REPLICA_STATE = 15
@@ -52,7 +52,9 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 
-def handle_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct | Pending | Coroutine[Any, Any, Any]:
+def handle_fetch(
+    ctx: RequestContext, request: wire.FetchRequest
+) -> Struct | Pending | Coroutine[object, None, Struct | Pending]:
     """Versions 0 to 18.  Up to v3: `old_fetch`.  v7 on: incremental sessions; v13 on: topics by id; v15 on: replica id
     in a tagged field.
 
@@ -140,7 +142,7 @@ def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> T
     )
 
 
-async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Any:
+async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Struct | Pending:
     """Read many partitions in slices, again and again until there is enough or the time is up.
 
     To wait with all of them as other fetches do would take a slice and more for each batch that comes.
@@ -194,7 +196,9 @@ def _refuse(request: wire.FetchRequest, by_id: bool, code: ErrorCode) -> Struct:
     return response
 
 
-def _target(topic: Any, partition: Any, by_id: bool) -> FetchTarget:
+def _target(
+    topic: wire.FetchRequest.FetchTopic, partition: wire.FetchRequest.FetchPartition, by_id: bool
+) -> FetchTarget:
     return FetchTarget(
         # By id, a name is known where the fetch has waited already.
         (topic.topic or None) if by_id else topic.topic,

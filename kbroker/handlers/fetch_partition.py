@@ -6,7 +6,7 @@ to fields of C, one whose epochs the client has compared (KIP-595), and every pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import (
     ErrorCode,
@@ -20,12 +20,13 @@ from kbroker.storage.log.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from kbroker._fast.log.fetch_target import FetchTarget
+    from kbroker.handlers.services import Services
     from kbroker.replication.partition import Partition
     from kbroker.replication.replica_manager import ReplicaManager
 
-PartitionData: Any = wire.FetchResponse.PartitionData
-AbortedTransaction: Any = wire.FetchResponse.AbortedTransaction
-EpochEndOffset: Any = wire.FetchResponse.EpochEndOffset
+PartitionData = wire.FetchResponse.PartitionData
+AbortedTransaction = wire.FetchResponse.AbortedTransaction
+EpochEndOffset = wire.FetchResponse.EpochEndOffset
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 LAST_VERSION_WITH_HARD_LIMIT = 2
@@ -34,8 +35,8 @@ UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNO
 
 
 def read_partition(
-    services: Any, version: int, replica_id: int, committed: bool, target: FetchTarget, left: int, first: bool
-) -> tuple[Any, bool]:
+    services: Services, version: int, replica_id: int, committed: bool, target: FetchTarget, left: int, first: bool
+) -> tuple[PartitionData, bool]:
     """(the partition's part of the answer, whether the client must get that at once).
 
     `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
@@ -55,7 +56,7 @@ def read_partition(
         return failed(target.index, log.storage_error("reading records", error).code, None), True
 
 
-def failed(index: int, code: int, aborted: list[Any] | None) -> Any:
+def failed(index: int, code: int, aborted: list[AbortedTransaction] | None) -> PartitionData:
     """The answer of a partition whose records the client does not get."""
     return PartitionData(
         partition_index=index,
@@ -75,7 +76,7 @@ def _read(
     target: FetchTarget,
     left: int,
     first: bool,
-) -> tuple[Any, bool]:
+) -> tuple[PartitionData, bool]:
     partition = _partition(manager, version, replica_id, target)
     partition.check_leader_epoch(target.current_leader_epoch)
     log = partition.log
@@ -130,7 +131,7 @@ def _partition(manager: ReplicaManager, version: int, replica_id: int, target: F
     return partition
 
 
-def _divergence(partition: Partition, target: FetchTarget) -> Any | None:
+def _divergence(partition: Partition, target: FetchTarget) -> PartitionData | None:
     """The answer that says where the reader's log and ours part (KIP-595), or None when they do not."""
     epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

@@ -17,7 +17,7 @@ DeleteGroups v0-v2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.classic.messages import (
     JoinRequest,
@@ -73,17 +73,15 @@ PORTION = 250
 async def handle_find_coordinator(ctx: RequestContext, request: wire.FindCoordinatorRequest) -> Struct:
     """FindCoordinator v0-v6."""
     response = wire.FindCoordinatorResponse
-    answer: Struct
     if ctx.api_version >= 4:
         pace = ctx.services.slices.pace()
         coordinators = []
         for key in request.coordinator_keys:
             await pace
             coordinators.append(await _coordinator(ctx, request.key_type, key))
-        answer = response(coordinators=coordinators)
-        return answer
+        return response(coordinators=coordinators)
     found = await _coordinator(ctx, request.key_type, request.key)
-    answer = response(
+    return response(
         error_code=found.error_code,
         # Kafka has the code's name here where v4+ have an empty text.
         error_message=found.error_message if found.error_code else "NONE",
@@ -91,10 +89,9 @@ async def handle_find_coordinator(ctx: RequestContext, request: wire.FindCoordin
         host=found.host,
         port=found.port,
     )
-    return answer
 
 
-async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Any:
+async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> wire.FindCoordinatorResponse.Coordinator:
     coordinator = wire.FindCoordinatorResponse.Coordinator
     try:
         _check_key_type(ctx, key_type)
@@ -182,7 +179,7 @@ def _join_response(version: int, result: JoinResult) -> Struct:
     protocol_name = result.protocol_name
     if protocol_name is None and version < 7:
         protocol_name = ""
-    answer: Struct = response(
+    return response(
         error_code=result.error,
         generation_id=result.generation_id,
         protocol_type=result.protocol_type,
@@ -195,7 +192,6 @@ def _join_response(version: int, result: JoinResult) -> Struct:
             for member_id, instance_id, metadata in result.members
         ],
     )
-    return answer
 
 
 # SyncGroup
@@ -224,13 +220,12 @@ def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> St
 
 
 def _sync_response(result: SyncResult) -> Struct:
-    answer: Struct = wire.SyncGroupResponse(
+    return wire.SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,
         assignment=result.assignment,
     )
-    return answer
 
 
 # Heartbeat
@@ -245,17 +240,15 @@ def handle_heartbeat(ctx: RequestContext, request: wire.HeartbeatRequest) -> Str
         )
     except KafkaError as error:
         code = error.code
-    answer: Struct = wire.HeartbeatResponse(error_code=code)
-    return answer
+    return wire.HeartbeatResponse(error_code=code)
 
 
 # LeaveGroup
 
 
-async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
+async def handle_leave_group(ctx: RequestContext, request: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:
     """LeaveGroup v0-v5."""
     response = wire.LeaveGroupResponse
-    answer: Struct
     pace = ctx.services.slices.pace()
     if ctx.api_version <= 2:
         leaving = [LeavingMember(request.member_id)]
@@ -271,17 +264,14 @@ async def handle_leave_group(ctx: RequestContext, request: Any) -> Struct:
             await pace
             results += ctx.services.group_coordinator.leave(request.group_id, leaving[start : start + PORTION])
     except KafkaError as error:
-        answer = response(error_code=error.code)
-        return answer
+        return response(error_code=error.code)
     if ctx.api_version <= 2:
-        answer = response(error_code=results[0].error)
-        return answer
+        return response(error_code=results[0].error)
     members = []
     for member_id, instance_id, code in results:
         await pace
         members.append(response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code))
-    answer = response(members=members)
-    return answer
+    return response(members=members)
 
 
 # DescribeGroups, ListGroups, DeleteGroups
@@ -296,11 +286,10 @@ async def handle_describe_groups(ctx: RequestContext, request: wire.DescribeGrou
         await pace
         operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
         groups.append(_described(ctx, group_id, operations))
-    answer: Struct = wire.DescribeGroupsResponse(groups=groups)
-    return answer
+    return wire.DescribeGroupsResponse(groups=groups)
 
 
-def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
+def _described(ctx: RequestContext, group_id: str, operations: int) -> wire.DescribeGroupsResponse.DescribedGroup:
     response = wire.DescribeGroupsResponse
     try:
         require_group(ctx, Operation.DESCRIBE, group_id)
@@ -340,12 +329,10 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> Any:
 async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsRequest) -> Struct:
     """ListGroups v0-v5."""
     response = wire.ListGroupsResponse
-    answer: Struct
     try:
         groups = ctx.services.group_coordinator.list_groups(request.states_filter, request.types_filter)
     except KafkaError as error:
-        answer = response(error_code=error.code)
-        return answer
+        return response(error_code=error.code)
     pace = ctx.services.slices.pace()
     sees_all = may_cluster(ctx, Operation.DESCRIBE)
     listed = []
@@ -358,11 +345,10 @@ async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsReques
                 group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type
             )
         )
-    answer = response(groups=listed)
-    return answer
+    return response(groups=listed)
 
 
-async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
+async def handle_delete_groups(ctx: RequestContext, request: wire.DeleteGroupsRequest) -> wire.DeleteGroupsResponse:
     """DeleteGroups v0-v2."""
     delete: Callable[[str], None] = ctx.services.group_coordinator.delete_group
     response = wire.DeleteGroupsResponse
@@ -378,16 +364,14 @@ async def handle_delete_groups(ctx: RequestContext, request: Any) -> Struct:
         except KafkaError as error:
             code = error.code
         results.append(response.DeletableGroupResult(group_id=group_id, error_code=code))
-    answer: Struct = response(results=results)
-    return answer
+    return response(results=results)
 
 
-def _refused_deletions(answer: Any, code: ErrorCode) -> Struct:
+def _refused_deletions(answer: wire.DeleteGroupsResponse, code: ErrorCode) -> wire.DeleteGroupsResponse:
     """Those that were made, and are not committed."""
     for result in answer.results:
         result.error_code = result.error_code or code
-    refused: Struct = answer
-    return refused
+    return answer
 
 
 HANDLERS: tuple[Handler, ...] = (

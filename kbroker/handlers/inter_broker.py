@@ -6,8 +6,8 @@ one after the other, so each controller's word is taken in the order in which it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kbroker.cluster.metadata_updates import MetadataUpdate
 from kbroker.errors import ErrorCode, KafkaError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.leader_and_isr import ControllerRequests
 
+    FromController = wire.LeaderAndIsrRequest | wire.StopReplicaRequest | wire.UpdateMetadataRequest
+
 FIRST_WITH_TOPICS_IN_LEADER_AND_ISR = 2
 FIRST_WITH_TOPIC_IDS_IN_ANSWER = 5
 FIRST_WITH_STATES_IN_STOP = 3
@@ -39,7 +41,7 @@ def _requests(ctx: RequestContext) -> ControllerRequests:
     return ctx.services.controller_requests
 
 
-def _sender(request: Any) -> Sender:
+def _sender(request: FromController) -> Sender:
     return Sender(request.controller_id, request.controller_epoch, request.broker_epoch)
 
 
@@ -56,7 +58,7 @@ async def handle_leader_and_isr(ctx: RequestContext, request: wire.LeaderAndIsrR
         codes = await _requests(ctx).leader_and_isr(_sender(request), states, leaders, ctx.services.slices.pace())
     except KafkaError as error:
         return response(error_code=error.code)
-    rows: dict[tuple[str, bytes], list[Any]] = {}
+    rows: dict[tuple[str, bytes], list[wire.LeaderAndIsrResponse.LeaderAndIsrPartitionError]] = {}
     for state, code in zip(states, codes, strict=True):
         row = response.LeaderAndIsrPartitionError(
             topic_name=state.topic, partition_index=state.image.partition, error_code=code
@@ -82,7 +84,7 @@ def _states(request: wire.LeaderAndIsrRequest, version: int) -> Iterator[Replica
             yield ReplicaState(topic.topic_name, topic.topic_id, _assigned(row))
 
 
-def _assigned(row: Any) -> PartitionImage:
+def _assigned(row: wire.LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionImage:
     return PartitionImage(
         partition=row.partition_index,
         leader=row.leader,
@@ -142,11 +144,11 @@ def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequ
     topics: dict[tuple[str, bytes], list[PartitionImage]] = {}
     if ctx.api_version < FIRST_WITH_TOPICS_IN_UPDATE:
         for row in request.ungrouped_partition_states:
-            topics.setdefault((row.topic_name, ZERO_UUID), []).append(_told(row))
+            topics.setdefault((row.topic_name, ZERO_UUID), []).append(_described(row))
     else:
         for topic in request.topic_states:
             rows = topics.setdefault((topic.topic_name, topic.topic_id), [])
-            rows += [_told(row) for row in topic.partition_states]
+            rows += [_described(row) for row in topic.partition_states]
     brokers = [_broker(row, ctx.api_version) for row in request.live_brokers]
     try:
         require_cluster(ctx, Operation.CLUSTER_ACTION)
@@ -156,7 +158,7 @@ def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequ
     return wire.UpdateMetadataResponse(error_code=ErrorCode.NONE)
 
 
-def _told(row: Any) -> PartitionImage:
+def _described(row: wire.UpdateMetadataRequest.UpdateMetadataPartitionState) -> PartitionImage:
     return PartitionImage(
         partition=row.partition_index,
         leader=row.leader,
@@ -168,15 +170,14 @@ def _told(row: Any) -> PartitionImage:
     )
 
 
-def _broker(row: Any, version: int) -> BrokerImage:
+def _broker(row: wire.UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> BrokerImage:
     if version == 0:
         return BrokerImage(row.id, {PROTOCOL_NAMES[0]: Endpoint(row.v0_host, row.v0_port)})
-    endpoints: Sequence[Any] = row.endpoints
     named = {
         each.listener
         if version >= FIRST_WITH_LISTENER_NAMES
         else PROTOCOL_NAMES.get(each.security_protocol, PROTOCOL_NAMES[0]): Endpoint(each.host, each.port)
-        for each in endpoints
+        for each in row.endpoints
     }
     return BrokerImage(row.id, named, row.rack)
 

@@ -12,8 +12,8 @@ OffsetDelete v0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
@@ -29,6 +29,7 @@ from kbroker.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     Slot = wire.OffsetCommitResponse.OffsetCommitResponsePartition
+    AskedTopic = wire.OffsetFetchRequest.OffsetFetchRequestTopic | wire.OffsetFetchRequest.OffsetFetchRequestTopics
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.classic.offsets import OffsetTable
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import TopicImage
 
+TopicT = TypeVar("TopicT")
+PartitionT = TypeVar("PartitionT")
 # What the coordinator is given at a time, some 2 ms of its work.
 PORTION = 250
 _NO_OFFSET = -1
@@ -201,13 +204,18 @@ async def _fetch_group(
     return response.OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-class _OffsetFetch:
+class _OffsetFetch(Generic[TopicT, PartitionT]):
     """Answers for one group; the structs differ between v0-v7 and v8+, their fields do not."""
 
     __slots__ = ("_by_id", "_cache", "_ctx", "_missing", "_offsets", "_pace", "_partition_class", "_topic_class")
 
     def __init__(
-        self, ctx: RequestContext, topic_class: Any, partition_class: Any, offsets: OffsetTable | None, pace: Pace
+        self,
+        ctx: RequestContext,
+        topic_class: Callable[..., TopicT],
+        partition_class: Callable[..., PartitionT],
+        offsets: OffsetTable | None,
+        pace: Pace,
     ) -> None:
         self._ctx = ctx
         self._pace = pace
@@ -218,14 +226,14 @@ class _OffsetFetch:
         self._offsets = offsets
         self._missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if ctx.api_version == 0 else ErrorCode.NONE
 
-    async def topics(self, asked: list[Any] | None, require_stable: bool) -> list[Any]:
+    async def topics(self, asked: Sequence[AskedTopic] | None, require_stable: bool) -> list[TopicT]:
         if asked is None:
             return await self._all_topics(require_stable)
         return [await self._asked_topic(topic, require_stable) for topic in asked]
 
-    async def _asked_topic(self, asked: Any, require_stable: bool) -> Any:
+    async def _asked_topic(self, asked: AskedTopic, require_stable: bool) -> TopicT:
         name = asked.name
-        if not self._by_id:
+        if not self._by_id or isinstance(asked, wire.OffsetFetchRequest.OffsetFetchRequestTopic):
             partitions = await self._allowed_partitions(name, asked.partition_indexes, require_stable)
             return self._topic_class(name=name, partitions=partitions)
         topic = self._cache.topic_by_id(asked.topic_id)
@@ -235,19 +243,19 @@ class _OffsetFetch:
             partitions = await self._allowed_partitions(topic.name, asked.partition_indexes, require_stable)
         return self._topic_class(topic_id=asked.topic_id, partitions=partitions)
 
-    async def _allowed_partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[Any]:
+    async def _allowed_partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[PartitionT]:
         if not may_topic(self._ctx, Operation.DESCRIBE, name):
             return await self._failed(indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return await self._partitions(name, indexes, require_stable)
 
-    async def _failed(self, indexes: Iterable[int], code: ErrorCode) -> list[Any]:
+    async def _failed(self, indexes: Iterable[int], code: ErrorCode) -> list[PartitionT]:
         partitions = []
         for index in indexes:
             await self._pace
             partitions.append(self._partition(index, code))
         return partitions
 
-    async def _all_topics(self, require_stable: bool) -> list[Any]:
+    async def _all_topics(self, require_stable: bool) -> list[TopicT]:
         if self._offsets is None:
             return []
         found = []
@@ -264,7 +272,7 @@ class _OffsetFetch:
                 found.append(self._topic_class(topic_id=topic.topic_id, partitions=partitions))
         return found
 
-    async def _partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[Any]:
+    async def _partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[PartitionT]:
         offsets = self._offsets
         found = []
         for index in indexes:
@@ -285,7 +293,7 @@ class _OffsetFetch:
                 )
         return found
 
-    def _partition(self, index: int, code: ErrorCode) -> Any:
+    def _partition(self, index: int, code: ErrorCode) -> PartitionT:
         return self._partition_class(
             partition_index=index,
             committed_offset=_NO_OFFSET,

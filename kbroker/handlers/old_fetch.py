@@ -12,7 +12,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.fetch_target import FetchTarget
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.conversions import ConvertedRecords
     from kbroker.handlers.services import RequestContext
+    from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.replication.partition import Partition
     from kbroker.storage.files.filesystem import FileSystem
+
+    PartitionData = wire.FetchResponse.PartitionData
+    Answers = list[tuple[FetchTarget, PartitionData]]
 
 LAST_VERSION_OF_MAGIC_0 = 1
 READ_BYTES = 256 << 10
@@ -52,7 +56,7 @@ class _Job(NamedTuple):
 
     region: FileRegion
     files: FileSystem
-    answer: Any
+    answer: PartitionData
     partition: Partition
     least: int
 
@@ -60,7 +64,7 @@ class _Job(NamedTuple):
 class _Signal(DelayedFetch):
     """Waits with an old fetch for data in its partitions."""
 
-    def __init__(self, purgatory: Any, partitions: tuple[PartitionFields, ...], wait_ms: int) -> None:
+    def __init__(self, purgatory: FetchPurgatory, partitions: tuple[PartitionFields, ...], wait_ms: int) -> None:
         super().__init__(purgatory, partitions, wait_ms)
         self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -99,7 +103,7 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
         forced = await signal.came
 
 
-def _forget(purgatory: Any, signal: _Signal) -> None:
+def _forget(purgatory: FetchPurgatory, signal: _Signal) -> None:
     purgatory.forget(signal)
     signal.lose()
 
@@ -128,11 +132,11 @@ def _places(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ..
 
 async def _read(
     ctx: RequestContext, request: wire.FetchRequest, asked: Iterable[_Asked], pace: Pace
-) -> tuple[list[Any], int, bool]:
+) -> tuple[Answers, int, bool]:
     """(each partition's part of the answer, bytes found, whether that must be answered at once)."""
     services, version = ctx.services, ctx.api_version
     left = min(request.max_bytes, services.fetch_max_bytes)
-    answers = []
+    answers: Answers = []
     found = 0
     any_urgent = False
     for topic, target in asked:
@@ -143,7 +147,7 @@ async def _read(
             any_urgent = True
             continue
         answer, urgent = read_partition(services, version, request.replica_id, False, target, left, found == 0)
-        size = len(answer.records)
+        size = _size(answer)
         found += size
         left = max(0, left - size)
         any_urgent = any_urgent or urgent
@@ -173,7 +177,11 @@ def _magic_of(ctx: RequestContext) -> int:
     return 0 if ctx.api_version <= LAST_VERSION_OF_MAGIC_0 else 1
 
 
-async def _convert(ctx: RequestContext, answers: Iterable[tuple[FetchTarget, Any]]) -> int:
+def _size(answer: PartitionData) -> int:
+    return 0 if answer.records is None else len(answer.records)
+
+
+async def _convert(ctx: RequestContext, answers: Answers) -> int:
     """Converts what this version cannot read; the bytes of all records."""
     conversions = ctx.services.conversions
     magic = _magic_of(ctx)
@@ -186,16 +194,17 @@ async def _convert(ctx: RequestContext, answers: Iterable[tuple[FetchTarget, Any
             count = await asyncio.get_running_loop().run_in_executor(None, _convert_all, jobs, magic, room)
             conversions.fetched(count, time.perf_counter() - began)
             room.settle()
-    return sum(len(answer.records) for _, answer in answers)
+    return sum(_size(answer) for _, answer in answers)
 
 
-def _jobs(ctx: RequestContext, answers: Iterable[tuple[FetchTarget, Any]], magic: int) -> Iterator[_Job]:
+def _jobs(ctx: RequestContext, answers: Answers, magic: int) -> Iterator[_Job]:
     for target, answer in answers:
-        if answer.error_code or not len(answer.records):
+        region = answer.records
+        if answer.error_code or not isinstance(region, FileRegion) or not region.size:
             continue
         partition = ctx.services.replica_manager.partition(target.topic or "", target.index)
         if partition.log.config.message_magic > magic:
-            yield _Job(answer.records, partition.log.local.environment.files, answer, partition, target.fetch_offset)
+            yield _Job(region, partition.log.local.environment.files, answer, partition, target.fetch_offset)
 
 
 def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> int:
@@ -271,8 +280,8 @@ def _part_of_a_message(size: int) -> bytes:
     return SIZE.pack(-1, max(size + 1, 61))[:size]
 
 
-def _response(asked: Iterable[_Asked], answers: Iterable[tuple[FetchTarget, Any]]) -> Struct:
-    topics: dict[str, Any] = {}
+def _response(asked: Iterable[_Asked], answers: Answers) -> Struct:
+    topics: dict[str, wire.FetchResponse.FetchableTopicResponse] = {}
     for (topic, _), (_, answer) in zip(asked, answers, strict=True):
         if topic not in topics:
             topics[topic] = wire.FetchResponse.FetchableTopicResponse(topic=topic)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
@@ -50,9 +50,15 @@ if TYPE_CHECKING:
     import asyncio
 
     from kbroker._fast.base.slices import Pace
+    from kbroker._fast.net.route import NoResponse
     from kbroker._fast.requests.fast_produce import Appended
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
+
+    Topic = wire.ProduceRequest.TopicProduceData
+    Row = wire.ProduceRequest.PartitionProduceData
+    # The answer, what gives it later, what stands for none; None where the connection is closed.
+    Produced = wire.ProduceResponse | Pending | NoResponse | None
 
 logger = logging.getLogger("kbroker.produce")
 complaints = RateLimitedLog(logger)
@@ -60,10 +66,10 @@ complaints = RateLimitedLog(logger)
 # Of a row: the first and last offset at which it was appended; what a thread has found out; why it is refused.
 Known = tuple[int, int] | AnalyzedBatch | KafkaError
 
-ProduceResponse: Any = wire.ProduceResponse
-TopicProduceResponse: Any = ProduceResponse.TopicProduceResponse
-PartitionProduceResponse: Any = ProduceResponse.PartitionProduceResponse
-BatchIndexAndErrorMessage: Any = ProduceResponse.BatchIndexAndErrorMessage
+ProduceResponse = wire.ProduceResponse
+TopicProduceResponse = ProduceResponse.TopicProduceResponse
+PartitionProduceResponse = ProduceResponse.PartitionProduceResponse
+BatchIndexAndErrorMessage = ProduceResponse.BatchIndexAndErrorMessage
 
 ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
@@ -90,7 +96,9 @@ WITHOUT_LOG_START = frozenset(
 )
 
 
-async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None) -> Any:
+async def handle_produce(
+    ctx: RequestContext, request: wire.ProduceRequest, appended: Appended | None = None
+) -> Produced:
     """Versions 0 to 13; up to v2 with message sets, and the time of an append from v2 on.
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
@@ -121,11 +129,11 @@ async def handle_produce(ctx: RequestContext, request: wire.ProduceRequest, appe
     return await _append_all(ctx, request, known, guards)
 
 
-async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: Pace) -> Any:
+async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: Pace) -> Produced:
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    responses: list[Any] = []
+    responses: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        answers: list[Any] = []
+        answers: list[PartitionProduceResponse] = []
         for row in topic.partition_data:
             await pace
             answers.append(PartitionProduceResponse(index=row.index, error_code=code, base_offset=-1))
@@ -135,7 +143,7 @@ async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: P
 
 def _rows_to_append(
     ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known]
-) -> Iterator[tuple[Any, Partition]]:
+) -> Iterator[tuple[Row, Partition]]:
     """The rows that are still to be appended, each with the partition that it names; not where there is none."""
     for topic in request.topic_data:
         for row in topic.partition_data:
@@ -148,7 +156,7 @@ def _are_valid(acks: int) -> bool:
     return acks in (0, 1, ALL_REPLICAS)
 
 
-def _takes_long(ctx: RequestContext, topic: Any, data: Any) -> bool:
+def _takes_long(ctx: RequestContext, topic: Topic, data: Row) -> bool:
     """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
     if data.records is None:
         return False
@@ -165,7 +173,11 @@ class LongProduce(Pending):
     """A produce with batches that a thread judges, one after the other; then all are appended in order."""
 
     def __init__(
-        self, request: Any, long_batches: list[tuple[Any, Any]], known: dict[int, Known], guards: Guards
+        self,
+        request: wire.ProduceRequest,
+        long_batches: list[tuple[Topic, Row]],
+        known: dict[int, Known],
+        guards: Guards,
     ) -> None:
         self._request = request
         self._guards = guards
@@ -193,7 +205,7 @@ class LongProduce(Pending):
             return
         self._append()
 
-    def _note(self, data: Any, partition: Partition, judging: asyncio.Future[AnalyzedBatch | None]) -> None:
+    def _note(self, data: Row, partition: Partition, judging: asyncio.Future[AnalyzedBatch | None]) -> None:
         self.ctx.services.replica_manager.judging.discard(judging)
         if judging.cancelled():
             return
@@ -244,14 +256,14 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview | None
 
 async def _append_all(
     ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known], guards: Guards
-) -> Any:
+) -> Produced:
     """Appends each batch and gives the answer; `known` has what came of a row so far, by its id()."""
     pace = ctx.services.slices.pace()
-    responses: list[Any] = []
+    responses: list[TopicProduceResponse] = []
     waits: list[Unacknowledged] = []
     try:
         for topic in request.topic_data:
-            answers: list[Any] = []
+            answers: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 await pace
                 answers.append(
@@ -276,12 +288,12 @@ def _discard_what_is_left(ctx: RequestContext, known: dict[int, Known]) -> None:
 def _answer(
     ctx: RequestContext,
     acks: int,
-    topic: Any,
-    data: Any,
+    topic: Topic,
+    data: Row,
     known: Known | None,
     guard: VerificationGuard | None,
     waits: list[Unacknowledged],
-) -> Any:
+) -> PartitionProduceResponse:
     """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait."""
     try:
         if not _are_valid(acks):
@@ -295,7 +307,7 @@ def _answer(
         return _refuse(ctx, topic, data.index, error)
 
 
-def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
+def _partition(ctx: RequestContext, topic: Topic, index: int) -> Partition:
     manager = ctx.services.replica_manager
     if ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
         topic.name = manager.topic_name(topic.topic_id)
@@ -309,13 +321,13 @@ def _partition(ctx: RequestContext, topic: Any, index: int) -> Partition:
 
 def _append(
     ctx: RequestContext,
-    topic: Any,
-    data: Any,
+    topic: Topic,
+    data: Row,
     known: Known | None,
     guard: VerificationGuard | None,
     acks_all: bool,
     waits: list[Unacknowledged],
-) -> Any:
+) -> PartitionProduceResponse:
     """Appends a batch, unless that was done; its answer.  Raises KafkaError."""
     partition = _partition(ctx, topic, data.index)
     if isinstance(known, tuple):
@@ -352,7 +364,7 @@ def _append(
     return answer
 
 
-def _refuse(ctx: RequestContext, topic: Any, index: int, error: KafkaError) -> Any:
+def _refuse(ctx: RequestContext, topic: Topic, index: int, error: KafkaError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
     if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
         answer.log_start_offset = ctx.services.replica_manager.partition(topic.name, index).log.log_start_offset
@@ -366,8 +378,11 @@ def _refuse(ctx: RequestContext, topic: Any, index: int, error: KafkaError) -> A
 
 
 def _finish(
-    ctx: RequestContext, request: wire.ProduceRequest, responses: list[Any], waits: Sequence[Unacknowledged]
-) -> Any:
+    ctx: RequestContext,
+    request: wire.ProduceRequest,
+    responses: list[TopicProduceResponse],
+    waits: Sequence[Unacknowledged],
+) -> Produced:
     """The answer, or what gives it after a commit.  With acks=0 there is none: a failure closes the connection."""
     if request.acks != NO_ACKNOWLEDGEMENT:
         response = ProduceResponse(responses=responses)

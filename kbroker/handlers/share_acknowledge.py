@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from kbroker.gate.access import may_group, may_topic
@@ -30,7 +30,12 @@ FIRST_VERSION_WITH_RENEWAL = 2
 MOST_RECORDS = 10_000
 _NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-Said = Mapping[TopicIdPartition, list[Any]]
+Topic = wire.ShareFetchRequest.FetchTopic | wire.ShareAcknowledgeRequest.AcknowledgeTopic
+Batch = wire.ShareFetchRequest.AcknowledgementBatch | wire.ShareAcknowledgeRequest.AcknowledgementBatch
+# What a request says, by partition.
+Said = Mapping[TopicIdPartition, Sequence[Batch]]
+Answered = wire.ShareFetchResponse.PartitionData | wire.ShareAcknowledgeResponse.PartitionData
+Node = TypeVar("Node", wire.ShareFetchResponse.NodeEndpoint, wire.ShareAcknowledgeResponse.NodeEndpoint)
 Results = dict[TopicIdPartition, KafkaError | None]
 
 
@@ -53,7 +58,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     results = await acknowledge_all(ctx, session, said, with_renewal=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await end_session(services, session)
-    topics: dict[bytes, Any] = {}
+    topics: dict[bytes, wire.ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = {}
     leaders: set[int] = set()
     for named, error in results.items():
         topic = topics.get(named.topic_id)
@@ -67,7 +72,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     return response(
         acquisition_lock_timeout_ms=partitions.settings(group_id).record_lock_ms,
         responses=list(topics.values()),
-        node_endpoints=endpoints(ctx, response, leaders),
+        node_endpoints=endpoints(ctx, response.NodeEndpoint, leaders),
     )
 
 
@@ -89,7 +94,7 @@ def check_member(member_id: str | None) -> None:
         raise InvalidRequestError()
 
 
-def acknowledgements(topics: list[Any]) -> dict[TopicIdPartition, list[Any]]:
+def acknowledgements(topics: Sequence[Topic]) -> dict[TopicIdPartition, Sequence[Batch]]:
     """What a request says, by partition."""
     return {
         TopicIdPartition(bytes(topic.topic_id), partition.partition_index): partition.acknowledgement_batches
@@ -98,7 +103,7 @@ def acknowledgements(topics: list[Any]) -> dict[TopicIdPartition, list[Any]]:
     }
 
 
-def _checked(batches: list[Any], *, with_renewal: bool) -> list[AcknowledgementBatch]:
+def _checked(batches: Sequence[Batch], *, with_renewal: bool) -> list[AcknowledgementBatch]:
     """What is said of one partition.  InvalidRequestError where it makes no sense, or is endless."""
     if len(batches) > MOST_RECORDS or any(len(batch.acknowledge_types) > MOST_RECORDS for batch in batches):
         raise InvalidRequestError()
@@ -159,9 +164,9 @@ def _key(ctx: RequestContext, group_id: str, named: TopicIdPartition) -> SharePa
 
 
 def point_to_leader(
-    services: Services, named: TopicIdPartition, error: KafkaError, answer: Any, leaders: set[int]
+    services: Services, named: TopicIdPartition, error: KafkaError, answer: Answered, leaders: set[int]
 ) -> None:
-    """Tell a client that asked the wrong broker which is the right one."""
+    """Name the leader to a client that asked the wrong broker."""
     topic = services.metadata_cache.topic_by_id(named.topic_id)
     if error.code in _NOT_LEADER and topic is not None and named.partition < len(topic.partitions):
         image = topic.partitions[named.partition]
@@ -170,16 +175,14 @@ def point_to_leader(
         leaders.add(image.leader)
 
 
-def endpoints(ctx: RequestContext, response: Any, leaders: set[int]) -> list[Any]:
+def endpoints(ctx: RequestContext, make: Callable[..., Node], leaders: set[int]) -> list[Node]:
     """The addresses of these brokers, for the listener that a request came by."""
     found = []
     for node_id in sorted(leaders):
         broker = ctx.services.metadata_cache.image.brokers.get(node_id)
         endpoint = None if broker is None else endpoint_for(ctx, broker)
         if broker is not None and endpoint is not None:
-            found.append(
-                response.NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            )
+            found.append(make(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
     return found
 
 

@@ -9,7 +9,7 @@ records that others release.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.pending import DelayedFetch, Pending
@@ -38,13 +38,14 @@ from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchData, FetchIsolation
 
 if TYPE_CHECKING:
+    from kbroker._fast.records.record_batch import BatchInfo
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.replication.partition import Partition
     from kbroker.replication.share.share_partition import SharePartition
 
-ShareFetchResponse: Any = wire.ShareFetchResponse
+ShareFetchResponse = wire.ShareFetchResponse
 BATCH_OPTIMIZED = 0
 RECORD_LIMIT = 1
 EMPTY = b""
@@ -94,7 +95,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     return read.start()
 
 
-def _named(topics: list[Any]) -> list[TopicIdPartition]:
+def _named(topics: list[wire.ShareFetchRequest.FetchTopic]) -> list[TopicIdPartition]:
     return [
         TopicIdPartition(bytes(topic.topic_id), partition.partition_index)
         for topic in topics
@@ -115,7 +116,9 @@ class _Found(NamedTuple):
 class ShareRead:
     """One fetch from its session to its answer, over one or more attempts."""
 
-    def __init__(self, ctx: RequestContext, request: Any, session: ShareSession, results: Results) -> None:
+    def __init__(
+        self, ctx: RequestContext, request: wire.ShareFetchRequest, session: ShareSession, results: Results
+    ) -> None:
         services = ctx.services
         self._ctx = ctx
         self._session = session
@@ -130,7 +133,7 @@ class ShareRead:
         self._batch_size = max(1, request.batch_size)
         self._exact = request.share_acquire_mode == RECORD_LIMIT
         self._is_first = request.share_session_epoch == INITIAL_EPOCH
-        self._answers: dict[TopicIdPartition, Any] = {}
+        self._answers: dict[TopicIdPartition, wire.ShareFetchResponse.PartitionData] = {}
         self._errors: dict[TopicIdPartition, KafkaError] = {}
         self._initializing: set[TopicIdPartition] = set()
         self._watched: dict[TopicIdPartition, tuple[SharePartitionKey, Partition]] = {}
@@ -267,7 +270,7 @@ class ShareRead:
             named_all.update(self._session.partitions)
         for some in (self._answers, self._errors, self._results):
             named_all.update(dict.fromkeys(some))
-        topics: dict[bytes, Any] = {}
+        topics: dict[bytes, wire.ShareFetchResponse.ShareFetchableTopicResponse] = {}
         leaders: set[int] = set()
         for named in named_all:
             answer = self._answers.get(named)
@@ -288,7 +291,7 @@ class ShareRead:
         response: Struct = ShareFetchResponse(
             acquisition_lock_timeout_ms=self._settings.record_lock_ms,
             responses=list(topics.values()),
-            node_endpoints=endpoints(self._ctx, ShareFetchResponse, leaders),
+            node_endpoints=endpoints(self._ctx, ShareFetchResponse.NodeEndpoint, leaders),
         )
         return response
 
@@ -327,8 +330,8 @@ class DelayedShareFetch(DelayedFetch):
         return True
 
 
-def _cut(region: FileRegion, headers: list[Any], acquired: list[Acquired]) -> FileRegion:
-    """The stretch of a region that holds the batches with acquired records."""
+def _cut(region: FileRegion, headers: list[BatchInfo], acquired: list[Acquired]) -> FileRegion:
+    """The part of a region that holds the batches with acquired records."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     begin = next(info for info in headers if info.last_offset >= first)
     end = next(info for info in reversed(headers) if info.base_offset <= last)

@@ -8,7 +8,7 @@ watermark that have not come to their end (KIP-1226); -1 where that is not known
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kbroker.coordinator.share.share_groups import ShareGroups
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import TopicImage
+
+    Asked = wire.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic
+    Described = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 
 UNKNOWN_LAG = -1
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
@@ -48,7 +51,7 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
     return response(groups=groups)
 
 
-async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Iterable[Any] | None) -> list[Any]:
+async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Iterable[Asked] | None) -> list[Described]:
     response = wire.DescribeShareGroupOffsetsResponse
     cache = ctx.services.metadata_cache
     if asked is None:
@@ -79,7 +82,7 @@ async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Itera
 
 async def _described_partition(
     ctx: RequestContext, group_id: str, topic: TopicImage | None, index: int, refusal: ErrorCode | None
-) -> Any:
+) -> wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition:
     answer = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition(
         partition_index=index, start_offset=UNINITIALIZED_START_OFFSET
     )

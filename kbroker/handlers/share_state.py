@@ -6,8 +6,8 @@ are committed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kbroker.errors import KafkaError
 from kbroker.gate.access import require_cluster
@@ -28,62 +28,105 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-Step = Callable[[SharePartitionKey, Any, Any], Awaitable[None]]
+
+class _Asked(Protocol):
+    @property
+    def partition(self) -> int: ...
 
 
-async def _each(ctx: RequestContext, request: Any, response: Any, result: str, operation: Step) -> Struct:
-    """Do `operation(key, asked, answer)` for each partition."""
+class _Answer(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+Asked = TypeVar("Asked", bound=_Asked)
+AskedOf = TypeVar("AskedOf", bound=_Asked, covariant=True)
+Answer = TypeVar("Answer", bound=_Answer)
+
+
+class _Topic(Protocol[AskedOf]):
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def partitions(self) -> Sequence[AskedOf]: ...
+
+
+async def _each(
+    ctx: RequestContext,
+    group_id: str,
+    topics: Sequence[_Topic[Asked]],
+    make: Callable[..., Answer],
+    operation: Callable[[SharePartitionKey, Asked, Answer], Awaitable[None]],
+) -> list[tuple[bytes, list[Answer]]]:
+    """Do `operation(key, asked, answer)` for each partition; the answers, by topic."""
     pace = ctx.services.slices.pace()
     results = []
-    for topic in request.topics:
+    for topic in topics:
         partitions = []
         for asked in topic.partitions:
             await pace
-            answer = response.PartitionResult(partition=asked.partition)
-            key = SharePartitionKey(request.group_id, bytes(topic.topic_id), asked.partition)
+            answer = make(partition=asked.partition)
+            key = SharePartitionKey(group_id, bytes(topic.topic_id), asked.partition)
             try:
                 require_cluster(ctx, Operation.CLUSTER_ACTION)
                 await operation(key, asked, answer)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             partitions.append(answer)
-        results.append(getattr(response, result)(topic_id=topic.topic_id, partitions=partitions))
-    made: Struct = response(results=results)
-    return made
+        results.append((topic.topic_id, partitions))
+    return results
 
 
 async def handle_initialize(ctx: RequestContext, request: wire.InitializeShareGroupStateRequest) -> Struct:
     """InitializeShareGroupState v0."""
+    response = wire.InitializeShareGroupStateResponse
     coordinator = ctx.services.share_coordinator
 
-    async def operation(key: SharePartitionKey, asked: Any, _answer: Any) -> None:
+    async def operation(
+        key: SharePartitionKey,
+        asked: wire.InitializeShareGroupStateRequest.PartitionData,
+        _answer: wire.InitializeShareGroupStateResponse.PartitionResult,
+    ) -> None:
         await ctx.services.controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
         await ctx.services.share_coordinator.committed(
             coordinator.initialize(key, asked.state_epoch, asked.start_offset)
         )
 
-    response = wire.InitializeShareGroupStateResponse
-    return await _each(ctx, request, response, "InitializeStateResult", operation)
+    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
+    return response(
+        results=[response.InitializeStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows]
+    )
 
 
 async def handle_read(ctx: RequestContext, request: wire.ReadShareGroupStateRequest) -> Struct:
     """ReadShareGroupState v0: the state, and the asking leader's epoch is noted."""
     response = wire.ReadShareGroupStateResponse
 
-    async def operation(key: SharePartitionKey, asked: Any, answer: Any) -> None:
+    async def operation(
+        key: SharePartitionKey,
+        asked: wire.ReadShareGroupStateRequest.PartitionData,
+        answer: wire.ReadShareGroupStateResponse.PartitionResult,
+    ) -> None:
         state = await ctx.services.share_coordinator.committed(
             ctx.services.share_coordinator.read(key, asked.leader_epoch)
         )
         answer.state_epoch, answer.start_offset = state.state_epoch, state.start_offset
         answer.state_batches = [response.StateBatch(**batch._asdict()) for batch in state.batches]
 
-    return await _each(ctx, request, response, "ReadStateResult", operation)
+    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
+    return response(results=[response.ReadStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
 
 
 async def handle_write(ctx: RequestContext, request: wire.WriteShareGroupStateRequest) -> Struct:
     """WriteShareGroupState v0-v1; v1 says how many records have come to their end."""
+    response = wire.WriteShareGroupStateResponse
 
-    async def operation(key: SharePartitionKey, asked: Any, _answer: Any) -> None:
+    async def operation(
+        key: SharePartitionKey,
+        asked: wire.WriteShareGroupStateRequest.PartitionData,
+        _answer: wire.WriteShareGroupStateResponse.PartitionResult,
+    ) -> None:
         batches = tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
             for each in asked.state_batches
@@ -93,22 +136,34 @@ async def handle_write(ctx: RequestContext, request: wire.WriteShareGroupStateRe
         )
         await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.write(key, update))
 
-    return await _each(ctx, request, wire.WriteShareGroupStateResponse, "WriteStateResult", operation)
+    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
+    return response(results=[response.WriteStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
 
 
 async def handle_delete(ctx: RequestContext, request: wire.DeleteShareGroupStateRequest) -> Struct:
     """DeleteShareGroupState v0."""
+    response = wire.DeleteShareGroupStateResponse
 
-    async def operation(key: SharePartitionKey, _asked: Any, _answer: Any) -> None:
+    async def operation(
+        key: SharePartitionKey,
+        _asked: wire.DeleteShareGroupStateRequest.PartitionData,
+        _answer: wire.DeleteShareGroupStateResponse.PartitionResult,
+    ) -> None:
         await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.delete(key))
 
-    return await _each(ctx, request, wire.DeleteShareGroupStateResponse, "DeleteStateResult", operation)
+    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
+    return response(results=[response.DeleteStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
 
 
 async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> Struct:
     """ReadShareGroupStateSummary v0-v1: the state without its batches; start offset -1 where there is none."""
+    response = wire.ReadShareGroupStateSummaryResponse
 
-    async def operation(key: SharePartitionKey, _asked: Any, answer: Any) -> None:
+    async def operation(
+        key: SharePartitionKey,
+        _asked: wire.ReadShareGroupStateSummaryRequest.PartitionData,
+        answer: wire.ReadShareGroupStateSummaryResponse.PartitionResult,
+    ) -> None:
         state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
         answer.start_offset, answer.delivery_complete_count = UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT
         if state is not None:
@@ -116,8 +171,10 @@ async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupS
             answer.start_offset = state.start_offset
             answer.delivery_complete_count = state.delivery_complete_count
 
-    response = wire.ReadShareGroupStateSummaryResponse
-    return await _each(ctx, request, response, "ReadStateSummaryResult", operation)
+    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
+    return response(
+        results=[response.ReadStateSummaryResult(topic_id=topic_id, partitions=row) for topic_id, row in rows]
+    )
 
 
 HANDLERS: tuple[Handler, ...] = (

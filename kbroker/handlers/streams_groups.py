@@ -12,9 +12,9 @@ UNSUPPORTED_VERSION while the feature `streams.version` is off, or `group.coordi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.coordinator.modern.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from kbroker.coordinator.runtime.plan import write_error
@@ -24,7 +24,7 @@ from kbroker.coordinator.streams.draft import HeartbeatAnswer, HeartbeatRequest
 from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.coordinator.streams.member import StreamsMember
 from kbroker.coordinator.streams.tasks import OwnedTasks, Partitions, Tasks
-from kbroker.coordinator.streams.topology import invalid_topology
+from kbroker.coordinator.streams.topology import TopicInfo, invalid_topology
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_cluster, may_group, may_topic
 from kbroker.gate.authorizer import Operation
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Request = wire.StreamsGroupHeartbeatRequest
     Described = wire.StreamsGroupDescribeResponse.DescribedGroup
 
+Row = TypeVar("Row")
 _NOT_SERVED = "The streams group protocol is not enabled."
 
 
@@ -202,7 +203,7 @@ def _respond(ctx: RequestContext, group_id: str, answer: HeartbeatAnswer) -> Ans
     )
 
 
-def _task_ids(row: Any, tasks: Mapping[str, Iterable[int]]) -> list[Any]:
+def _task_ids(row: Callable[..., Row], tasks: Mapping[str, Iterable[int]]) -> list[Row]:
     return [row(subtopology_id=name, partitions=sorted(partitions)) for name, partitions in sorted(tasks.items())]
 
 
@@ -313,7 +314,7 @@ def _topology(group: StreamsGroup) -> wire.StreamsGroupDescribeResponse.Topology
 
 
 def _topic_infos(
-    topics: Iterable[Any], counts: Mapping[str, InternalTopic]
+    topics: Iterable[TopicInfo], counts: Mapping[str, InternalTopic]
 ) -> list[wire.StreamsGroupDescribeResponse.TopicInfo]:
     response = wire.StreamsGroupDescribeResponse
     return [
@@ -323,7 +324,7 @@ def _topic_infos(
             replication_factor=topic.replication_factor,
             topic_configs=[response.KeyValue(key=key, value=value) for key, value in topic.configs],
         )
-        for topic in sorted(topics, key=lambda each: str(each.name))
+        for topic in sorted(topics, key=lambda each: each.name)
     ]
 
 

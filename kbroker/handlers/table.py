@@ -20,11 +20,14 @@ from kbroker.protocol.api import ApiKey, ApiRange
 if TYPE_CHECKING:
     from kbroker._fast.net.direct import DirectAnswers
     from kbroker._fast.net.pending import Pending
+    from kbroker._fast.net.route import NoResponse
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
     # The request is the class of its API in `wire`.
-    HandlerFunction = Callable[[RequestContext, Any], Struct | Pending | Awaitable[Struct | Pending | None] | None]
+    HandlerFunction = Callable[
+        [RequestContext, Any], Struct | Pending | Awaitable[Struct | Pending | NoResponse | None] | NoResponse | None
+    ]
 
 
 @dataclass(frozen=True, slots=True)

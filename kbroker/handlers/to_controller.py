@@ -7,7 +7,7 @@ NOT_CONTROLLER, ControlledShutdown with STALE_CONTROLLER_EPOCH, as Kafka does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
@@ -49,12 +49,12 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
     """AlterPartition v0-v3: the ISRs that a leader proposes."""
     response = wire.AlterPartitionResponse
     by_id = ctx.api_version >= FIRST_WITH_TOPIC_IDS
-    rows: list[tuple[str, bytes, list[Any]]] = []
+    rows: list[tuple[str, bytes, list[wire.AlterPartitionResponse.PartitionData]]] = []
     changes: list[IsrChange] = []
-    asked: list[Any] = []
+    asked: list[wire.AlterPartitionResponse.PartitionData] = []
     for topic in request.topics:
         name = _name(ctx, topic) if by_id else topic.topic_name
-        answers: list[Any] = []
+        answers: list[wire.AlterPartitionResponse.PartitionData] = []
         rows.append((topic.topic_name, topic.topic_id, answers))
         for row in topic.partitions:
             answer = response.PartitionData(partition_index=row.partition_index)
@@ -91,7 +91,7 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
     )
 
 
-def _name(ctx: RequestContext, topic: Any) -> str | None:
+def _name(ctx: RequestContext, topic: wire.AlterPartitionRequest.TopicData) -> str | None:
     known = ctx.services.metadata_cache.topic_by_id(topic.topic_id)
     return None if known is None else known.name
 

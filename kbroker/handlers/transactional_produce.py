@@ -6,7 +6,7 @@ A batch whose transaction is open in its partition already goes on at once, with
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError, read_header
 from kbroker.errors import KafkaError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
     from kbroker.schemas import wire
+
+    Row = wire.ProduceRequest.PartitionProduceData
 
 FIRST_ADDING_VERSION = 12
 FIRST_ABORTABLE_VERSION = 11
@@ -42,14 +44,14 @@ def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) ->
 
 
 async def verify_batches(
-    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Any, Partition]]
+    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Row, Partition]]
 ) -> tuple[Guards, Refused]:
     """Let in the batches of a produce that are part of their producer's transaction; each row comes with the partition
     that it names.  A row without a transactional batch gets no guard."""
     generation = ClientGeneration(ctx.api_version >= FIRST_ADDING_VERSION, ctx.api_version >= FIRST_ABORTABLE_VERSION)
     guards: Guards = {}
     refused: Refused = {}
-    asked: list[tuple[Any, Batch]] = []
+    asked: list[tuple[Row, Batch]] = []
     for row, partition in rows:
         try:
             batch = _transactional(row, partition)
@@ -67,18 +69,20 @@ async def verify_batches(
     return guards, refused
 
 
-def _is_transactional(records: Any) -> bool:
+def _is_transactional(records: memoryview | None) -> bool:
     try:
-        return bool(read_header(records).is_transactional)
-    except (BatchError, TypeError):
+        return records is not None and read_header(records).is_transactional
+    except BatchError:
         return False
 
 
-def _transactional(row: Any, partition: Partition) -> Batch | None:
+def _transactional(row: Row, partition: Partition) -> Batch | None:
     """The batch of a row, where it is one of a transaction; what is wrong with it says the append."""
+    if row.records is None:
+        return None
     try:
         info = read_header(row.records)
-    except (BatchError, TypeError):
+    except BatchError:
         return None
     if not info.is_transactional or info.producer_id < 0:
         return None

@@ -16,8 +16,6 @@ STUB = Path(__file__).with_name("wire.pyi")
 
 _HEAD = """\
 # Written by `python -m kbroker.schemas.wire_stub` from the tables of messages.
-from typing_extensions import Buffer
-
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.wire.structs import Struct
 from kbroker.protocol.messages import Message
@@ -29,7 +27,7 @@ _TYPES = {
     "uuid": "bytes",
     "string": "str",
     "bytes": "bytes",
-    "records": "Buffer | FileRegion",
+    "records": "bytes | memoryview | FileRegion",
 }
 
 
