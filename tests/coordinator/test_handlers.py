@@ -36,6 +36,8 @@ def test_all_versions_that_kafka_serves_are_served() -> None:
         "OFFSET_DELETE": (0, 0),
         "CONSUMER_GROUP_HEARTBEAT": (0, 1),
         "CONSUMER_GROUP_DESCRIBE": (0, 1),
+        "STREAMS_GROUP_HEARTBEAT": (0, 0),
+        "STREAMS_GROUP_DESCRIBE": (0, 0),
     }
 
 

@@ -14,6 +14,7 @@ from kbroker.schemas import message
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.handlers.frames import plain
+from tests.handlers.partitions import led
 
 FetchRequest: Any = message("FetchRequest")
 VERSION = 11
@@ -24,9 +25,8 @@ class FastReader:
     """Reads `log`; `alone` counts the reads that Python was asked for, `kinds` has the types of other answers."""
 
     def __init__(self, log: UnifiedLog) -> None:
-        image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
         purgatory: Any = SimpleNamespace()
-        partition = Partition(NAME, 3, bytes(16), log, 1, image, purgatory)
+        partition = Partition(NAME, 3, bytes(16), log, 1, led(), purgatory)
         manager = SimpleNamespace(topics={NAME: {3: partition}}, names={}, partition=lambda *_: partition)
         self.services = SimpleNamespace(replica_manager=manager, fetch_max_bytes=(1 << 31) - 1)
         self.alone = 0

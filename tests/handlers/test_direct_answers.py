@@ -20,7 +20,7 @@ from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.clock import SystemClock
-from kbroker.errors import ErrorCode, UnknownTopicIdError, UnknownTopicOrPartitionError
+from kbroker.errors import ErrorCode
 from kbroker.handlers.fetch import FAST_FETCH as FETCH
 from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse
 from kbroker.handlers.fetch_partition import PartitionData
@@ -35,6 +35,7 @@ from kbroker.storage.log.log_values import FetchIsolation
 from tests.extensions.direct_requests import answer_together
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
+from tests.handlers.partitions import Manager, led
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 from tests.storage.test_fast_paths import failing_writes
 
@@ -47,36 +48,14 @@ ProduceRequest: Any = message("ProduceRequest")
 FetchRequest: Any = message("FetchRequest")
 
 
-class Manager:
-    """What a handler asks of `ReplicaManager`."""
-
-    def __init__(self, topics: dict[str, dict[int, Partition]], names: dict[bytes, str], purgatory: Any) -> None:
-        self.topics = topics
-        self.names = names
-        self.purgatory = purgatory
-
-    def partition(self, topic: str, index: int) -> Partition:
-        try:
-            return self.topics[topic][index]
-        except KeyError:
-            raise UnknownTopicOrPartitionError() from None
-
-    def topic_name(self, topic_id: bytes) -> str:
-        try:
-            return self.names[topic_id]
-        except KeyError:
-            raise UnknownTopicIdError() from None
-
-
 class Side:
     """A partition with its log, and what a handler is given to reach it."""
 
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self.log = open_log(folder, env=environment(SYSTEM_FILES))
-        image: Any = SimpleNamespace(leader=1, leader_epoch=LEADER_EPOCH, isr=(1,), replicas=(1,))
         self.woken: list[Partition] = []
         purgatory: Any = SimpleNamespace(mark=self.woken.append)
-        self.partition = Partition(name, 3, ID, self.log, 1, image, purgatory)
+        self.partition = Partition(name, 3, ID, self.log, 1, led(), purgatory)
         self.services = SimpleNamespace(
             replica_manager=Manager({name: {3: self.partition}}, {ID: name}, purgatory),
             clock=SimpleNamespace(now_ms=lambda: START_MS),

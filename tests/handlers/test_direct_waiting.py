@@ -20,6 +20,7 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
+from tests.handlers.partitions import led
 from tests.handlers.test_direct_answers import FETCH_VERSIONS, ID, NAME, FetchRequest, Side, fetch
 from tests.storage.batches import append, batch
 
@@ -214,10 +215,9 @@ def test_both_ways_answer_the_same_at_the_same_step(steps: list[tuple[Any, ...]]
 
 def test_a_wait_that_the_handler_takes_over_ends_at_its_time(readers: Readers) -> None:
     """A consumer would wait for twice its time, or be told at once that there is nothing, again and again."""
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     partition, manager = readers.partition, readers.manager
     manager.topics[NAME] = {3: partition} | {
-        index: Partition(NAME, index, ID, readers.log, 1, image, manager.purgatory) for index in range(4, 304)
+        index: Partition(NAME, index, ID, readers.log, 1, led(), manager.purgatory) for index in range(4, 304)
     }
     rows = [
         FetchRequest.FetchPartition(partition=index, fetch_offset=readers.log.log_end_offset, partition_max_bytes=WIDE)

@@ -24,7 +24,8 @@ from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
-from tests.handlers.test_direct_answers import ID, NAME, FetchRequest, Manager, encoded
+from tests.handlers.partitions import Manager, led
+from tests.handlers.test_direct_answers import ID, NAME, FetchRequest, encoded
 from tests.handlers.test_direct_waiting import LONG_MS, Context, serve
 from tests.storage.batches import append, batch, environment, open_log
 
@@ -46,12 +47,11 @@ class Consumers:
     def __init__(self, folder: Path, way: str) -> None:
         self.way = way
         self.served_directly = 0
-        image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
         env = environment(SYSTEM_FILES)
         self.loop = asyncio.new_event_loop()
         purgatory = FetchPurgatory(self.loop)
         self.partitions = [
-            Partition(name, index, topic_id, open_log(folder / str(index), env=env), 1, image, purgatory)
+            Partition(name, index, topic_id, open_log(folder / str(index), env=env), 1, led(), purgatory)
             for index, (name, topic_id) in zip(range(PARTITIONS), TOPICS * PARTITIONS, strict=False)
         ]
         self.manager = Manager(

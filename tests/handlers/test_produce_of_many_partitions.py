@@ -16,12 +16,13 @@ from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.direct import Partly
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
-from kbroker.errors import ErrorCode, UnknownTopicIdError, UnknownTopicOrPartitionError
+from kbroker.errors import ErrorCode
 from kbroker.handlers.produce import FAST_PRODUCE, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_validator import AppendOrigin
+from tests.handlers.partitions import Manager, led
 from tests.handlers.test_direct_answers import ProduceRequest, encoded
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 from tests.unbroken import UNBROKEN, finished
@@ -31,24 +32,22 @@ PARTITIONS = 3
 FIRST_WITH_IDS = 13
 
 
-class Broker:
+class Broker(Manager):
     """What a produce asks of a broker: two topics of three partitions, one of the second with a replica elsewhere."""
 
     def __init__(self, folder: Path) -> None:
         purgatory: Any = SimpleNamespace(mark=lambda partition: None)
         env = environment(SYSTEM_FILES)
-        self.topics: dict[str, dict[int, Partition]] = {}
+        super().__init__({}, {topic_id: name for name, topic_id in TOPICS.items()}, purgatory)
         for name, topic_id in TOPICS.items():
             rows = self.topics[name] = {}
             for index in range(PARTITIONS):
                 lagging = (name, index) == ("b", 2)
                 isr = (1, 2) if lagging else (1,)
-                image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=isr, replicas=isr)
                 log = open_log(folder / f"{name}-{index}", env=env)
                 for value in (b"first", b"second"):  # the second one reserves blocks for those that follow
                     append(log, batch([value]))
-                rows[index] = Partition(name, index, topic_id, log, 1, image, purgatory)
-        self.names = {topic_id: name for name, topic_id in TOPICS.items()}
+                rows[index] = Partition(name, index, topic_id, log, 1, led(isr), purgatory)
         self.services = SimpleNamespace(
             replica_manager=self,
             clock=SimpleNamespace(now_ms=lambda: START_MS),
@@ -57,18 +56,6 @@ class Broker:
             slices=UNBROKEN,
         )
         self.closed: list[str] = []
-
-    def partition(self, topic: str, index: int) -> Partition:
-        try:
-            return self.topics[topic][index]
-        except KeyError:
-            raise UnknownTopicOrPartitionError() from None
-
-    def topic_name(self, topic_id: bytes) -> str:
-        try:
-            return self.names[topic_id]
-        except KeyError:
-            raise UnknownTopicIdError() from None
 
     def append(
         self, partition: Partition, records: Any, *, origin: AppendOrigin, analyzed: Any = None, guard: Any = None
