@@ -10,6 +10,7 @@
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
+#   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
 
 PYTHON ?= python3
@@ -40,7 +41,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run wheel spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -117,6 +118,14 @@ run: install
 
 spark: install
 	$(call extra,spark)
+
+# The wheels' tools, zig's compiler among them, are some 90 MB.
+$(MADE)/wheel: $(MADE)/install
+	$(call extra,wheel)
+	@touch $@
+
+wheel: $(MADE)/wheel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docker/wheel.py
 
 docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md

@@ -58,9 +58,17 @@ static inline uint32_t kb_crc_skip(uint32_t table[4][256], uint32_t crc) {
 }
 
 #if defined(__x86_64__)
+#ifdef __clang__
+#define KB_CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define KB_CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #define KB_CRC_WORD(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
 #define KB_CRC_BYTE(crc, byte) _mm_crc32_u8((crc), (byte))
+#elif defined(__aarch64__) && defined(__clang__)
+#define KB_CRC_TARGET __attribute__((target("crc")))
+#define KB_CRC_WORD(crc, word) __builtin_arm_crc32cd((crc), (word))
+#define KB_CRC_BYTE(crc, byte) __builtin_arm_crc32cb((crc), (byte))
 #elif defined(__aarch64__)
 #define KB_CRC_TARGET __attribute__((target("+crc")))
 #define KB_CRC_WORD(crc, word) __builtin_aarch64_crc32cx((crc), (word))
