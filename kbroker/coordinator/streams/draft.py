@@ -101,6 +101,20 @@ class HeartbeatRequest(NamedTuple):
     client_id: str = ""
     client_host: str = ""
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is a sign of life and no more."""
+        return (
+            self.tasks is None
+            and self.topology is None
+            and self.rebalance_timeout_ms == -1
+            and self.process_id is None
+            and self.rack_id is None
+            and self.endpoint is None
+            and self.client_tags is None
+            and not self.shutdown_application
+        )
+
 
 class EndpointPartitions(NamedTuple):
     """Where the partitions of some topics are queried: those with an active task, and those with a standby."""

@@ -47,6 +47,10 @@ def heartbeat(
     """A member joins, or says that it is alive.  `is_new`: the group has no records yet.  Raises KafkaError."""
     status: list[StatusLine] = []
     before = _member_of(group, request, around)
+    answer = _sign_of_life(group, before, request, around)
+    if answer is not None:
+        draft.set_timer(TimerKind.SESSION, before.member_id, around.settings.session_timeout_ms)
+        return answer
     after = _updated(before, request)
     changes = []
     if after != before:
@@ -103,6 +107,32 @@ def heartbeat(
         endpoints,
         configured.to_create,
     )
+
+
+def _sign_of_life(
+    group: StreamsGroup, member: StreamsMember, request: HeartbeatRequest, around: Surroundings
+) -> HeartbeatAnswer | None:
+    """The answer where there is nothing to decide, which is nearly always."""
+    known, topology = group.known, group.topology
+    if (
+        not request.says_nothing
+        or not (group.epoch == group.assignment_epoch == member.member_epoch == request.member_epoch)
+        or member.state is not MemberState.STABLE
+        or member.client_id != request.client_id
+        or member.client_host != request.client_host
+        or known.image_version != around.cache.image.version
+        or known.configured is None
+        or not known.configured.is_ready
+        or known.shutdown_by is not None
+        or known.endpoint_epoch != request.endpoint_epoch
+        or topology is None
+        or member.topology_epoch < topology.epoch
+        or around.is_delayed
+        or group.configs != around.settings.assignment_configs
+    ):
+        return None
+    interval = around.settings.heartbeat_interval_ms
+    return HeartbeatAnswer(member.member_id, member.member_epoch, interval, endpoint_epoch=known.endpoint_epoch)
 
 
 # Who

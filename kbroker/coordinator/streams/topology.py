@@ -70,10 +70,11 @@ class Subtopology:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All subtopologies, by id."""
+    """All subtopologies, by id; `readers`: the id of the one that reads a topic."""
 
     epoch: int
     subtopologies: Mapping[str, Subtopology] = field(default_factory=dict)
+    readers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, epoch: int, subtopologies: Iterable[Subtopology]) -> Topology:
@@ -82,7 +83,8 @@ class Topology:
         for each in subtopologies:
             if by_id.setdefault(each.subtopology_id, each) is not each:
                 raise invalid_topology(f"The topology has several subtopologies {each.subtopology_id}.")
-        return cls(epoch, by_id)
+        readers = {topic: each.subtopology_id for each in by_id.values() for topic in each.sources}
+        return cls(epoch, by_id, readers)
 
     def required_topics(self) -> frozenset[str]:
         """All topics that tasks read or keep their state in."""
@@ -99,11 +101,7 @@ class Topology:
 
     def subtopology_of(self, topic: str) -> str | None:
         """The id of the subtopology that reads a topic."""
-        found = None
-        for each in self.subtopologies.values():
-            if topic in each.source_topics or any(source.name == topic for source in each.repartition_sources):
-                found = each.subtopology_id
-        return found
+        return self.readers.get(topic)
 
 
 def invalid_topology(reason: str) -> KafkaError:

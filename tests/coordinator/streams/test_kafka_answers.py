@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
+
+from kbroker.errors import ErrorCode
+from kbroker.metadata.features import STREAMS_VERSION, FeatureUpdate, UpgradeType, update_features
+from kbroker.metadata.image import MetadataDelta
 from tests.coordinator.harness import T1_ID, T2_ID, World
 from tests.coordinator.streams.record_answers import ANSWERS
 from tests.coordinator.streams.script import StreamsScript
@@ -28,3 +34,19 @@ def test_requests_get_kafkas_answers() -> None:
     ours, kafka = script.plain(), json.loads(ANSWERS.read_text())
     assert ours.keys() == kafka.keys()
     assert {label for label in kafka if kafka[label] != ours[label]} == DIFFERENT.keys()
+
+
+@pytest.mark.parametrize("how", ["feature", "setting"])
+def test_the_protocol_can_be_turned_off(how: str) -> None:
+    """An administrator could not keep clients on the classic protocol."""
+    settings = {} if how == "feature" else {"group.coordinator.rebalance.protocols": "classic,consumer"}
+    world = World({**SETTINGS, **settings})
+    if how == "feature":
+        update = FeatureUpdate(STREAMS_VERSION, 0, UpgradeType.SAFE_DOWNGRADE)
+        off = update_features(world.cache.image.features, [update], 1)
+        world.cache.publish(replace(world.cache.image, features=off), MetadataDelta(features=off))
+    script = StreamsScript(Client(world), {"t1": T1_ID, "t2": T2_ID}, lambda: None)
+    assert script.join("joins", "a").error_code == ErrorCode.UNSUPPORTED_VERSION
+    script.describe("describe")
+    assert script.answers["describe"].groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not world.coordinator.registry.groups
