@@ -12,7 +12,7 @@ UNSUPPORTED_VERSION while the feature `streams.version` is off, or `group.coordi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     Described = wire.StreamsGroupDescribeResponse.DescribedGroup
 
 Row = TypeVar("Row")
+# Tasks, topics, their settings and tags, all together.
+MAX_ITEMS = 10_000
 _NOT_SERVED = "The streams group protocol is not enabled."
 
 
@@ -59,6 +61,7 @@ def handle_streams_group_heartbeat(ctx: RequestContext, request: Request) -> Str
     try:
         if not may_group(ctx, Operation.READ, request.group_id):
             raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        _check_size(request)
         _check_topics(ctx, request)
         _check_served(request)
         _check(request)
@@ -66,6 +69,32 @@ def handle_streams_group_heartbeat(ctx: RequestContext, request: Request) -> Str
     except KafkaError as error:
         return _refused(write_error(error), error.message)
     return answer_when_committed(outcome, partial(_respond, ctx, request.group_id), _refused)
+
+
+def _check_size(request: Request) -> None:
+    """InvalidRequestError for what would hold the loop for long.  Topics of more partitions than that cannot be made in
+    one request, and no group with many more of them can be stored."""
+    lists: list[Sized] = [request.client_tags or ()]
+    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    lists += [rows for rows in roles if rows is not None]
+    subtopologies = [] if request.topology is None else request.topology.subtopologies
+    lists.append(subtopologies)
+    _check_count(lists)
+    lists += [row.partitions for rows in roles for row in rows or ()]
+    for each in subtopologies:
+        lists += (each.source_topics, each.source_topic_regex, each.repartition_sink_topics, each.copartition_groups)
+        lists += (each.state_changelog_topics, each.repartition_source_topics)
+    _check_count(lists)
+    for each in subtopologies:
+        lists += [topic.topic_configs for topic in (*each.state_changelog_topics, *each.repartition_source_topics)]
+        for group in each.copartition_groups:
+            lists += (group.source_topics, group.source_topic_regex, group.repartition_source_topics)
+    _check_count(lists)
+
+
+def _check_count(lists: Iterable[Sized]) -> None:
+    if sum(map(len, lists)) > MAX_ITEMS:
+        raise InvalidRequestError(f"A heartbeat may name at most {MAX_ITEMS} tasks, topics, settings and tags in all.")
 
 
 def _check_topics(ctx: RequestContext, request: Request) -> None:

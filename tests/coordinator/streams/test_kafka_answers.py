@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,4 +50,33 @@ def test_the_protocol_can_be_turned_off(how: str) -> None:
     assert script.join("joins", "a").error_code == ErrorCode.UNSUPPORTED_VERSION
     script.describe("describe")
     assert script.answers["describe"].groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert not world.coordinator.registry.groups
+
+
+@pytest.mark.parametrize("what", ["subtopologies", "topics", "settings", "tasks", "partitions", "tags"])
+def test_an_enormous_heartbeat_is_refused_at_once(what: str) -> None:
+    """One request would hold all other clients up while it is looked through."""
+    world = World(SETTINGS)
+    script = StreamsScript(Client(world), {"t1": T1_ID, "t2": T2_ID}, lambda: None)
+    request = script.request
+    many = range(10_001)
+    one = request.Subtopology(subtopology_id="0", source_topics=["t1"])
+    fields: dict[str, Any] = {}
+    if what == "subtopologies":
+        rows = [request.Subtopology(subtopology_id=str(number), source_topics=["t1"]) for number in many]
+        fields["topology"] = request.Topology(epoch=0, subtopologies=rows)
+    elif what in ("topics", "settings"):
+        settings = [request.KeyValue(key=str(number), value="") for number in many] if what == "settings" else []
+        names = many if what == "topics" else range(1)
+        one.state_changelog_topics = [script.topic(f"c{number}", topic_configs=settings) for number in names]
+        fields["topology"] = request.Topology(epoch=0, subtopologies=[one])
+    elif what == "tags":
+        fields["client_tags"] = [request.KeyValue(key=str(number), value="") for number in many]
+    if what in ("tasks", "partitions"):
+        tasks = {str(number): [0] for number in many} if what == "tasks" else {"0": list(many)}
+        answer = script.beat("beats", "a", 3, **script.tasks(tasks))
+    else:
+        answer = script.join("joins", "a", **fields)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.error_message == "A heartbeat may name at most 10000 tasks, topics, settings and tags in all."
     assert not world.coordinator.registry.groups
