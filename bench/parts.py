@@ -25,6 +25,7 @@ NOISE = 0.10
 #: Extensions that no benchmark calls by name, and the benchmark that spends its time in them.
 MEASURED_WITHIN = {
     "answer_memo": "bench/test_network.py: test_recalled_answer",
+    "answer_queue": "bench/test_network.py",
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "busy_poll": "bench/test_network.py",
     "clean": "bench/test_cleaner.py: test_clean",
@@ -37,9 +38,11 @@ MEASURED_WITHIN = {
     "codec": "bench/test_codec.py",
     "column_buffer": "bench/test_small_parts.py: test_record_columns",
     "connection": "bench/test_network.py",
+    "connection_interface": "bench/test_network.py",
     "connection_states": "bench/test_network.py",
     "pending": "bench/test_fast_paths.py: test_fetch_that_waits",
     "flush_batch": "bench/test_network.py",
+    "frame_reader": "bench/test_network.py",
     "gate": "bench/test_network.py",
     "helper_pool": "bench/test_fast_paths.py: test_produce_together",
     "decoder": "bench/test_codec.py: test_decode_produce",
@@ -56,14 +59,12 @@ MEASURED_WITHIN = {
     "native_codecs": "bench/test_records.py: test_native_payloads",
     "native_libraries": "bench/test_records.py: test_native_payloads",
     "reactor": "bench/test_network.py",
-    "receiver": "bench/test_network.py",
     "request_context": "bench/test_network.py",
-    "responder": "bench/test_network.py",
+    "request_server": "bench/test_network.py",
     "segment_replay": "bench/test_storage.py: test_recovery",
+    "socket_part": "bench/test_network.py",
     "send_threads": "bench/test_network.py: test_large_answers",
-    "sender": "bench/test_network.py",
     "structs": "bench/test_small_parts.py: test_make_and_read_a_struct",
-    "transport_ends": "bench/test_network.py",
 }
 
 Medians = dict[str, float]

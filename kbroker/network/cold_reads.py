@@ -20,7 +20,7 @@ from kbroker._fast.files.page_cache import bring_in
 from kbroker._fast.net.connection import Connection
 
 COLD_READ_THREADS = 4
-# What is read ahead of a reader; `AHEAD_BYTES` of `_fast/net/sender.pyx` is the same for what is queued.
+# What is read ahead of a reader; `AHEAD_BYTES` of `_fast/net/answer_queue.pyx` is the same for what is queued.
 AHEAD_BYTES = 4 << 20
 # Between two of these a thread looks whether a connection waits.
 SLICE_BYTES = 1 << 20

@@ -21,6 +21,7 @@ from kbroker._fast.net.connection import Connection
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.request_context import RequestContext
 from kbroker._fast.net.route import Endpoint, Route
+from kbroker._fast.net.socket_part import PlainSocket, SocketPart
 from kbroker._fast.wire.decoding import Decoding
 from kbroker._fast.wire.encoding import Encoding
 from kbroker.log_output import RateLimitedLog
@@ -65,6 +66,7 @@ class Listener:
         file_shrunk: Callable[[int], object] = lambda fd: None,
         slices: Slices | None = None,
         admission: Callable[[str, str], Admission] | None = None,
+        make_socket: Callable[[Connection], SocketPart] = PlainSocket,
     ) -> None:
         self.name = name
         self.host = host
@@ -78,6 +80,7 @@ class Listener:
         self.file_shrunk = file_shrunk
         self._slices = slices or Slices(loop)
         self._admission = admission
+        self._make_socket = make_socket
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -97,15 +100,15 @@ class Listener:
         """Bind and accept.  BindError when the address is taken or not ours."""
         sock = self._bind()
         self.port = sock.getsockname()[1]
-        self._server = await self._loop.create_server(
-            lambda: Connection(self.endpoint),  # type: ignore[arg-type, return-value]
-            sock=sock,
-            backlog=self._options.backlog,
-        )
+        self._server = await self._loop.create_server(self._socket_part, sock=sock, backlog=self._options.backlog)
         self._crowd = CrowdAcceptor(self._loop, sock, self._connect, self._limits)
 
     async def _connect(self, sock: socket.socket) -> object:
-        return await self._loop.connect_accepted_socket(lambda: Connection(self.endpoint), sock)  # type: ignore[type-var]
+        return await self._loop.connect_accepted_socket(self._socket_part, sock)
+
+    def _socket_part(self) -> SocketPart:
+        """A new connection's face to the loop."""
+        return self._make_socket(Connection(self.endpoint))
 
     def _bind(self) -> socket.socket:
         family, host = _family(self.host)
@@ -138,7 +141,7 @@ class Listener:
             self._crowd.look()
         if setting is None and not self.endpoint.draining:
             if self._paces_local and is_same_host(connection.peer_host, connection.local_host):
-                leave_out_pacing(connection.socket)
+                leave_out_pacing(connection.socket.raw)
             if self._admission is not None:
                 self._pace_creation(connection, self._admission(self.name, address))
             return True

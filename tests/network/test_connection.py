@@ -24,10 +24,18 @@ from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from tests.network import socket_kinds
 from tests.network.later import Later, PlainProgram
 
 ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE, WAKE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 MAX_FRAME = 8 << 20
+
+
+@pytest.fixture(autouse=True, params=["plain", "encrypted"])
+def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every promise of a connection holds whatever its socket part is."""
+    chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue("encrypted")
+    monkeypatch.setattr(socket_kinds, "current", chosen)
 
 
 class Harness:
@@ -66,6 +74,7 @@ class Harness:
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
             max_idle_ms=60_000,
+            make_socket=socket_kinds.current.make,
         )
 
     def answer_later(self, ctx: Any, body: memoryview) -> Later:
@@ -93,7 +102,9 @@ class Harness:
         return [b"<", FileRegion(self.file.fileno(), position, size, self.file), b">"]
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.listener.port, limit=64 << 20)
+        return await asyncio.open_connection(
+            "127.0.0.1", self.listener.port, limit=64 << 20, ssl=socket_kinds.current.context
+        )
 
 
 @contextlib.asynccontextmanager
@@ -186,11 +197,11 @@ def test_a_slow_reader_is_hung_up_on_when_its_socket_cannot_be_watched(monkeypat
         async with running() as harness:
             _reader, writer = await harness.connect()
             writer.transport.pause_reading()
-            monkeypatch.setattr(os, "dup", none_left)
-            for number in range(64):
-                writer.write(frame(ECHO, number, bytes(1 << 20)))
-            await until(lambda: not harness.listener.endpoint.connections)
-            monkeypatch.undo()
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "dup", none_left)
+                for number in range(64):
+                    writer.write(frame(ECHO, number, bytes(1 << 20)))
+                await until(lambda: not harness.listener.endpoint.connections)
             other, other_writer = await harness.connect()
             other_writer.write(frame(ECHO, 7, b"others go on"))
             assert await answer(other) == (7, b"others go on")
@@ -421,10 +432,10 @@ def test_connections_over_the_limit_are_refused_and_make_room_when_they_leave() 
         async with running() as harness:
             sockets = [await harness.connect() for _ in range(40)]
             await until(lambda: len(harness.listener.endpoint.connections) == 40)
-            reader, writer = await harness.connect()
             with contextlib.suppress(ConnectionResetError):
+                reader, writer = await harness.connect()
                 assert await reader.read() == b""
-            writer.close()
+                writer.close()
             assert harness.listener.refused["max.connections.per.ip"] == 1
             sockets.pop()[1].close()
             await until(lambda: len(harness.listener.endpoint.connections) == 39)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from kbroker._fast.net.connection_states import RequestState, SendState, follows
+from kbroker._fast.net.connection_states import LifeState, ReadState, RequestState, SendState, follows
 
-R, S = RequestState, SendState
+L, Q, R, S = LifeState, ReadState, RequestState, SendState
+LIVES = {L.OPEN: {L.ENDING, L.CLOSED}, L.ENDING: {L.CLOSED}, L.CLOSED: set()}
+READS = {
+    Q.READING: {Q.PAUSED, Q.AWAITING_MEMORY},
+    Q.PAUSED: {Q.READING, Q.AWAITING_MEMORY},
+    Q.AWAITING_MEMORY: {Q.READING},
+}
 REQUESTS = {
     R.READY: {R.READY, R.SERVING, R.THROTTLED},
-    R.SERVING: {R.READY, R.SERVING, R.DEFERRED, R.THROTTLED},
-    R.DEFERRED: {R.READY, R.SERVING},
+    R.AGAIN: {R.SERVING},
+    R.SERVING: {R.READY, R.WAITING, R.DEFERRED, R.THROTTLED},
+    R.WAITING: {R.READY, R.SERVING},
+    R.DEFERRED: {R.AGAIN, R.SERVING},
     R.THROTTLED: {R.READY, R.THROTTLED},
 }
 SENDS = {
@@ -31,3 +39,15 @@ def test_what_a_thread_has_is_given_back_before_anything_else_is_sent() -> None:
     """Bytes of one answer would go out amid those of another."""
     for now in S:
         assert {then for then in S if follows(S, now, then)} == SENDS[now]
+
+
+def test_a_closed_connection_stays_closed_and_one_that_ends_takes_no_more() -> None:
+    """Its descriptor may be another client's by then."""
+    for now in L:
+        assert {then for then in L if follows(L, now, then)} == LIVES[now]
+
+
+def test_what_waits_for_memory_is_read_on_with_its_turn_alone() -> None:
+    """A large frame would be read into a buffer that it does not have yet."""
+    for now in Q:
+        assert {then for then in Q if follows(Q, now, then)} == READS[now]

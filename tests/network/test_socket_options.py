@@ -26,7 +26,7 @@ SEGMENTS = 2 * 65_536
 def unsent_bytes(harness: Harness) -> int:
     """Bytes in the socket of the only connection that the kernel has not begun to send."""
     (connection,) = harness.listener.endpoint.connections
-    (size,) = struct.unpack("i", fcntl.ioctl(connection.socket.fileno(), SIOCOUTQNSD, bytes(4)))
+    (size,) = struct.unpack("i", fcntl.ioctl(connection.socket.raw.fileno(), SIOCOUTQNSD, bytes(4)))
     return int(size)
 
 
@@ -93,7 +93,7 @@ def test_a_connection_from_the_same_host_is_not_paced_where_bbr_is_the_systems_c
         async with running(options=SocketOptions(128)) as harness:
             _reader, writer = await harness.connect()
             (connection,) = await connections(harness)
-            assert congestion_control(connection.socket) == "reno"
+            assert congestion_control(connection.socket.raw) == "reno"
             writer.close()
 
     monkeypatch.setattr(SocketOptions, "apply", lambda self, sock: with_bbr(sock))
@@ -109,7 +109,7 @@ def test_an_operators_congestion_control_holds_for_connections_from_the_same_hos
         async with running(options=SocketOptions(128, tcp_congestion="bbr")) as harness:
             _reader, writer = await harness.connect()
             (connection,) = await connections(harness)
-            assert congestion_control(connection.socket) == "bbr"
+            assert congestion_control(connection.socket.raw) == "bbr"
             writer.close()
 
     uvloop.run(main())

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t
 
-from kbroker._fast.net.receiver cimport Receiver
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
 
 
 cdef class BusyPoll:
@@ -12,7 +12,7 @@ cdef class BusyPoll:
     cdef readonly long seen
     cdef long streak
     cdef bint fresh
-    cdef Receiver last
+    cdef ConnectionInterface last
     cdef long in_a_row
     cdef uint64_t served_ns
     cdef uint64_t quiet_ns
@@ -23,7 +23,7 @@ cdef class BusyPoll:
     cdef int schedstat
     cdef bytes schedstat_path
 
-    cpdef int arrived(self, uint64_t now, Receiver who=*) except -1
+    cpdef int arrived(self, uint64_t now, ConnectionInterface who=*) except -1
     cpdef void served(self) noexcept
     cdef int _begin(self, uint64_t now) except -1
     cdef bint one_alone(self) noexcept

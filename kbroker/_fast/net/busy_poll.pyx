@@ -18,7 +18,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport strtoull
 
 from kbroker._fast.base.monotonic cimport now_ns
-from kbroker._fast.net.receiver cimport Receiver
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
 
 cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY
@@ -70,7 +70,7 @@ cdef class BusyPoll:
         if self.schedstat >= 0:
             c_close(self.schedstat)
 
-    cpdef int arrived(self, uint64_t now, Receiver who=None) except -1:
+    cpdef int arrived(self, uint64_t now, ConnectionInterface who=None) except -1:
         """Bytes of a request came at `now`."""
         if self.watching:
             self.found += not self.fresh
@@ -117,7 +117,7 @@ cdef class BusyPoll:
             self._end()
             return
         try:
-            if self.one_alone() and not (<object> self.last).busy:
+            if self.one_alone() and not self.last.is_busy():
                 self._look(now)
         finally:
             # Behind what the look gave the loop to do.
@@ -129,7 +129,7 @@ cdef class BusyPoll:
 
     cdef int _look(self, uint64_t now) except -1:
         """Look at the one client's socket for a moment; what comes is served here, a turn of the loop sooner."""
-        cdef Receiver last = self.last
+        cdef ConnectionInterface last = self.last
         cdef uint64_t until = now + LOOK_AT_ONE_NS
         cdef ssize_t got = last.look()
         while got == 0 and now_ns() < until:

@@ -1,23 +1,29 @@
 from typing import Any
 
-from kbroker._fast.net.responder import Responder
+from kbroker._fast.net.connection_interface import ConnectionInterface
 from kbroker._fast.net.route import NO_RESPONSE as NO_RESPONSE
 from kbroker._fast.net.route import Endpoint
+from kbroker._fast.net.socket_part import SocketPart
 
-class Connection(Responder):
+class Connection(ConnectionInterface):
+    endpoint: Endpoint
+    socket: SocketPart
     busy: bool
     serving: bool
+    closed: bool
     ended: bool
     holds_budget: bool
     throttled: bool
+    queued_bytes: int
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
     session: Any
     def __init__(self, endpoint: Endpoint) -> None: ...
-    def connection_made(self, transport: Any) -> None: ...
-    def buffer_updated(self, nbytes: int) -> None: ...
-    def eof_received(self) -> bool: ...
-    def connection_lost(self, error: BaseException | None) -> None: ...
+    def helped(self, sent: int = ...) -> None: ...
     def mute(self) -> None: ...
     def unmute(self) -> None: ...
     def decoded(self) -> None: ...
     def malformed(self, ctx: Any, error: ValueError) -> int: ...
-    def close(self, reason: str = "closed") -> None: ...

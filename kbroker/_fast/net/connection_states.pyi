@@ -1,5 +1,23 @@
 from enum import IntFlag
 
+class LifeState(IntFlag):
+    OPEN = 0
+    ENDING = 1
+    CLOSED = 2
+
+class ReadState(IntFlag):
+    READING = 0
+    PAUSED = 1
+    AWAITING_MEMORY = 2
+
+class RequestState(IntFlag):
+    READY = 0
+    AGAIN = 1
+    SERVING = 2
+    WAITING = 3
+    DEFERRED = 4
+    THROTTLED = 5
+
 class SendState(IntFlag):
     SEND_CLEAR = 0
     SEND_HELD = 1
@@ -7,10 +25,6 @@ class SendState(IntFlag):
     SEND_YIELDED = 3
     SEND_LENT = 4
 
-class RequestState(IntFlag):
-    READY = 0
-    SERVING = 1
-    DEFERRED = 2
-    THROTTLED = 3
+State = type[LifeState] | type[ReadState] | type[RequestState] | type[SendState]
 
-def follows(kind: type[SendState] | type[RequestState], now: int, then: int) -> bool: ...
+def follows(kind: State, now: int, then: int) -> bool: ...

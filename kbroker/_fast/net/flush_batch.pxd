@@ -2,7 +2,7 @@ from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.log.log_fields cimport PurgatoryFields
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
-from kbroker._fast.net.receiver cimport Receiver
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
 
 
 cdef class FlushBatch:
@@ -19,7 +19,8 @@ cdef class FlushBatch:
     cdef bint scheduled
     cdef int single_count
 
-    cdef bint delay_flush(self, Receiver connection) except -1
-    cdef bint add_request(self, Receiver connection, DirectAnswers direct, const DirectRequest* request) except -1
+    cdef bint delay_flush(self, ConnectionInterface connection) except -1
+    cdef bint add_request(self, ConnectionInterface connection, DirectAnswers direct,
+                          const DirectRequest* request) except -1
     cdef int answer_requests(self) except -1
     cdef int _schedule(self) except -1

@@ -10,7 +10,7 @@ from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.log.log_fields cimport PurgatoryFields
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
-from kbroker._fast.net.receiver cimport Receiver
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
 
 cdef enum:
     # Of so many answers sent at once, one is held back to see whether the iteration brings others.
@@ -32,7 +32,7 @@ cdef class FlushBatch:
         self.unflushed = []
         self.deferred = []
 
-    cdef bint delay_flush(self, Receiver connection) except -1:
+    cdef bint delay_flush(self, ConnectionInterface connection) except -1:
         """Whether the connection's answers leave at the end of this iteration, together with those of others.
 
         An iteration with one answer ends this, and one answer in PROBE is held back to see whether it is alone, unless
@@ -49,7 +49,8 @@ cdef class FlushBatch:
         self._schedule()
         return True
 
-    cdef bint add_request(self, Receiver connection, DirectAnswers direct, const DirectRequest* request) except -1:
+    cdef bint add_request(self, ConnectionInterface connection, DirectAnswers direct,
+                          const DirectRequest* request) except -1:
         """Whether the request is answered with others, by `connection.finish`, at the end of this iteration at latest.
 
         Its bytes lie in the connection's buffer, which must keep them until then.
@@ -68,7 +69,7 @@ cdef class FlushBatch:
         """Answer the deferred requests; the answers leave at the end of the iteration."""
         cdef list connections = self.deferred
         cdef list answers
-        cdef Receiver connection
+        cdef ConnectionInterface connection
         cdef int index
         if not connections:
             return 0
@@ -99,6 +100,7 @@ cdef class FlushBatch:
     def flush(self) -> None:
         """Answer and send what this iteration's requests ask for."""
         cdef list connections
+        cdef ConnectionInterface connection
         self.scheduled = False
         self.answer_requests()
         connections = self.unflushed
@@ -106,5 +108,5 @@ cdef class FlushBatch:
         self.crowded = len(connections) > 1
         self.single_count = 0
         for connection in connections:
-            connection.resume_sending()
+            connection.resume()
         self.busy_poll.served()

@@ -1,8 +1,8 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker._fast.net.answer_memo cimport Repetition
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.gate cimport Gate
-from kbroker._fast.net.responder cimport Responder
 from kbroker._fast.net.route cimport Route
 
 cdef enum:
@@ -14,11 +14,12 @@ cdef class RequestContext:
     cdef readonly int api_version
     cdef readonly int correlation_id
     cdef readonly str client_id
-    cdef readonly Responder connection
+    cdef readonly ConnectionInterface connection
     cdef readonly object services
     cdef public object waiting
     cdef public bint lasting
     cdef public Repetition repetition
+    cdef bint by_itself
     cdef tuple key
     cdef Route route
     cdef uint64_t started_ns

@@ -4,22 +4,20 @@ A connection with nothing unfinished holds no buffer.  An unfinished frame stays
 connections do that, is copied out (`stash`) to the size it has when many do, so that 10,000 connections that send one
 byte each hold 10,000 bytes, and moves to a buffer of the frame's own size once it cannot fit a pooled one.
 
-The receiver is its own buffer object: the loop asks `get_buffer` and reads into the free part, `filled` to capacity.
-Invariant: 0 <= start <= filled <= capacity; `buffer` and `stash` are never both set; a full buffer pauses reading.
+The reader is its own buffer object: the free part, `filled` to capacity, is what the loop reads into.
+Invariant: 0 <= start <= filled <= capacity; `buffer` and `stash` are never both set; a full buffer pauses reading;
+`wanted_bytes` is what a large frame needs while AWAITING_MEMORY, else 0.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EAGAIN, errno
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from kbroker._fast.base.cursor cimport kb_load32
-from kbroker._fast.net.receive_buffer cimport ReceiveBuffer
-from kbroker._fast.net.transport_ends cimport TransportEnds
-
-cdef extern from "<sys/socket.h>" nogil:
-    ssize_t recv(int fd, void* buffer, size_t size, int flags)
-    int MSG_DONTWAIT
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
+from kbroker._fast.net.connection_states cimport AWAITING_MEMORY, PAUSED, READING, ReadState, may_read_next
+from kbroker._fast.net.receive_buffer cimport BufferPool, ReceiveBuffer
+from kbroker._fast.net.socket_part cimport SocketPart
 
 cdef enum:
     # Leftovers up to this size are copied out so that the pooled buffer can go back.
@@ -33,55 +31,44 @@ cdef inline Py_ssize_t frame_bytes(const char* data) noexcept nogil:
     return <Py_ssize_t> <int> kb_load32(<const unsigned char*> data)
 
 
-cdef class Receiver(TransportEnds):
+cdef class FrameReader:
+    """The bytes that came on one socket and are not served yet."""
+
+    def __cinit__(self, BufferPool pool not None, SocketPart socket not None, ConnectionInterface connection not None):
+        self.pool = pool
+        self.socket = socket
+        self.connection = connection
+
     def __dealloc__(self):
         free(self.stash)
 
-    def get_buffer(self, sizehint):
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.buffer.data + self.filled, self.buffer.capacity - self.filled, 0, flags)
+
+    cdef FrameReader room(self):
+        """Itself, with room for what comes next."""
         if self.buffer is None:
             self.buffer = self.pool.acquire()
             self.start = self.filled = 0
             self._unstash()
         return self
 
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.buffer.data + self.filled, self.buffer.capacity - self.filled, 0, flags)
-
-    cdef int received(self, Py_ssize_t size) except -1:
-        """So many bytes came into the free part of the buffer."""
-        raise NotImplementedError
-
-    cdef int finish(self, object frame) except -1:
-        """The answer to the deferred request (`FlushBatch.add_request`), or None: it is handled by itself then."""
-        raise NotImplementedError
-
-    cdef int give_up(self, object error) except -1:
-        """The deferred request failed."""
-        raise NotImplementedError
-
-    cdef ssize_t look(self) except -2:
-        """Serves what has come without the loop's being asked: its bytes; 0 when there is nothing, -1 when not to look.
-
-        Not while a frame is unfinished, and not for the end of the stream or errors: the loop will see them.  The
-        descriptor is the transport's and open until `connection_lost`.
-        """
+    cdef ssize_t look(self) except? -3:
+        """As `SocketPart.look`, where no frame is unfinished; what came is behind `filled` then."""
         cdef ssize_t got
-        if self.closed or self.reading_paused or self.stash_bytes > 0 or self.buffer is not None:
+        if self.state != READING or self.stash_bytes > 0 or self.buffer is not None:
             return -1
-        self.get_buffer(-1)
-        got = recv(self.fd, self.buffer.data, self.buffer.capacity, MSG_DONTWAIT)
-        if got > 0:
-            try:
-                self.received(got)
-            except BaseException:
-                # As the loop does with what it hands out itself.
-                (<object> self).close("a request failed")
-                raise
-            return got
-        self._give_back()
-        return 0 if got < 0 and errno == EAGAIN else -1
+        self.room()
+        got = self.socket.look(self.buffer.data, self.buffer.capacity)
+        if got <= 0:
+            self._give_back()
+        return got
 
-    cdef int _settle(self, bint waiting) except -1:
+    cdef bint has_rest(self) noexcept:
+        """Whether there are bytes that were not served."""
+        return self.stash_bytes + self.filled - self.start > 0
+
+    cdef int settle(self, bint waiting) except -1:
         """After the frames that could be handled: give the buffer back, or make room for the rest of the next frame.
 
         `waiting`: whole frames may lie in the buffer, behind a request under way or answers not taken.
@@ -91,11 +78,11 @@ cdef class Receiver(TransportEnds):
             return 0
         if waiting and self.buffer.counted and self.buffer.exports > 0:
             # The request under way uses it, so it counts against the budget until the answer is there.
-            return self._pause_reading()
+            return self._pause()
         leftover = self.filled - self.start
         if leftover == 0:
             self._give_back()
-            self._resume_reading()
+            self._resume()
             return 0
         need = 4 + frame_bytes(self.buffer.data + self.start) if leftover >= 4 else 4
         if need > self.buffer.capacity and not waiting:
@@ -104,7 +91,7 @@ cdef class Receiver(TransportEnds):
             self.buffer.counted or self.buffer.exports > 0 or self.pool.held > KEPT_BUFFERS
         ):
             self._stash(leftover)
-            return self._resume_reading()
+            return self._resume()
         if self.start > 0 and self.buffer.exports == 0:
             memmove(self.buffer.data, self.buffer.data + self.start, leftover)
             self.start, self.filled = 0, leftover
@@ -112,9 +99,9 @@ cdef class Receiver(TransportEnds):
             self._replace(max(need, leftover), leftover)
         if self.filled == self.buffer.capacity:
             # Whole frames wait behind a request under way: they are all that is taken from this client now.
-            self._pause_reading()
+            self._pause()
         else:
-            self._resume_reading()
+            self._resume()
         return 0
 
     cdef int _replace(self, Py_ssize_t need, Py_ssize_t leftover) except -1:
@@ -130,23 +117,24 @@ cdef class Receiver(TransportEnds):
         """A buffer for the whole of a large frame, or a place in the queue for one."""
         cdef ReceiveBuffer frame = self.pool.acquire_frame(need, False)
         if frame is None:
-            self.wanted_bytes = need
             self._stash(leftover)
-            self._pause_reading()
+            self._pause()
+            self._next(AWAITING_MEMORY)
+            self.wanted_bytes = need
             self.pool.wait(self)
             # What it has just given back may be the room that it needs.
             return self.pool.wake()
         memcpy(frame.data, self.buffer.data + self.start, leftover)
         self._give_back()
         self.buffer, self.start, self.filled = frame, 0, leftover
-        self._resume_reading()
+        self._resume()
         return 0
 
     def resume_after_budget(self) -> bool:
         """It is this one's turn: take the large frame's buffer and read on.  False when there is no room for it yet."""
         cdef Py_ssize_t need = self.wanted_bytes
         cdef ReceiveBuffer frame
-        if self.closed or need == 0:
+        if need == 0:
             return True
         frame = self.pool.acquire_frame(need, True)
         if frame is None:
@@ -154,8 +142,20 @@ cdef class Receiver(TransportEnds):
         self.wanted_bytes = 0
         self.buffer, self.start, self.filled = frame, 0, 0
         self._unstash()
-        self._resume_reading()
+        self.connection.memory_came()
+        self._resume()
         return True
+
+    cdef int close(self) except -1:
+        """Give back what it holds; nothing comes any more."""
+        self.connection = None
+        if self.buffer is not None:
+            self._give_back()
+        if self.wanted_bytes > 0:
+            self.wanted_bytes = 0
+            # Those who wait behind this one may fit.
+            self.pool.wake()
+        return 0
 
     cdef int _stash(self, Py_ssize_t leftover) except -1:
         self.stash = <char*> malloc(leftover)
@@ -180,14 +180,19 @@ cdef class Receiver(TransportEnds):
         self.start = self.filled = 0
         return self.pool.release(buffer)
 
-    cdef int _pause_reading(self) except -1:
-        if not self.reading_paused and self.transport is not None:
-            self.reading_paused = True
-            self.transport.pause_reading()
+    cdef int _pause(self) except -1:
+        if self.state == READING:
+            self._next(PAUSED)
+            self.socket.pause_reading()
         return 0
 
-    cdef int _resume_reading(self) except -1:
-        if self.reading_paused and self.transport is not None and self.wanted_bytes == 0:
-            self.reading_paused = False
-            self.transport.resume_reading()
+    cdef int _resume(self) except -1:
+        if self.state != READING and self.wanted_bytes == 0:
+            self._next(READING)
+            self.socket.resume_reading()
+        return 0
+
+    cdef int _next(self, ReadState then) except -1:
+        assert may_read_next(self.state, then), (self.state, then)
+        self.state = then
         return 0

@@ -1,0 +1,3 @@
+class ConnectionInterface:
+    last_active: float
+    def close(self, reason: str = "closed") -> None: ...

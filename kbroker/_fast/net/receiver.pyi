@@ -1,6 +1,0 @@
-from kbroker._fast.net.transport_ends import TransportEnds
-
-class Receiver(TransportEnds):
-    closed: bool
-    def get_buffer(self, sizehint: int) -> Receiver: ...
-    def resume_after_budget(self) -> bool: ...

@@ -1,0 +1,15 @@
+import asyncio
+import socket as sockets
+
+from kbroker._fast.net.connection_interface import ConnectionInterface
+
+class SocketPart(asyncio.BufferedProtocol):
+    fd: int
+    lends: bool
+    held_bytes: int
+    raw: sockets.socket
+    def __init__(self, connection: ConnectionInterface) -> None: ...
+    @property
+    def certificate(self) -> bytes | None: ...
+
+class PlainSocket(SocketPart): ...

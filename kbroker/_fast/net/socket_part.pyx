@@ -1,0 +1,168 @@
+"""The socket of a connection, as the rest of the connection needs it; `PlainSocket` is one without encryption.
+
+A socket part is what the loop knows of a connection, an asyncio BufferedProtocol, made by a listener for each client.
+It gives the bytes of requests to the connection (`room`, `received`), and takes those of answers as the kernel does:
+it never waits, and takes some of what it is given or nothing (NO_ROOM, or -1 with errno EAGAIN); when the client is
+gone it gives -1 with another errno, or raises OSError.  The transport is never written through.
+
+One that encrypts takes bytes before they are with the kernel.  What it then has left is `held_bytes`; `drain` sends
+that, and is called again when the socket is writable.
+"""
+
+from libc.errno cimport EAGAIN, errno
+from libc.string cimport memset
+from posix.types cimport off_t
+
+from kbroker._fast.files.file_read cimport iovec
+from kbroker._fast.files.file_region cimport FileRegion
+from kbroker._fast.net.connection_interface cimport ConnectionInterface
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct msghdr:
+        void* msg_name
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void* buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr* message, int flags)
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+    int MSG_NOSIGNAL
+    int MSG_MORE
+    int MSG_DONTWAIT
+
+cdef extern from "<sys/sendfile.h>" nogil:
+    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
+
+cdef enum:
+    # Above this a sendfile copies long enough that other threads may run meanwhile.
+    RELEASE_GIL_BYTES = 131072
+
+cdef tuple UNKNOWN = ("unknown", 0)
+
+
+cdef class SocketPart:
+    """See the module.
+
+    `fd`: the transport's socket, open until the connection is lost, to wait for room in.  `lends`: whether a thread may
+    send to `fd` what `write_region` would.
+    """
+
+    def __cinit__(self, *arguments):
+        self.fd = -1
+
+    def __init__(self, ConnectionInterface connection not None):
+        self.connection = connection
+
+    # What the loop calls
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+        self.fd = transport.get_extra_info("socket").fileno()
+        self.connection.opened(self)
+
+    def get_buffer(self, sizehint):
+        return self.connection.room()
+
+    def buffer_updated(self, Py_ssize_t nbytes) -> None:
+        self.connection.received(nbytes)
+
+    def eof_received(self) -> bool:
+        return self.connection.end_of_requests()
+
+    def connection_lost(self, error) -> None:
+        cdef ConnectionInterface connection = self.connection
+        self.connection = None
+        self.transport = None
+        if connection is not None:
+            connection.lost(error)
+
+    # For the connection
+
+    cdef ssize_t look(self, char* data, size_t size) except? -3:
+        """How many bytes have come, taken without the loop; 0 for none; -1 where only the loop can tell."""
+        return -1
+
+    cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3:
+        """How much of the pieces was taken.  `more`: more follows at once, so that a short packet can wait for it."""
+        raise NotImplementedError
+
+    cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
+        """The same with a range of the region's file, of which the pages are in memory.
+
+        0 when the file ends before it; EIO when the disk fails.
+        """
+        raise NotImplementedError
+
+    cdef bint drain(self) except -1:
+        """Whether all that was taken is with the kernel now; False: when there is room in the socket, again."""
+        return True
+
+    cdef int pause_reading(self) except -1:
+        """Let the client's bytes wait: `room` and `received` are not called until the turn after `resume_reading`."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+        return 0
+
+    cdef int resume_reading(self) except -1:
+        if self.transport is not None:
+            self.transport.resume_reading()
+        return 0
+
+    cdef int close(self) except -1:
+        """Close at once; `lost` follows."""
+        if self.transport is not None:
+            self.transport.abort()
+        return 0
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the client has shown, in DER; None without."""
+        return None
+
+    @property
+    def raw(self):
+        """The transport's own socket, to set options on."""
+        return self.transport.get_extra_info("socket")
+
+    cdef tuple peer_address(self):
+        if self.peer is None and self.transport is not None:
+            self.peer = self.transport.get_extra_info("peername")
+        return self.peer or UNKNOWN
+
+    cdef tuple local_address(self):
+        """The address that the client dialled."""
+        if self.local is None and self.transport is not None:
+            self.local = self.transport.get_extra_info("sockname")
+        return self.local or UNKNOWN
+
+
+cdef class PlainSocket(SocketPart):
+    """Bytes as they are: `sendmsg`, and `sendfile` from the page cache to the socket."""
+
+    def __cinit__(self, *arguments):
+        self.lends = True
+
+    cdef ssize_t look(self, char* data, size_t size) except? -3:
+        cdef ssize_t got = recv(self.fd, data, size, MSG_DONTWAIT)
+        if got > 0:
+            return got
+        return 0 if got < 0 and errno == EAGAIN else -1
+
+    cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3:
+        cdef msghdr message
+        cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0)
+        if count == 1:
+            return send(self.fd, pieces.iov_base, pieces.iov_len, flags)
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = pieces
+        message.msg_iovlen = count
+        return sendmsg(self.fd, &message, flags)
+
+    cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
+        cdef int fd = region.fd
+        cdef int out_fd = self.fd
+        cdef ssize_t sent
+        if size < RELEASE_GIL_BYTES:
+            return sendfile(out_fd, fd, &position, size)
+        with nogil:
+            sent = sendfile(out_fd, fd, &position, size)
+        return sent
