@@ -17,7 +17,8 @@ from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.offsets import CommittedOffset
-from kbroker.coordinator.classic.state_records import GroupRecord, OffsetRecord, UnknownRecordError, parse_record
+from kbroker.coordinator.classic.state_records import GroupRecord, OffsetRecord, parse_record
+from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.records.batch import Record, iterate_records
 from kbroker.schemas import message
 from kbroker.types import ZERO_UUID

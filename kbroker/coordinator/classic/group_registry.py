@@ -21,7 +21,8 @@ from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.messages import JoinResult, SyncResult
-from kbroker.coordinator.classic.state_records import OffsetRecord, UnknownRecordError
+from kbroker.coordinator.classic.state_records import OffsetRecord
+from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, write_error
 from kbroker.coordinator.runtime.shard import Shard, StateLog

@@ -22,6 +22,7 @@ from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.classic.messages import MemberProtocol
 from kbroker.coordinator.classic.offsets import NO_EXPIRY, CommittedOffset
+from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.schemas import message, wire
 
 OFFSET_TYPES = (0, 1)
@@ -32,10 +33,6 @@ _OFFSET_KEY_PREFIX = _SHORT.pack(1)
 _GROUP_KEY_PREFIX = _SHORT.pack(GROUP_TYPE)
 _GROUP_VERSION = 3
 _PREFIXES = {version: _SHORT.pack(version) for version in range(8)}
-
-
-class UnknownRecordError(ValueError):
-    """A record that this broker does not know how to read."""
 
 
 class OffsetRecord(NamedTuple):

@@ -31,8 +31,9 @@ from kbroker.coordinator.consumer.member import (
     MemberState,
     Owned,
 )
-from kbroker.coordinator.consumer.records import GroupRecord, ResolvedRegex
+from kbroker.coordinator.consumer.records import ResolvedRegex
 from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, SubscribedGroup, count
+from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue
 
 logger = logging.getLogger("kbroker.groups")
@@ -198,7 +199,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
             self._standing.end()
             self._standing = None
 
-    def replay(self, record: GroupRecord) -> None:
+    def replay(self, record: KindRecord) -> None:
         """Apply a record, but for the tombstone of the group itself."""
         self.end_standing()
         record_type, key, value = record

@@ -13,21 +13,15 @@ A key is the record's type and version 0 of its fields; a value is version 0; nu
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.classic.messages import MemberProtocol
-from kbroker.coordinator.classic.state_records import UnknownRecordError
 from kbroker.coordinator.consumer.assignors.group_spec import Assignment
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, Owned
+from kbroker.coordinator.modern.kind_records import KindRecords
 from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.schemas import message, wire
-
-if TYPE_CHECKING:
-    from kbroker._fast.wire.codec import Program, Struct
+from kbroker.schemas import wire
 
 GROUP, PARTITIONS, MEMBER, TARGET, MEMBER_TARGET, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 RECORD_TYPES = {
@@ -39,11 +33,8 @@ RECORD_TYPES = {
     CURRENT: "ConsumerGroupCurrentMemberAssignment",
     REGEX: "ConsumerGroupRegularExpression",
 }
-VALUE_VERSION = 0
-
-_SHORT = struct.Struct(">h")
-_PREFIXES = {record_type: _SHORT.pack(record_type) for record_type in RECORD_TYPES}
-_VALUE_PREFIX = _SHORT.pack(VALUE_VERSION)
+_RECORDS = KindRecords(RECORD_TYPES)
+_record, parse = _RECORDS.record, _RECORDS.parse
 
 
 class ResolvedRegex(NamedTuple):
@@ -52,18 +43,6 @@ class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp: int
-
-
-@cache
-def _program(name: str) -> Program:
-    program: Program = message(name).program(0)
-    return program
-
-
-def _record(record_type: int, key: Struct, value: Struct | None) -> KeyValue:
-    name = RECORD_TYPES[record_type]
-    encoded = None if value is None else _program(f"{name}Value").encode(value, _VALUE_PREFIX)
-    return _program(f"{name}Key").encode(key, _PREFIXES[record_type]), encoded
 
 
 # Records of the group
@@ -230,33 +209,3 @@ def read_classic(value: wire.ConsumerGroupMemberMetadataValue.ClassicMemberMetad
         return None
     protocols = tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)
     return ClassicMember(value.session_timeout_ms, protocols)
-
-
-class GroupRecord(NamedTuple):
-    """A record of a consumer group; `value` None is a tombstone."""
-
-    record_type: int
-    key: Any
-    value: Any | None
-
-    @property
-    def group_id(self) -> str:
-        """The group that it is about."""
-        group_id: str = self.key.group_id
-        return group_id
-
-
-def parse(key: bytes, value: bytes | None) -> GroupRecord:
-    """The record behind a key of one of `RECORD_TYPES` and a value.  UnknownRecordError when it cannot be read."""
-    (record_type,) = _SHORT.unpack_from(key)
-    name = RECORD_TYPES[record_type]
-    try:
-        parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
-        if value is None:
-            return GroupRecord(record_type, parsed_key, None)
-        version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
-        if version != VALUE_VERSION:
-            raise UnknownRecordError(f"{name}Value version {version}")
-        return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
-    except DecodeError as error:
-        raise UnknownRecordError(f"{name}: {error}") from error

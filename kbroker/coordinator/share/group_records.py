@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.wire.codec import DecodeError
-from kbroker.coordinator.classic.state_records import UnknownRecordError
+from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.group import ShareGroup, ShareMember, StatePartitions, TopicState
 from kbroker.coordinator.share.group_keys import (

@@ -22,13 +22,12 @@ from types import MappingProxyType
 from typing import Any
 
 from kbroker.coordinator.classic.group_kind import CommitCheck
-from kbroker.coordinator.classic.state_records import UnknownRecordError
 from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, ModernGroup
+from kbroker.coordinator.modern.kind_records import KindRecord, UnknownRecordError
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.streams import fencing, records
 from kbroker.coordinator.streams.configuration import ConfiguredTopology
 from kbroker.coordinator.streams.member import StreamsMember
-from kbroker.coordinator.streams.records import GroupRecord
 from kbroker.coordinator.streams.tasks import NO_TASKS, NOTHING_OWNED, OwnedTasks, Tasks, each_task
 from kbroker.coordinator.streams.topology import Topology
 from kbroker.errors import KafkaError
@@ -149,7 +148,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     # What its records say
 
-    def replay(self, record: GroupRecord) -> None:
+    def replay(self, record: KindRecord) -> None:
         """Apply a record, but for the tombstone of the group itself.  UnknownRecordError, and nothing has changed."""
         record_type, key, value = record
         if record_type == records.GROUP:

@@ -12,21 +12,15 @@ A key is the record's type and version 0 of its fields; a value is version 0; nu
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from kbroker._fast.wire.codec import DecodeError
-from kbroker.coordinator.classic.state_records import UnknownRecordError
+from kbroker.coordinator.modern.kind_records import KindRecords
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.streams.member import Endpoint, MemberState, StreamsMember
 from kbroker.coordinator.streams.tasks import Epochs, OwnedTasks, Partitions, Tasks
 from kbroker.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
-from kbroker.schemas import message, wire
-
-if TYPE_CHECKING:
-    from kbroker._fast.wire.codec import Program, Struct
+from kbroker.schemas import wire
 
 GROUP, MEMBER, TARGET, MEMBER_TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 RECORD_TYPES = {
@@ -37,24 +31,10 @@ RECORD_TYPES = {
     CURRENT: "StreamsGroupCurrentMemberAssignment",
     TOPOLOGY: "StreamsGroupTopology",
 }
-VALUE_VERSION = 0
 NOT_VALIDATED = -1
 
-_SHORT = struct.Struct(">h")
-_PREFIXES = {record_type: _SHORT.pack(record_type) for record_type in RECORD_TYPES}
-_VALUE_PREFIX = _SHORT.pack(VALUE_VERSION)
-
-
-@cache
-def _program(name: str) -> Program:
-    program: Program = message(name).program(0)
-    return program
-
-
-def _record(record_type: int, key: Struct, value: Struct | None) -> KeyValue:
-    name = RECORD_TYPES[record_type]
-    encoded = None if value is None else _program(f"{name}Value").encode(value, _VALUE_PREFIX)
-    return _program(f"{name}Key").encode(key, _PREFIXES[record_type]), encoded
+_RECORDS = KindRecords(RECORD_TYPES)
+_record, parse = _RECORDS.record, _RECORDS.parse
 
 
 # Records of the group
@@ -321,33 +301,3 @@ def _read_epochs(rows: Iterable[wire.StreamsGroupCurrentMemberAssignmentValue.Ta
 def read_endpoint(row: Any | None) -> Endpoint | None:
     """An endpoint from its row, in a record or a request."""
     return None if row is None else Endpoint(row.host, row.port)
-
-
-class GroupRecord(NamedTuple):
-    """A record of a streams group; `value` None is a tombstone."""
-
-    record_type: int
-    key: Any
-    value: Any | None
-
-    @property
-    def group_id(self) -> str:
-        """The group that it is about."""
-        group_id: str = self.key.group_id
-        return group_id
-
-
-def parse(key: bytes, value: bytes | None) -> GroupRecord:
-    """The record behind a key of one of `RECORD_TYPES` and a value.  UnknownRecordError when it cannot be read."""
-    (record_type,) = _SHORT.unpack_from(key)
-    name = RECORD_TYPES[record_type]
-    try:
-        parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
-        if value is None:
-            return GroupRecord(record_type, parsed_key, None)
-        version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
-        if version != VALUE_VERSION:
-            raise UnknownRecordError(f"{name}Value version {version}")
-        return GroupRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
-    except DecodeError as error:
-        raise UnknownRecordError(f"{name}: {error}") from error

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.coordinator.classic.state_records import UnknownRecordError
+from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.streams import records
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
