@@ -82,8 +82,16 @@ def test_two_instances_count_words_and_one_is_killed(own_broker: KbrokerProcess,
     settings = {"group.protocol": "streams", "num.stream.threads": "2", **EXACTLY_ONCE}
     feeder = Feeder(own_broker.bootstrap, topics[0])
     feeder.feed(500)
-    first = WordCountProcess(own_broker.bootstrap, application, topics, tmp_path / "a", settings)
-    second = WordCountProcess(own_broker.bootstrap, application, topics, tmp_path / "b", settings)
+    first, second = (
+        WordCountProcess(
+            own_broker.bootstrap,
+            application,
+            topics,
+            tmp_path / name,
+            {**settings, "application.server": f"{name}.example:7000"},
+        )
+        for name in "ab"
+    )
     try:
         for instance in (first, second):
             instance.wait_running()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kbroker.coordinator.streams import records
 from kbroker.coordinator.streams.configuration import Status
-from kbroker.coordinator.streams.draft import HeartbeatAnswer, TimerKind
+from kbroker.coordinator.streams.draft import Draft, HeartbeatAnswer, TimerKind
 from kbroker.coordinator.streams.member import MemberState
 from kbroker.coordinator.streams.tasks import NO_TASKS
-from kbroker.errors import GroupMaxSizeReachedError, InvalidRequestError
+from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError
 from tests.coordinator.streams.harness import PureWorld, facts, settings, told
 
 
@@ -145,3 +148,20 @@ def test_a_refused_heartbeat_changes_nothing() -> None:
         world.beat("b", 0, topology=world.topology.__class__(0, {}))
     assert (facts(world.group), len(world.log)) == (before, written)
     assert world.beat("a", epoch).member_id == "a"
+
+
+def test_a_member_in_an_unknown_state_begins_anew() -> None:
+    """After a downgrade a member whose state only a newer broker knows would keep its tasks from all others."""
+    world = PureWorld()
+    epoch = world.beat("a", 0).member_epoch
+    epoch = world.beat("a", epoch).member_epoch
+    assert world.group is not None
+    has = world.group.members["a"].assigned.as_tasks()
+    strange = replace(world.group.members["a"], state=MemberState.UNKNOWN)
+    world.write(Draft([records.current_assignment("g", strange)]))
+    with pytest.raises(KafkaError) as refused:
+        world.beat("a", epoch, tasks=has)
+    assert refused.value.code is ErrorCode.FENCED_MEMBER_EPOCH
+    answer = world.beat("a", 0)
+    assert told(answer) == has
+    assert world.group.members["a"].state is MemberState.STABLE
