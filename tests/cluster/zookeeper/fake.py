@@ -49,6 +49,8 @@ class FakeEnsemble:
         self.data_watches: dict[str, list[tuple[FakeSession, Watch]]] = {}
         self.child_watches: dict[str, list[tuple[FakeSession, Watch]]] = {}
         self.writes: list[str] = []
+        self.contents: list[tuple[str, bytes | None]] = []
+        """Every content that a znode had, in order."""
 
     def session(self) -> FakeSession:
         """A new session, connected."""
@@ -77,6 +79,7 @@ class FakeEnsemble:
         if isinstance(operation, Set):
             node.data, node.version = operation.data, node.version + 1
             self.writes.append(f"set {path}")
+            self.contents.append((path, operation.data))
             self._fire(self.data_watches, path)
             return Stat(node.version, node.czxid, node.owner)
         assert isinstance(operation, Delete)
@@ -96,6 +99,7 @@ class FakeEnsemble:
         self.nodes[parent].children.add(path.rpartition("/")[2])
         self.nodes[parent].created += 1
         self.writes.append(f"create {path}")
+        self.contents.append((path, data))
         self._fire(self.data_watches, path)
         self._fire(self.child_watches, parent)
         return Stat(0, self.zxid, owner)
@@ -115,7 +119,7 @@ class FakeEnsemble:
                 watch()
 
     def multi(self, operations: Sequence[Operation], session: int) -> list[Stat | None]:
-        before = (copy.deepcopy(self.nodes), self.zxid, len(self.writes))
+        before = (copy.deepcopy(self.nodes), self.zxid, len(self.writes), len(self.contents))
         data, children = self.data_watches, self.child_watches
         fired: list[str] = []
         self.data_watches, self.child_watches = {}, {}
@@ -126,7 +130,7 @@ class FakeEnsemble:
                     results.append(self.apply(each, session))
                 except ZooKeeperError as error:
                     self.nodes, self.zxid = before[0], before[1]
-                    del self.writes[before[2] :]
+                    del self.writes[before[2] :], self.contents[before[3] :]
                     raise MultiError(index, error) from error
             fired = [each.path for each in operations if not isinstance(each, Check)]
         finally:
