@@ -129,7 +129,7 @@ class Broker:
         check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
         cluster_id = dirs.cluster_id
         if self.member is not None:
-            cluster_id = await self.member.open(cluster_id)
+            cluster_id = await self.member.open(cluster_id, self._known_node_id())
         store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
         store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
         node_id = config.node_id
@@ -192,6 +192,10 @@ class Broker:
         if self.member is not None:
             await self.member.register(local_broker(config, node_id))
         self.readiness.move(ReadyState.READY)
+
+    def _known_node_id(self) -> int | None:
+        metas = (directory.meta for directory in self.log_manager.online_directories())
+        return next((meta.node_id for meta in metas if meta is not None and meta.node_id >= 0), None)
 
     def _first_image(self, store: LocalStore) -> ClusterImage:
         if self.member is None:

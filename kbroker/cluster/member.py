@@ -25,8 +25,11 @@ class Member(Protocol):
     def epoch(self) -> int:
         """This broker's epoch by now; -1 while it is not registered."""
 
-    async def open(self, known_cluster_id: str | None) -> str:
-        """The id of the cluster; `known_cluster_id` is that of the log directories.  ValueError where they differ."""
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
+        """The id of the cluster; those that are known are of the log directories.  ValueError where they differ.
+
+        By then the broker's settings have its own id.
+        """
 
     async def load(self, cache: MetadataCache) -> None:
         """Let `cache` have the settings that the cluster keeps for topics, brokers and clients."""

@@ -152,6 +152,11 @@ class BrokerConfig:
             return int(self._values["broker.id"])
         return int(self.get("node.id"))
 
+    def take_node_id(self, node_id: int) -> None:
+        """Be the node of that id, which the cluster or the log directories gave it, as no setting did."""
+        self._static["node.id"] = node_id
+        self._values = {**self._values, "node.id": node_id} if self._values is not self._static else self._static
+
     def _apply(self, setting: Setting) -> None:
         judged = judge(setting.key, setting.text)
         if judged.verdict.stops:

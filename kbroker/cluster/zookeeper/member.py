@@ -25,6 +25,7 @@ from kbroker.cluster.zookeeper.membership import (
     MembershipError,
     Registration,
     agreed_cluster_id,
+    chosen_node_id,
     make_roots,
 )
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -75,6 +76,7 @@ class ZooKeeperMember:
         self._controller: ClusterController | None = None
         self._surroundings: Surroundings | None = None
         self._cluster_id = ""
+        self._shown: BrokerImage | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._transport = TcpTransport(loop)
         self._protocols = {each.name: each.protocol for each in parts.config.listeners}
@@ -84,11 +86,20 @@ class ZooKeeperMember:
         """This broker's epoch by now; -1 while it is not registered."""
         return -1 if self._membership is None else self._membership.epoch
 
-    async def open(self, known_cluster_id: str | None) -> str:
-        """Connect.  The cluster's id; MembershipError where the log directories belong to another."""
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
+        """Connect, and see to it that the broker's id is its own.  The cluster's id.
+
+        MembershipError where the log directories belong to another cluster or broker, or another broker has the id.
+        """
         await self._session.open()
         await make_roots(self._session)
         self._cluster_id = await agreed_cluster_id(self._session, known_cluster_id, uuid_to_text(random_uuid()))
+        config = self._parts.config
+        config.take_node_id(await chosen_node_id(self._session, config, known_node_id))
+        registration = Registration(config.node_id, self._encoded, self._settings.session_timeout_ms + PATIENCE_MS)
+        membership = self._membership = Membership(self._session, registration, self._loop)
+        membership.failure = lambda error: self._parts.failed(str(error))
+        await membership.free()
         return self._cluster_id
 
     async def load(self, cache: MetadataCache) -> None:
@@ -124,14 +135,9 @@ class ZooKeeperMember:
 
     async def register(self, broker: BrokerImage) -> None:
         """Become a member, and take part in elections."""
-        registration = Registration(
-            self._parts.config.node_id,
-            lambda: encode_broker(self._described(broker)),
-            self._settings.session_timeout_ms + PATIENCE_MS,
-        )
-        membership = self._membership = Membership(self._session, registration, self._loop)
-        membership.failure = lambda error: self._parts.failed(str(error))
-        await membership.register()
+        assert self._membership is not None
+        self._shown = broker
+        await self._membership.register()
         election = self._election = Election(
             self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
         )
@@ -147,6 +153,10 @@ class ZooKeeperMember:
         if not task.cancelled() and task.exception() is not None:
             logger.error("a part of the membership has failed", exc_info=task.exception())
             self._parts.failed(f"a part of the membership has failed: {task.exception()}")
+
+    def _encoded(self) -> bytes:
+        assert self._shown is not None
+        return encode_broker(self._described(self._shown))
 
     def _described(self, broker: BrokerImage) -> BrokerZnode:
         endpoints = tuple(

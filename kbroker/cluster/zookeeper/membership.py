@@ -98,7 +98,7 @@ async def chosen_node_id(zookeeper: ZooKeeper, config: BrokerConfig, known: int 
 
     MembershipError where settings and directories differ, or there is none and none may be generated.
     """
-    if {"node.id", "broker.id"} & config.explicit and (config.node_id >= 0):
+    if "node.id" in config.explicit or config.get("broker.id") >= 0:
         if known is not None and known != config.node_id:
             raise MembershipError(
                 f"broker.id is {config.node_id}, and the log directories belong to broker {known}: set it to that, or "
@@ -139,6 +139,11 @@ class Membership:
     def on_registered(self, listener: Callable[[int], Awaitable[None]]) -> None:
         """Await `listener(epoch)` after each registration."""
         self._registered.append(listener)
+
+    async def free(self) -> None:
+        """Wait for an earlier registration of the id to go.  MembershipError when it stays."""
+        deadline = self._loop.time() + self._registration.patience_ms / 1000
+        await self._wait_until_free(paths.broker(self._registration.node_id), deadline)
 
     async def register(self) -> int:
         """Become a member: the broker epoch.  MembershipError when the id stays taken."""

@@ -60,6 +60,12 @@ class Kbroker:
     def stop(self) -> None:
         self._process.stop()
 
+    def pause(self) -> None:
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
     def output(self) -> str:
         return "".join(path.read_text(errors="replace") for path in sorted(self.log.glob("*.log")))
 

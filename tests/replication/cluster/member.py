@@ -84,7 +84,7 @@ class FixedMember:
         self.epoch = epoch
         self._cluster_id = cluster_id
 
-    async def open(self, known_cluster_id: str | None) -> str:
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
         return known_cluster_id or self._cluster_id
 
     async def load(self, cache: MetadataCache) -> None:
