@@ -4,6 +4,7 @@
     A..B or N      between A and B, or exactly N       one of a, b   one of these, by exact spelling
     anycase of a   one of these, in any case           each of a, b  a list of these
     some of a, b   a list of these without repeats, not empty
+    filled         a list without empty items
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
@@ -88,13 +89,13 @@ def _check_shape(key: str, check: str, value: Any) -> None:
 
 
 def _check_list(key: str, check: str, value: list[str]) -> None:
-    if "" in value:
-        raise UnacceptableListError(f"Configuration '{key}' values must not be empty.")
-    if check.startswith(("each of ", "some of ")):
-        for item in value:
-            if item not in check[8:].split(", "):
-                raise InvalidValueError(key, item, f"String must be one of: {check[8:]}")
-    if check.startswith("each of "):
+    options = check[8:].split(", ") if check.startswith(("each of ", "some of ")) else None
+    for item in value:
+        if not item:
+            raise UnacceptableListError(f"Configuration '{key}' values must not be empty.")
+        if options is not None and item not in options:
+            raise InvalidValueError(key, item, f"String must be one of: {check[8:]}")
+    if check == "filled" or check.startswith("each of "):
         return
     if len(set(value)) != len(value):
         raise UnacceptableListError(f"Configuration '{key}' values must not be duplicated.")
@@ -113,6 +114,7 @@ def describe_check(check: str) -> str:
     described = {
         "": "",
         "nonempty": "not empty",
+        "filled": "no empty items",
         "distinct": "no repeats",
         "distinct nonempty": "not empty, no repeats",
         "replicas": "* or partition:broker pairs",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbroker.config.table import CLIENT_METRICS_TABLE
-from kbroker.config.value import InvalidValueError
+from kbroker.config.value import InvalidValueError, UnacceptableListError
 from kbroker.errors import InvalidConfigError, InvalidRequestError
 from kbroker.patterns import Pattern, compile_pattern
 
@@ -52,7 +52,7 @@ def client_metrics_config(overrides: Mapping[str, str]) -> ClientMetricsConfig:
             raise InvalidRequestError(f"Unknown client metrics configuration: {name}")
         try:
             values[name] = row.parse(text)
-        except InvalidValueError as error:
+        except (InvalidValueError, UnacceptableListError) as error:
             raise InvalidConfigError(str(error)) from None
     interval_ms = values["interval.ms"]
     if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 MIB = 1 << 20
+UNLIMITED = -1
+AS_A_WHOLE = -2
 
 _AT_LEAST = (("log.roll.ms", 1), ("log.roll.jitter.ms", 0))
 
@@ -47,3 +49,33 @@ def contradiction(get: Callable[[str], Any]) -> tuple[str, str] | None:
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         )
     return None
+
+
+def local_retention_error(get: Callable[[str], Any]) -> str | None:
+    """Kafka's rule for changes of what is kept locally: no more than is kept at all."""
+    for local, whole in (
+        ("log.local.retention.ms", "log.retention.ms"),
+        ("log.local.retention.bytes", "log.retention.bytes"),
+    ):
+        kept = get(local)
+        limit = retention_ms(get) if whole == "log.retention.ms" else get(whole)
+        if kept == AS_A_WHOLE or limit == UNLIMITED:
+            continue
+        if kept == UNLIMITED:
+            return f"{_invalid(local, kept)}Value must not be -1 as {whole} value is set as {limit}."
+        if kept > limit:
+            return f"{_invalid(local, kept)}Value must not be more than property: {whole} value."
+    return None
+
+
+def _invalid(name: str, value: int) -> str:
+    return f"Invalid value {value} for configuration {name}: "
+
+
+def retention_ms(get: Callable[[str], Any]) -> int:
+    """How long topics without a setting of their own keep records; -1 without limit."""
+    for name, unit in (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)):
+        value = get(name)
+        if value is not None:
+            return UNLIMITED if value < 0 else int(value) * unit
+    return UNLIMITED

@@ -30,7 +30,8 @@ class InvalidValueError(ValueError):
     """A text that is no value of its setting.  Its message is Kafka's."""
 
     def __init__(self, key: str, value: object, reason: str) -> None:
-        super().__init__(f"Invalid value {value} for configuration {key}: {reason}")
+        shown = render_value(value) if isinstance(value, float) else value
+        super().__init__(f"Invalid value {shown} for configuration {key}: {reason}")
         self.key = key
         self.reason = reason
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, broker_config_rows, topic_config_rows
-from kbroker.config.together import contradiction
+from kbroker.config.together import contradiction, local_retention_error
 from kbroker.errors import InvalidConfigError, InvalidRequestError
 from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 
@@ -119,9 +119,11 @@ class BrokerSettings:
                 )
         for row in known:
             try:
-                row.parse(changed[row.name])
+                value = row.parse(changed[row.name])
             except ValueError as error:
                 raise InvalidRequestError(str(error)) from None
+            if row.name in NOT_NONE and value <= 0:
+                raise InvalidRequestError(f"Invalid {row.name} {value}")
         for reason, may_not in _NOT_LIVE:
             names = [row.name for row in known if row.name not in _CHANGEABLE and may_not(row)]
             if names:
@@ -134,6 +136,9 @@ class BrokerSettings:
         wrong = contradiction(merged.get)
         if wrong is not None:
             raise InvalidRequestError(f"requirement failed: {wrong[1]}")
+        kept = local_retention_error(merged.get)
+        if kept is not None:
+            raise InvalidRequestError(kept)
         try:
             for name in STEPWISE:
                 _check_step(name, self.config.get(name), merged.get(name))
@@ -266,6 +271,8 @@ STORED: frozenset[str] = frozenset(
     "sasl.login.refresh.window.jitter",
 }
 """Settings without effect here, which are stored and shown as in Kafka; those of logins protect nothing themselves."""
+NOT_NONE = ("max.connections", "max.connection.creation.rate")
+"""Limits that may be 0 at start; a change at run time must leave something."""
 STEPWISE = (
     "num.network.threads",
     "num.recovery.threads.per.data.dir",
