@@ -61,6 +61,42 @@ A `server.properties` written for Kafka works: listeners named in `controller.li
 
 ## Where defaults differ from Kafka's
 """
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (
+        "The node, its directories and its processes",
+        ("node.", "broker.", "process.", "log.dir", "cordoned.", "kbroker."),
+    ),
+    (
+        "Listeners, connections and memory",
+        (
+            "listener",
+            "controller.listener",
+            "advertised.",
+            "socket.",
+            "max.conn",
+            "connection",
+            "queued.",
+            "num.network",
+        ),
+    ),
+    ("Durability", ("kbroker.fsync", "log.flush", "min.insync", "unclean.leader", "num.recovery", "replica.high")),
+    ("Topics that are made", ("num.partitions", "default.rep", "auto.create", "kbroker.auto", "delete.topic")),
+    (
+        "Records, segments and retention",
+        ("log.", "message.", "compression.", "fetch.", "max.incremental", "max.request"),
+    ),
+    ("Compaction", ("log.cleaner.",)),
+    ("Groups of all kinds and classic ones", ("group.", "offset")),
+    ("Consumer groups", ("group.consumer.",)),
+    ("Share groups", ("group.share.", "share.")),
+    ("Streams groups", ("group.streams.",)),
+    ("Transactions and idempotent producers", ("transaction", "producer.", "add.partitions", "kbroker.max.producers")),
+    ("Quotas and moves between directories", ("quota.", "controller.quota", "replica.alter", "num.replica.alter")),
+    ("Metrics and logs of the broker", ("metric", "telemetry.", "kbroker.metrics", "kbroker.log")),
+    ("A cluster of several brokers", ("",)),
+    ("ZooKeeper", ("zookeeper.", "kbroker.zookeeper", "reserved.broker", "broker.id.generation")),
+)
+"""Titles, and the beginnings of names: the longest one that fits counts."""
 QUOTAS = """## Quotas
 
 What clients may use is set for users, client ids and addresses with `kbroker quotas` or kafka-configs, not here:
@@ -197,8 +233,16 @@ def render_markdown() -> str:
             for name, (kafka, why) in DIFFERENT_DEFAULTS.items()
         ),
     )
+    lines += ["", "## Broker settings", "", "Live: can be changed while the broker runs (docs/operations.md).", ""]
+    acted_on = [row for row in broker_config_rows() if row.implemented]
+    lines += [f"- [{title}](#{_anchor(title)})" for title, _ in GROUPS]
+    for title, _ in GROUPS:
+        lines += ["", f"### {title}", ""]
+        lines += _table(
+            ("Name", "Type", "Default", "Allowed", "Live", "Meaning"),
+            (_markdown_row(row, ("Live",)) for row in acted_on if group_of(row.name) == title),
+        )
     sections = (
-        ("Broker settings", [row for row in broker_config_rows() if row.implemented]),
         ("Topic settings", topic_rows()),
         ("Settings of groups", group_config_rows()),
         ("Settings of subscriptions to client metrics", client_metrics_rows()),
@@ -208,14 +252,23 @@ def render_markdown() -> str:
     for title, rows in sections:
         lines += ["", f"## {title}", ""]
         has_synonyms = title in ("Topic settings", "Settings of groups")
-        extra = ("Default from", "Acted on") if has_synonyms else ("Live",) if title == "Broker settings" else ()
+        extra: tuple[str, ...] = ("Default from", "Acted on") if has_synonyms else ()
         if title in (WITHOUT_EFFECT, REFUSED):
             extra = ("Why",)
-        lines += ["Live: can be changed while the broker runs (docs/operations.md).", ""] if extra == ("Live",) else []
         headers = ("Name", "Type", "Default", "Allowed", *extra, "Meaning")
         lines += _table(headers, (_markdown_row(row, extra) for row in rows))
     lines += ["", QUOTAS.rstrip("\n")]
     return "\n".join(lines) + "\n"
+
+
+def group_of(name: str) -> str:
+    """The title that a broker setting stands under."""
+    fits = ((len(prefix), title) for title, prefixes in GROUPS for prefix in prefixes if name.startswith(prefix))
+    return max(fits)[1]
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(",", "").replace(" ", "-")
 
 
 def _broker_row(name: str) -> ConfigRow:

@@ -38,72 +38,82 @@ kbroker.max.producers|LONG|1000000||>=0|+|
 kbroker.auto.create.answers.at.once|BOOLEAN|false|||+|
     the Metadata answer to the request that creates a topic has the topic, which saves a round trip; false:
     UNKNOWN_TOPIC_OR_PARTITION first, as Kafka answers and some tests of clients expect
-listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|bind list name://host:port
-advertised.listeners|LIST|null||distinct nonempty|+|addresses handed to clients
+listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|
+    where clients connect: name://host:port, …; an empty host means every interface
+advertised.listeners|LIST|null||distinct nonempty|+|addresses that clients are told to connect to; unset: the listeners
 listener.security.protocol.map|STRING|
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT|broker||+|
-    listener name to PLAINTEXT/SSL/SASL_*
-socket.send.buffer.bytes|INT|-1|||+|SO_SNDBUF; -1 leaves the size to the system
-socket.receive.buffer.bytes|INT|-1|||+|SO_RCVBUF; -1 leaves the size to the system
-socket.request.max.bytes|INT|104857600||>=1|+|largest accepted request frame
-socket.listen.backlog.size|INT|4096||>=1|+|listen backlog
-max.connections.per.ip|INT|2147483647|cluster|>=0|+|per-IP connection cap
-max.connections.per.ip.overrides|STRING||cluster|address counts|+|per-IP exceptions host:count
-max.connections|INT|2147483647|cluster|>=0|+|connection cap (per listener possible)
-max.connection.creation.rate|INT|2147483647|cluster|>=0|+|connections a second (per listener possible)
-connections.max.idle.ms|LONG|600000|||+|close idle connections
+    which protocol (PLAINTEXT, SSL, SASL_…) each listener name speaks
+socket.send.buffer.bytes|INT|-1|||+|size of a connection's send buffer (SO_SNDBUF); -1 leaves it to the system
+socket.receive.buffer.bytes|INT|-1|||+|size of a connection's receive buffer (SO_RCVBUF); -1 leaves it to the system
+socket.request.max.bytes|INT|104857600||>=1|+|the largest request that is read; a connection that sends more is closed
+socket.listen.backlog.size|INT|4096||>=1|+|connections that the system keeps until the broker accepts them
+max.connections.per.ip|INT|2147483647|cluster|>=0|+|connections from one address at a time
+max.connections.per.ip.overrides|STRING||cluster|address counts|+|
+    exceptions to max.connections.per.ip, as address:number
+max.connections|INT|2147483647|cluster|>=0|+|connections at a time
+max.connection.creation.rate|INT|2147483647|cluster|>=0|+|
+    new connections a second; for one listener as listener.name.NAME.max.connection.creation.rate
+connections.max.idle.ms|LONG|600000|||+|connections that ask for nothing for so long are closed
 connection.failed.authentication.delay.ms|INT|100||>=0|- security|delay close after auth failure
 queued.max.requests|INT|500||>=1|- threads|request-queue length
-queued.max.request.bytes|LONG|268435456|||+|request-queue bytes
+queued.max.request.bytes|LONG|268435456|||+|
+    memory for requests that are being read; connections wait until there is room again
 num.network.threads|INT|3|cluster|>=1|+|
     threads per listener: the loop, and for large fetches, and batches that several clients send at once, up to 8 and 7
     others, as far as there are processors
 compression.type|STRING|producer|cluster|one of uncompressed, zstd, lz4, snappy, gzip, producer|+|
-    final codec: producer (keep), uncompressed, gzip, snappy, lz4, zstd
-compression.gzip.level|INT|-1|cluster|1..9 or -1|+|level used when broker recompresses with gzip
-compression.lz4.level|INT|9|cluster|1..17|+|level used when broker recompresses with lz4
-compression.zstd.level|INT|3|cluster|-131072..22|+|level used when broker recompresses with zstd
-broker.id|INT|-1|||+|legacy id
-message.max.bytes|INT|1048588|cluster|>=0|+|broker default of max.message.bytes
+    how records are stored: as the producer sent them (producer), or compressed anew
+compression.gzip.level|INT|-1|cluster|1..9 or -1|+|level where the broker compresses with gzip
+compression.lz4.level|INT|9|cluster|1..17|+|level where the broker compresses with lz4
+compression.zstd.level|INT|3|cluster|-131072..22|+|level where the broker compresses with zstd
+broker.id|INT|-1|||+|older name of node.id
+message.max.bytes|INT|1048588|cluster|>=0|+|largest batch that a topic without max.message.bytes takes
 num.io.threads|INT|8|cluster|>=1|- threads|request handler threads
-num.replica.alter.log.dirs.threads|INT|null|||+|threads moving replicas between dirs
+num.replica.alter.log.dirs.threads|INT|null|||+|
+    partitions that are moved between directories at a time; unset: one for each directory
 background.threads|INT|10|cluster|>=1|- threads|misc background pool
 config.providers|LIST||cluster|distinct|x java|external config providers (file, env, dir)
 authorizer.class.name|STRING||||!|ACL plugin (StandardAuthorizer in KRaft)
 early.start.listeners|LIST|null||distinct|!|listeners opened before authorizer is ready
-broker.rack|STRING|null|||+|rack id for placement and rack-aware fetch
-delete.topic.enable|BOOLEAN|true|||+|permit DeleteTopics
-max.incremental.fetch.session.cache.slots|INT|1000||>=0|+|fetch-session cache size
-fetch.max.bytes|INT|57671680||>=1024|+|server cap of one fetch reply (55 MiB)
-max.request.partition.size.limit|INT|2000||>=1|+|cap of partitions in DescribeTopicPartitions reply
+broker.rack|STRING|null|||+|where this broker stands; replicas are spread over racks, and consumers may read nearby
+delete.topic.enable|BOOLEAN|true|||+|whether topics may be deleted
+max.incremental.fetch.session.cache.slots|INT|1000||>=0|+|
+    consumers whose fetch sessions are remembered, so that they ask only for what changed
+fetch.max.bytes|INT|57671680||>=1024|+|most bytes in one answer to a fetch, however much is asked for
+max.request.partition.size.limit|INT|2000||>=1|+|
+    most partitions in one answer to DescribeTopicPartitions; tools ask again for the rest
 unstable.api.versions.enable|BOOLEAN|false|||-i unreleased|advertise unreleased API versions
 unstable.feature.versions.enable|BOOLEAN|false|||-i unreleased|allow unreleased feature levels
-process.roles|LIST|broker,controller||each of broker, controller|+|broker, controller or both
-node.id|INT|1||>=0|+|node id
-controller.listener.names|LIST|||distinct nonempty|+|controller listeners
+process.roles|LIST|broker,controller||each of broker, controller|+|
+    what Kafka's KRaft nodes are; a kbroker is always both
+node.id|INT|1||>=0|+|the broker's number in its cluster
+controller.listener.names|LIST|||distinct nonempty|+|listeners for KRaft controllers, which kbroker leaves out
 sasl.mechanism.controller.protocol|STRING|GSSAPI|||!|mechanism to controllers
-unclean.leader.election.enable|BOOLEAN|false|cluster||+|permit non-ISR replica as leader (data-loss risk)
-default.replication.factor|INT|1|||+|RF for auto-created topics and -1
-replica.high.watermark.checkpoint.interval.ms|LONG|5000|||+|HW checkpoint interval
+unclean.leader.election.enable|BOOLEAN|false|cluster||+|
+    whether a replica that lacks records may lead where no other is there; loses those records
+default.replication.factor|INT|1|||+|replicas of topics that are made without saying how many
+replica.high.watermark.checkpoint.interval.ms|LONG|5000|||+|how often the high watermarks are saved
 fetch.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of fetch purgatory
 producer.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of produce purgatory
 delete.records.purgatory.purge.interval.requests|INT|1|||- purgatory|purge trigger of delete-records purgatory
 security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL|!|
     protocol between brokers
 follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||- tiered|empty follower starts at last tiered offset
-quota.window.num|INT|11||>=1|+|samples kept for client quotas
+quota.window.num|INT|11||>=1|+|samples over which the rate of a client quota is measured
 alter.log.dirs.replication.quota.window.num|INT|11||>=1|- pace|samples kept for dir moves
-controller.quota.window.num|INT|11||>=1|+|samples kept for mutation quota
-quota.window.size.seconds|INT|1||>=1|+|sample width
+controller.quota.window.num|INT|11||>=1|+|samples over which the quota of controller mutations is measured
+quota.window.size.seconds|INT|1||>=1|+|how long one sample of a client quota is
 alter.log.dirs.replication.quota.window.size.seconds|INT|1||>=1|- pace|sample width
-controller.quota.window.size.seconds|INT|1||>=1|+|sample width
+controller.quota.window.size.seconds|INT|1||>=1|+|how long one sample of that quota is
 client.quota.callback.class|CLASS|null|||x java|quota plugin
-replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|+|bytes/s of dir moves
+replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|>=0|+|
+    most bytes a second that moves between directories copy
 metrics.num.samples|INT|2||>=1|- metrics|samples per metric
 metrics.sample.window.ms|LONG|30000||>=1|- metrics|sample window
 metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|x java|reporter plugins
 metrics.recording.level|STRING|INFO|||- metrics|INFO/DEBUG/TRACE
-telemetry.max.bytes|INT|1048576||>=1|+|cap of pushed client telemetry
+telemetry.max.bytes|INT|1048576||>=1|+|largest push of client metrics
 kafka.metrics.polling.interval.secs|INT|10||>=1|- metrics|period of the legacy metrics reporters
 kafka.metrics.reporters|LIST||||x java|legacy metrics reporter plugins
 """

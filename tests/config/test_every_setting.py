@@ -20,6 +20,7 @@ from kbroker.config import (
     render_value,
     topic_config_rows,
 )
+from kbroker.metadata.broker_settings import STORED, is_live
 from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS
 
 NAMES: dict[str, list[str]] = json.loads((Path(__file__).parent / "vectors" / "setting_names.json").read_text())
@@ -60,6 +61,18 @@ def test_no_setting_of_kafka_is_left_out(scope: str) -> None:
     assert [name for name in NAMES[scope] if name not in known] == []
     assert [row.name for row in known.values() if not row.implemented and not row.reason] == []
     assert [name for name in NAMES[scope] if f"| `{name}` |" not in DOCUMENTATION] == []
+
+
+def test_what_kafka_changes_at_run_time_changes_here_or_is_refused() -> None:
+    """A change would be taken and wait for a restart that nobody has been told of."""
+    read_at_start = {"listeners", "listener.security.protocol.map"}
+    for row in broker_config_rows():
+        if row.dynamic:
+            answered = is_live(row.name) or row.name in STORED or row.refused
+            assert answered != (row.name in read_at_start), row.name
+            assert not (is_live(row.name) and not row.implemented), row.name
+        else:
+            assert not is_live(row.name), row.name
 
 
 def test_no_quota_of_kafka_is_left_out() -> None:
