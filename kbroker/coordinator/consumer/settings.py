@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from kbroker.config.group import GroupConfig, group_config
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
+from kbroker.metadata.group_configs import GROUP_RESOURCE
 from kbroker.metadata.image import ConfigResource
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
 
-# Kafka's number of the kind of resource that groups' own settings belong to.
-GROUP_RESOURCE = 32
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"

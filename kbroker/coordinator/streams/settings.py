@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.config.group import GroupConfig, group_config
+from kbroker.metadata.group_configs import GROUP_RESOURCE
 from kbroker.metadata.image import ConfigResource
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
-
-# Kafka's number of the kind of resource that groups' own settings belong to.
-GROUP_RESOURCE = 32
 
 
 @dataclass(frozen=True, slots=True)
