@@ -17,7 +17,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
@@ -63,7 +63,7 @@ from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
@@ -308,7 +308,7 @@ class Broker:
 
     # What the parts ask
 
-    def _log_config(self, topic_configs: Any) -> Any:
+    def _log_config(self, topic_configs: Mapping[str, str]) -> LogConfig:
         return _log_config(self.settings.config, frozenset(topic_configs.items()))
 
     def _on_settings(self, config: BrokerConfig) -> None:

@@ -10,8 +10,8 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 logger = logging.getLogger("kbroker.periodic")
 
@@ -28,7 +28,7 @@ class PeriodicTask(NamedTuple):
 
     name: str
     interval_ms: Interval
-    run: Callable[[], Any]
+    run: Callable[[], object]
     initial_delay_ms: int | None = None
 
 
@@ -58,13 +58,13 @@ class PeriodicTasks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks: dict[str, Callable[[], Any]] = {}
+        self._tasks: dict[str, Callable[[], object]] = {}
         self._intervals: dict[str, Interval] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def add(
-        self, name: str, interval_ms: Interval, run: Callable[[], Any], initial_delay_ms: int | None = None
+        self, name: str, interval_ms: Interval, run: Callable[[], object], initial_delay_ms: int | None = None
     ) -> None:
         """Run `run` every `interval_ms`, the first time after `initial_delay_ms` (the interval, unless said)."""
         self._tasks[name] = run
@@ -104,7 +104,7 @@ class PeriodicTasks:
         else:
             self._wait(name, self._interval_ms(name))
 
-    async def _watch(self, name: str, outcome: Any) -> None:
+    async def _watch(self, name: str, outcome: Awaitable[object]) -> None:
         try:
             await outcome
         except Exception:

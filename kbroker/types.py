@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ZERO_UUID = bytes(16)
 METADATA_TOPIC_UUID = bytes(15) + b"\x01"
@@ -18,6 +18,12 @@ NO_LEADER_EPOCH = -1
 
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that a request, an answer or a coordinator's record can hold, in UTF-8."""
+
+
+# What is JSON, or becomes it; its shape is the file's or the page's.
+JsonObject = dict[str, Any]
+# The options of a command by name, as the command line's parser gives them.
+Options = dict[str, Any]
 
 
 class TopicPartition(NamedTuple):

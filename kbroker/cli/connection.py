@@ -30,7 +30,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_SECONDS = 5.0
 UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def cluster_options(function: F) -> F:
     """Adds `--bootstrap-server`, `-X` and `--timeout`; the command gets them as `cluster`."""
 
     @functools.wraps(function)
-    def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: Any) -> Any:
+    def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: object) -> object:
         return function(cluster=Cluster(bootstrap, parse_pairs(client_settings, "-X"), timeout), **others)
 
     decorated: Any = with_cluster
@@ -200,7 +200,7 @@ def results_of(
     futures: dict[Any, Future[Any]], timeout: float, cluster: Cluster | None = None
 ) -> tuple[dict[Any, Any], list[str]]:
     """Results by key, and a line for each that failed; `cluster`: keys are topics, and similar ones are suggested."""
-    results: dict[Any, Any] = {}
+    results: dict[object, object] = {}
     errors: list[str] = []
     for key, future in futures.items():
         try:

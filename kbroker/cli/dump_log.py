@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -98,7 +97,7 @@ def _line(row: Row) -> str:
     return indent + " ".join(f"{key}: {_cell(value)}" for key, value in row.items())
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):

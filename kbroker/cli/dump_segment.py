@@ -18,7 +18,7 @@ from kbroker.records.compression import Codec
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 NO_TIMESTAMP = -1
 _MARKERS = {0: "ABORT", 1: "COMMIT"}

@@ -18,6 +18,7 @@ from kbroker.cli.connection import (
 )
 from kbroker.cli.output import json_option, print_errors, print_json, print_table
 from kbroker.nearest import did_you_mean
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -91,7 +92,7 @@ def describe_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> 
     return print_errors(errors)
 
 
-def _group(group: Any, committed: dict[Partition, int], ends: dict[Partition, int]) -> dict[str, Any]:
+def _group(group: Any, committed: dict[Partition, int], ends: dict[Partition, int]) -> JsonObject:
     owners: dict[Partition, Any] = {}
     for member in group.members:
         if member.assignment is not None:
@@ -129,7 +130,7 @@ def _group(group: Any, committed: dict[Partition, int], ends: dict[Partition, in
     }
 
 
-def _print_group(group: dict[str, Any]) -> None:
+def _print_group(group: JsonObject) -> None:
     click.echo(
         f"{group['group']}  {group['state']}  assignor {group['assignor'] or 'none'}  "
         f"coordinator {group['coordinator']}  members {len(group['members'])}"

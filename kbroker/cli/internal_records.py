@@ -58,7 +58,7 @@ def _schemas(topic: str) -> dict[tuple[str, int], MessageSchema]:
     }
 
 
-def decode_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, Any]:
+def decode_record(topic: str, key: bytes | None, value: bytes | None) -> dict[str, object]:
     """What a record of an internal topic says.  ValueError when it is none that Kafka 4.3 writes."""
     if key is None or len(key) < _INT16.size:
         raise ValueError("the key is too short to hold a record type")
@@ -66,7 +66,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> dict[st
     key_schema = _schemas(topic).get(("coordinator-key", record_type))
     if key_schema is None:
         raise ValueError(f"record type {record_type} is not known")
-    decoded: dict[str, Any] = {
+    decoded: dict[str, object] = {
         "type": key_schema.name.removesuffix("Key"),
         "key": plain(message(key_schema.name).program(0).decode(key, _INT16.size)),
         "value": None,
@@ -76,7 +76,7 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> dict[st
     return decoded
 
 
-def _decode_value(schema: MessageSchema, value: bytes) -> dict[str, Any]:
+def _decode_value(schema: MessageSchema, value: bytes) -> dict[str, object]:
     if len(value) < _INT16.size:
         raise ValueError("the value is too short to hold a version")
     version = _INT16.unpack_from(value)[0]
@@ -93,7 +93,7 @@ def _decode_value(schema: MessageSchema, value: bytes) -> dict[str, Any]:
     return {"version": version, **fields}
 
 
-def _decode_consumer_message(name: str, data: bytes) -> Any:
+def _decode_consumer_message(name: str, data: bytes) -> object:
     """A consumer's own message; as hexadecimal when it is no message of the consumer protocol.
 
     Later versions only add fields at the end.  A newer one is read as the newest version known here, and one without
@@ -121,7 +121,7 @@ def plain(value: Any) -> Any:
     return {name: _plain_field(name, getattr(value, name)) for name in slots}
 
 
-def _plain_field(name: str, value: Any) -> Any:
+def _plain_field(name: str, value: object) -> object:
     if isinstance(value, bytes) and len(value) == 16 and name.endswith("_id"):
         return uuid_to_text(value)
     return plain(value)

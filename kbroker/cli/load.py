@@ -14,13 +14,14 @@ import click
 
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.types import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kbroker.replay.load.lanes import LaneResult
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -41,7 +42,7 @@ def spark_options(function: Function) -> Function:
 
 
 @contextmanager
-def running(name: str, given: dict[str, Any]) -> Iterator[SparkSession]:
+def running(name: str, given: Options) -> Iterator[SparkSession]:
     """A session in which what goes wrong is one line for the user."""
     try:
         from pyspark.errors import PySparkException

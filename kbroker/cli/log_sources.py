@@ -16,10 +16,11 @@ import click
 
 from kbroker.cli.connection import Cluster
 from kbroker.nearest import did_you_mean
+from kbroker.types import JsonObject
 
 DEFAULT_METRICS = "http://127.0.0.1:9644"
 NOT_FOUND = 404
-Value = dict[str, Any]
+Value = JsonObject
 
 
 class LogSource(Protocol):
@@ -236,7 +237,7 @@ def _opened(path: str) -> Any:
     class Opened:
         """`opened`, with its errors as the command's."""
 
-        def __enter__(self) -> Any:
+        def __enter__(self) -> object:
             self._context = opened(path)
             try:
                 return self._context.__enter__()

@@ -13,7 +13,7 @@ from kbroker.cli.output import json_option, print_json, print_table, size_text, 
 from kbroker.cli.repair import repair_log
 from kbroker.nearest import did_you_mean
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def source_options(*, protocol: bool = False, directory: bool = True) -> Callable[[F], F]:
@@ -27,7 +27,7 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
             bootstrap: str | None = None,
             directories: tuple[str, ...] = (),
             **rest: Any,
-        ) -> Any:
+        ) -> object:
             chosen = [each for each in (metrics, bootstrap, directories) if each]
             if len(chosen) > 1:
                 raise click.UsageError("--metrics, --bootstrap-server and --directory exclude each other")

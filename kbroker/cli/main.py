@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str] | None = None) -> int:
     """Runs a command; its exit status."""
     try:
-        status: Any = cli(arguments, prog_name="kbroker", standalone_mode=False)
+        status: object = cli(arguments, prog_name="kbroker", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:

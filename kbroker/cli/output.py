@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
@@ -16,7 +15,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

@@ -17,6 +17,7 @@ import click
 from kbroker.cli.connection import Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option, parse_pairs, print_json
 from kbroker.cli.undelivered import reason
+from kbroker.types import JsonObject
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -110,7 +111,7 @@ class Sender:
     def send(self, record: Outgoing) -> None:
         """Queue a record, and wait while the queue is full.  ClickException for a delivery that failed."""
         self._check()
-        options: dict[str, Any] = {"partition": self._partition if record.partition is None else record.partition}
+        options: JsonObject = {"partition": self._partition if record.partition is None else record.partition}
         if record.timestamp is not None:
             options["timestamp"] = record.timestamp
         while True:
@@ -209,7 +210,7 @@ def _parse_json(line: bytes, line_format: LineFormat) -> Outgoing:
     )
 
 
-def _encode(value: Any) -> bytes | None:
+def _encode(value: object) -> bytes | None:
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()

@@ -12,6 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
     from kbroker.replay.client.connection import Connection
@@ -20,7 +21,7 @@ EXACT, DEFAULT = 0, 1
 TYPES = ("user", "client-id", "ip")
 
 Entity = dict[str, str | None]
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def entity_options(function: F) -> F:
@@ -33,7 +34,7 @@ def entity_options(function: F) -> F:
     return result
 
 
-def _entity(options: dict[str, Any]) -> Entity:
+def _entity(options: Options) -> Entity:
     """The entity that the options name, a default as None; takes them out of `options`."""
     entity: Entity = {}
     for kind in TYPES:
@@ -65,7 +66,7 @@ def command() -> None:
 @bootstrap_option()
 @timeout_option
 @json_option
-def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **options: Any) -> None:
+def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **options: object) -> None:
     """List quotas; all, or those of the entities that match."""
     entity = _entity(options)
     with connected(bootstrap, timeout) as connection:
@@ -83,7 +84,7 @@ def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **o
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
 @bootstrap_option()
 @timeout_option
-def set_quotas(pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_only: bool, **options: Any) -> None:
+def set_quotas(pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_only: bool, **options: object) -> None:
     """Set quotas of an entity: a user, a client id, both, or an address."""
     entity = _entity(options)
     values = {key: _number(key, text) for key, text in parse_pairs(pairs, "set").items()}
@@ -97,7 +98,7 @@ def set_quotas(pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_
 @entity_options
 @bootstrap_option()
 @timeout_option
-def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, **options: Any) -> None:
+def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, **options: object) -> None:
     """Remove quotas of an entity."""
     entity = _entity(options)
     with connected(bootstrap, timeout) as connection:
@@ -121,7 +122,7 @@ def _number(key: str, text: str) -> float:
         raise click.UsageError(f"{key}={text}: not a number") from None
 
 
-def _describe(connection: Connection, entity: Entity, strict: bool) -> list[dict[str, Any]]:
+def _describe(connection: Connection, entity: Entity, strict: bool) -> list[JsonObject]:
     from kbroker.schemas import wire
 
     request = wire.DescribeClientQuotasRequest

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kbroker.cli.output import json_option, print_json
+from kbroker.types import JsonObject
 
 
 @click.command("repair")
@@ -54,7 +55,7 @@ def repair_log(topic: str, partition: int, directory: str, skip: bool, truncate:
     return 1 if rows and not done else 0
 
 
-def _row(path: str, hole: Any) -> dict[str, Any]:
+def _row(path: str, hole: Any) -> JsonObject:
     return {
         "path": path,
         "position": hole.position,
@@ -65,7 +66,7 @@ def _row(path: str, hole: Any) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[dict[str, Any]], done: list[str]) -> None:
+def _print(rows: list[JsonObject], done: list[str]) -> None:
     for row in rows:
         upto = "on" if row["end_offset"] is None else f"to {row['end_offset'] - 1}"
         where = f"{row['path']} at position {row['position']}, {row['size_bytes']} bytes"

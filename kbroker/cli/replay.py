@@ -18,6 +18,7 @@ import click
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, running, shape_of, shaping, warn
+from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +205,7 @@ def report_command(runs: tuple[str, ...], compare: bool, output: str | None, met
     return 0
 
 
-def _delivery(given: dict[str, Any]) -> Delivery:
+def _delivery(given: Options) -> Delivery:
     from kbroker.replay.player.settings import Delivery
 
     idempotence = given["idempotence"] if given["idempotence"] is not None else given["acks"] == "all"
@@ -220,7 +221,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _print_summary(summary: dict[str, Any]) -> None:
+def _print_summary(summary: JsonObject) -> None:
     shown: list[tuple[str, Callable[[Any], str]]] = [
         ("offered", "{:,}".format), ("acknowledged", "{:,}".format), ("failed", "{:,}".format),
         ("unsent", "{:,}".format), ("late", "{:,}".format), ("acknowledged_per_second", "{:,.0f}".format),

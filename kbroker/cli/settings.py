@@ -5,7 +5,7 @@ Spoken over Kafka's protocol without TLS and SASL, because librdkafka's client c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -102,7 +102,7 @@ def _broker(connection: Connection) -> int:
     return brokers[0]
 
 
-def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> list[dict[str, object]]:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message, wire
 

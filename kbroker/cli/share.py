@@ -5,13 +5,14 @@ Spoken over Kafka's protocol (ListGroups, ShareGroupDescribe, DescribeShareGroup
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.cli.wire_groups import coordinator_of, listed_groups, refuse
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -60,7 +61,7 @@ def _known(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
+def _described(cluster: Cluster, group_id: str) -> JsonObject:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message
 

@@ -16,6 +16,7 @@ from kbroker.cli.connection import (
     results_of,
 )
 from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_table
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -69,7 +70,7 @@ def describe_topics(cluster: Cluster, names: tuple[str, ...], all_configs: bool,
     return print_errors(errors)
 
 
-def _print_topic(topic: dict[str, Any]) -> None:
+def _print_topic(topic: JsonObject) -> None:
     settings = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "all default"
     click.echo(f"{topic['name']}  id {topic['id'] or 'none'}  settings: {settings}")
     columns = ("PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END")
@@ -100,7 +101,7 @@ def _metadata(admin: AdminClient, cluster: Cluster) -> Any:
 
 def _describe(
     admin: AdminClient, cluster: Cluster, names: list[str], all_configs: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[dict[str, object]], list[str]]:
     from confluent_kafka import TopicCollection
 
     api = admin_api()
@@ -142,7 +143,7 @@ def _describe(
     return topics, errors
 
 
-def _offsets(admin: AdminClient, cluster: Cluster, topics: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
+def _offsets(admin: AdminClient, cluster: Cluster, topics: JsonObject) -> dict[tuple[str, int], tuple[int, int]]:
     """First and end offset of every partition that has a leader."""
     from confluent_kafka import TopicPartition
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ FORMATS = ("csv", "json", "text", "access", "log4j", "parquet", "kafka-log", "ka
 PLOTS = (".png", ".svg", ".pdf")
 MALFORMED_STATUS = 3
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 @click.group("trace")
@@ -76,7 +77,7 @@ def shaping(function: Function) -> Function:
     return function
 
 
-def shape_of(given: dict[str, Any]) -> Shape:
+def shape_of(given: Options) -> Shape:
     """The shape that the options of `shaping` say."""
     from kbroker.replay.shape import Shape
 
@@ -152,7 +153,7 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
 
 
 @contextmanager
-def running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterator[SparkSession]:
+def running(name: str, paths: tuple[str, ...], given: Options) -> Iterator[SparkSession]:
     """A session in which what goes wrong with the trace is one line for the user."""
     try:
         from pyspark.errors import PySparkException
@@ -173,7 +174,7 @@ def running(name: str, paths: tuple[str, ...], given: dict[str, Any]) -> Iterato
         raise click.ClickException(reason_of(error)) from None
 
 
-def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:
+def _check(paths: tuple[str, ...], given: Options) -> None:
     """Finds out what is wrong with the words of the command before Spark takes its time to start."""
     from kbroker.replay.trace_output import check_free
     from kbroker.replay.traces import find_mapping
@@ -188,7 +189,7 @@ def _check(paths: tuple[str, ...], given: dict[str, Any]) -> None:
         check_free(given["malformed"], overwrite=given["overwrite"])
 
 
-def read_rows(spark: SparkSession, paths: tuple[str, ...], given: dict[str, Any]) -> Trace:
+def read_rows(spark: SparkSession, paths: tuple[str, ...], given: Options) -> Trace:
     """The rows of the trace's files.  ClickException for a wrong option."""
     from kbroker.replay.traces import read_trace
 
@@ -202,7 +203,7 @@ def _counting(frame: DataFrame, observation: Any) -> DataFrame:
     return frame.observe(observation, functions.count(functions.lit(1)).alias("rows"))
 
 
-def keep_malformed(trace: Trace, path: str | None, given: dict[str, Any], reasons: dict[str, int]) -> dict[str, int]:
+def keep_malformed(trace: Trace, path: str | None, given: Options, reasons: dict[str, int]) -> dict[str, int]:
     """Writes the malformed rows, if there are any, where the user wants them; the reasons and their counts."""
     from kbroker.replay.trace_output import write_complete
 
@@ -224,7 +225,7 @@ def _reasons(malformed: dict[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in malformed.items())
 
 
-def warn(order: dict[str, Any] | None, malformed: dict[str, int], side: str | None) -> None:
+def warn(order: JsonObject | None, malformed: dict[str, int], side: str | None) -> None:
     """Print what is wrong with the rows: malformed ones, and time that goes back."""
     if malformed:
         seen = f"see {side}" if side is not None else "--malformed DIRECTORY keeps them"
@@ -237,14 +238,14 @@ def warn(order: dict[str, Any] | None, malformed: dict[str, int], side: str | No
         )
 
 
-def _print(statistics: dict[str, Any]) -> None:
+def _print(statistics: dict[str, object]) -> None:
     for title, rows in _tables(statistics):
         headers, *cells = rows
         print_table([str(header) for header in headers], cells, title=title)
         click.echo()
 
 
-def _tables(s: dict[str, Any]) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
+def _tables(s: JsonObject) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
     from kbroker.replay.trace_plot import bytes_text, duration_text, time_text, window_text
 
     rate = f"{s['rows_per_second']:,.6g}" if s["rows_per_second"] else None
@@ -291,7 +292,7 @@ def _tables(s: dict[str, Any]) -> Iterator[tuple[str, list[tuple[object, ...]]]]
     ]  # fmt: skip
 
 
-def _tenths(rate: dict[str, Any]) -> list[tuple[object, ...]]:
+def _tenths(rate: JsonObject) -> list[tuple[object, ...]]:
     step, steps = rate["step_seconds"], len(rate["rows"])
     parts = [(steps * part // 10, steps * (part + 1) // 10) for part in range(10)]
     parts = [(begin, end) for begin, end in parts if end > begin]

@@ -195,7 +195,7 @@ def _listed(cluster: Cluster, states: Sequence[str], pattern: str | None) -> lis
     return found
 
 
-def _described(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
+def _described(cluster: Cluster, transactional_id: str) -> dict[str, object]:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message
 

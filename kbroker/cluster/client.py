@@ -115,7 +115,7 @@ class _Pending:
 
     __slots__ = ("answer", "api_key", "correlation_id", "timer", "version")
 
-    def __init__(self, api_key: int, version: int, correlation_id: int, answer: asyncio.Future[Any]) -> None:
+    def __init__(self, api_key: int, version: int, correlation_id: int, answer: asyncio.Future[object]) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -195,7 +195,7 @@ class NodeClient:
         size = sum(memoryview(part).nbytes for part in parts)
         if size > self._settings.max_request_bytes:
             raise ValueError(f"a request of {size} bytes, {self._settings.max_request_bytes} are allowed")
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer: asyncio.Future[object] = self._loop.create_future()
         pending = _Pending(request.api_key, version, self._correlation_id, answer)
         seconds = self._settings.request_seconds if seconds is None else seconds
         pending.timer = self._loop.call_later(seconds, self._timed_out, channel, pending, seconds)

@@ -76,7 +76,7 @@ class ControllerChannel:
         request = wire.AlterPartitionRequest
         await self._connected()
         version = self._client.version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[wire.AlterPartitionRequest.PartitionData]] = {}
         for change in changes:
             row = request.PartitionData(
                 partition_index=change.partition.partition,
@@ -144,7 +144,7 @@ class ControllerChannel:
         self._client.close()
 
 
-def _outcome(topic: str, row: Any) -> PartitionOutcome:
+def _outcome(topic: str, row: wire.AlterPartitionResponse.PartitionData) -> PartitionOutcome:
     name = TopicPartition(topic, row.partition_index)
     if row.error_code:
         return PartitionOutcome(name, error=KafkaError.of(ErrorCode(row.error_code)))

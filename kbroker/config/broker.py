@@ -73,9 +73,9 @@ class BrokerConfig:
         self.warnings: list[str] = list(warnings)
         self._settings: dict[str, Setting] = {setting.key: setting for setting in settings}
         self._values: dict[str, Any] = {}
-        self._of_listeners: dict[tuple[str, str], Any] = {}
+        self._of_listeners: dict[tuple[str, str], object] = {}
         self._static = self._values
-        self._dynamic: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+        self._dynamic: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {})
         for setting in self._settings.values():
             self._apply(setting)
         self.listeners, self.advertised_listeners = self._read_listeners()
@@ -124,14 +124,14 @@ class BrokerConfig:
         """The known settings that were set at start."""
         return frozenset(self._static)
 
-    def with_dynamic(self, for_all: Mapping[str, Any], own: Mapping[str, Any]) -> BrokerConfig:
+    def with_dynamic(self, for_all: Mapping[str, object], own: Mapping[str, object]) -> BrokerConfig:
         """These settings under those that were changed at run time, for all brokers and, better, for this one."""
         changed = copy.copy(self)
         changed._dynamic = (own, for_all)
         changed._values = {**self._static, **for_all, **own}
         return changed
 
-    def levels(self) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    def levels(self) -> tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
         """What was set, best first: at run time for this broker, at run time for all of them, at start."""
         return *self._dynamic, self._static
 

@@ -28,7 +28,7 @@ GroupConfig = Mapping[str, Any]
 """The values that a group runs by, by the setting's name."""
 
 
-def group_value_from_broker(key: str, broker: BrokerConfig) -> Any:
+def group_value_from_broker(key: str, broker: BrokerConfig) -> object:
     """What setting `key` is for a group that does not set it."""
     row = GROUP_TABLE[key]
     return broker.get(row.synonyms[0]) if row.synonyms else row.default

@@ -28,7 +28,7 @@ class ConfigRow(NamedTuple):
 
     name: str
     type: ConfigType
-    default: Any
+    default: object
     scope: str
     """`topic`, `broker`, `group` or `client metrics`."""
     dynamic: str
@@ -56,7 +56,7 @@ class ConfigRow(NamedTuple):
         """Whether a broker does not start where the setting asks for something: see `asks`."""
         return self.status in (REFUSED, PROTECTS)
 
-    def asks(self, value: Any) -> bool:
+    def asks(self, value: object) -> bool:
         """Whether `value` asks for anything beyond what is there without the setting."""
         return bool(value != self.default and not (value in ("", []) and self.status == REFUSED))
 
@@ -103,7 +103,7 @@ def parse_rows(table: str, scope: str) -> dict[str, ConfigRow]:
     return rows
 
 
-def _parse_default(name: str, kind: ConfigType, text: str) -> Any:
+def _parse_default(name: str, kind: ConfigType, text: str) -> object:
     if text == "null":
         return None
     return float(text) if kind is ConfigType.DOUBLE else parse_value(name, kind, text)

@@ -98,7 +98,7 @@ def _magic_of(version: str) -> int:
     return 1 if version.startswith("0.10") else 2
 
 
-def topic_value_from_broker(key: str, broker: BrokerConfig) -> Any:
+def topic_value_from_broker(key: str, broker: BrokerConfig) -> object:
     """What topic setting `key` is on `broker` for a topic that does not set it."""
     row = TOPIC_TABLE[key]
     for synonym in row.synonyms:
@@ -145,7 +145,7 @@ def validate_topic_config(overrides: Mapping[str, str | None]) -> None:
 
 
 def _parse_overrides(overrides: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, row in TOPIC_TABLE.items():
         if key not in overrides:
             continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Any
 
 
 class ConfigType(Enum):
@@ -45,7 +44,7 @@ INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _DOUBLE = r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
 
 
-def parse_value(key: str, kind: ConfigType, text: str) -> Any:
+def parse_value(key: str, kind: ConfigType, text: str) -> object:
     """The value that `text` stands for.  Raises `InvalidValueError`."""
     trimmed = text.strip()
     if kind in INTEGER_BITS:
@@ -76,7 +75,7 @@ def _parse_integer(key: str, kind: ConfigType, text: str, trimmed: str) -> int:
     raise InvalidValueError(key, text, f"Not a number of type {kind.name}")
 
 
-def render_value(value: Any) -> str | None:
+def render_value(value: object) -> str | None:
     """`value` as Kafka's `ConfigDef.convertToString` prints it."""
     if value is None:
         return None

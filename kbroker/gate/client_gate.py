@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.net.gate import Gate
 from kbroker.gate.authorizer import CachedAuthorizer, Operation, ResourceKind
@@ -110,7 +110,7 @@ class ClientGate(Gate):
         if limit is not None:
             self._meters.meter(kind, limit, now_ms).count_throttle(throttle_ms)
 
-    def withheld(self, ctx: RequestContext, head: bytes, throttle_ms: int) -> Any | None:
+    def withheld(self, ctx: RequestContext, head: bytes, throttle_ms: int) -> object | None:
         at = _BODY_AT + response_header_version(ctx.api_key, ctx.api_version)
         if ctx.api_version < FIRST_VERSION_WITH_SESSIONS:
             return wire.FetchResponse(throttle_time_ms=throttle_ms, responses=[])

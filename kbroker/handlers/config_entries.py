@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbroker.config import (
     BrokerConfig,
@@ -212,7 +212,7 @@ def _topic_entry(config: BrokerConfig, row: ConfigRow, text: str | None) -> Conf
     return _entry(row, value, synonyms, read_only=False)._replace(value_source=value_source)
 
 
-def _set_by(config: BrokerConfig) -> Iterator[tuple[ConfigSource, Mapping[str, Any]]]:
+def _set_by(config: BrokerConfig) -> Iterator[tuple[ConfigSource, Mapping[str, object]]]:
     return zip(_LEVELS, config.levels(), strict=True)
 
 

@@ -32,7 +32,7 @@ class MetadataCache:
 
     def __init__(self, image: ClusterImage) -> None:
         self._subscribers: list[Subscriber] = []
-        self._derived: dict[Hashable, dict[str, Any]] = {}
+        self._derived: dict[Hashable, dict[str, object]] = {}
         self._set(image)
 
     def _set(self, image: ClusterImage) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kbroker.metrics")
 
-Page = Callable[[Sequence[str]], Awaitable[tuple[int, Any]]]
+Page = Callable[[Sequence[str]], Awaitable[tuple[int, object]]]
 Pages = Mapping[str, Page]
 
 DEFAULT_PORT = 9644
@@ -121,7 +121,7 @@ class MetricsServer:
         return status, await asyncio.get_running_loop().run_in_executor(self.executor, _to_json, value)
 
 
-def _to_json(value: Any) -> bytes:
+def _to_json(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 

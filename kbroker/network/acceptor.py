@@ -14,7 +14,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from kbroker._fast.net.accepting import accept_all
 from kbroker.log_output import RateLimitedLog
@@ -35,7 +34,7 @@ class CrowdAcceptor:
         self,
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
-        connect: Callable[[socket.socket], Coroutine[Any, Any, object]],
+        connect: Callable[[socket.socket], Coroutine[object, None, object]],
         limits: ConnectionLimits,
     ) -> None:
         self._loop = loop

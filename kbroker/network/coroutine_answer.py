@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from kbroker._fast.net.pending import Pending
 
@@ -18,9 +17,9 @@ class CoroutineAnswer(Pending):
 
     def __init__(
         self,
-        coroutine: Coroutine[Any, Any, Any],
+        coroutine: Coroutine[object, None, object],
         loop: asyncio.AbstractEventLoop,
-        started_task: Callable[[asyncio.Task[Any]], object] = lambda task: None,
+        started_task: Callable[[asyncio.Task[object]], object] = lambda task: None,
     ) -> None:
         self._coroutine = coroutine
         self._loop = loop
@@ -31,7 +30,7 @@ class CoroutineAnswer(Pending):
         self._started_task(task)
         task.add_done_callback(self._finish)
 
-    def _finish(self, task: asyncio.Task[Any]) -> None:
+    def _finish(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
             self.ctx.connection.close("shutting down")
             return

@@ -13,7 +13,6 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
-from typing import Any
 
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.files.file_region import FileRegion
@@ -85,7 +84,7 @@ class Listener:
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
         self._crowd: CrowdAcceptor | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._complaints = RateLimitedLog(logger)
         self._addresses: dict[Connection, str] = {}
         self._quiet = asyncio.Event()
@@ -225,20 +224,22 @@ class Listener:
         connection.close("a segment could not be read")
 
     def serve_large(
-        self, ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, Any], Any]
-    ) -> Coroutine[Any, Any, Any]:
+        self, ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, object], object]
+    ) -> Coroutine[object, None, object]:
         """What serves a large request in pieces."""
         return pieces.serve(ctx, decoding, handle, self._slices)
 
-    def send_large(self, ctx: RequestContext, encoding: Encoding, answer: list[Any]) -> Coroutine[Any, Any, None]:
+    def send_large(
+        self, ctx: RequestContext, encoding: Encoding, answer: list[object]
+    ) -> Coroutine[object, None, None]:
         """What encodes the rest of a large answer in pieces and sends it."""
         return pieces.respond(ctx, encoding, answer, self._slices)
 
-    def spawn(self, ctx: RequestContext, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+    def spawn(self, ctx: RequestContext, coroutine: Coroutine[object, None, object], waits_for: object) -> None:
         """Go on with a handler that was begun and waits; its answer goes out when it is there."""
         CoroutineAnswer(pieces.go_on(coroutine, waits_for), self._loop, self._remember).begin(ctx)
 
-    def _remember(self, task: asyncio.Task[Any]) -> None:
+    def _remember(self, task: asyncio.Task[object]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -22,7 +22,7 @@ PIECE_ITEMS = 1024
 
 
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
     """What a task runs of a coroutine that was begun without one, up to its first wait."""
     try:
         yield waits_for
@@ -42,7 +42,7 @@ async def in_pieces(work: Decoding | Encoding | Disposal, pace: Pace) -> None:
 
 
 async def serve(
-    ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, Any], Any], slices: Slices
+    ctx: RequestContext, decoding: Decoding, handle: Callable[[RequestContext, object], object], slices: Slices
 ) -> None:
     """Decode a large request, have it handled, and free it."""
     pace = slices.pace()
@@ -62,7 +62,7 @@ async def serve(
     await in_pieces(Disposal(request), pace)
 
 
-async def respond(ctx: RequestContext, encoding: Encoding, answer: list[Any], slices: Slices) -> None:
+async def respond(ctx: RequestContext, encoding: Encoding, answer: list[object], slices: Slices) -> None:
     """Encode the rest of a large answer, send it, and free what it was made of: all that `answer` holds."""
     pace = slices.pace()
     await in_pieces(encoding, pace)

@@ -8,7 +8,7 @@ answer correlation id and (header 1) tagged fields; then the body.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError
 from kbroker.protocol.api import request_header_version, response_header_version
@@ -49,7 +49,7 @@ def encode_request_parts(
     return type(body).program(version).encode_parts(body, header)
 
 
-def decode_response(message: type[Message], version: int, payload: Buffer) -> tuple[int, Any]:
+def decode_response(message: type[Message], version: int, payload: Buffer) -> tuple[int, object]:
     """Correlation id and body of an answer, given what follows the frame's length."""
     view = memoryview(payload)
     if len(view) < 4:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kbroker._fast.wire.codec import KINDS, Program, Struct, make_struct
 from kbroker._fast.wire.structs import Plan
@@ -40,7 +40,7 @@ def build_message(schema: MessageSchema) -> type[Message]:
         _build_nested(schema, shared.name, shared.fields, structs)
     for field in schema.fields:
         _build_field(schema, field, structs)
-    namespace: dict[str, Any] = {
+    namespace: dict[str, object] = {
         "__module__": "kbroker.schemas",
         "schema": schema,
         "api_key": schema.api_key,
@@ -70,11 +70,11 @@ def _build_nested(
     structs[name] = make_struct(name, Struct, names, _defaults(fields, structs), namespace)
 
 
-def _defaults(fields: tuple[Field, ...], structs: dict[str, type[Struct]]) -> tuple[Any, ...]:
+def _defaults(fields: tuple[Field, ...], structs: dict[str, type[Struct]]) -> tuple[object, ...]:
     return tuple(_default(field, structs) for field in fields)
 
 
-def _default(field: Field, structs: dict[str, type[Struct]]) -> Any:
+def _default(field: Field, structs: dict[str, type[Struct]]) -> object:
     if field.default is not NATURAL:
         return field.default
     if field.is_array:

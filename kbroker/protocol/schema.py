@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 
 class Natural(enum.Enum):
@@ -20,7 +19,7 @@ class Natural(enum.Enum):
 
 NATURAL = Natural.DEFAULT
 
-NATURAL_DEFAULTS: dict[str, Any] = {
+NATURAL_DEFAULTS: dict[str, object] = {
     "bool": False,
     "int8": 0,
     "int16": 0,
@@ -63,7 +62,7 @@ class Field:
     nullable: str = "none"
     tag: int | None = None
     tagged: str = "none"
-    default: Any = NATURAL
+    default: object = NATURAL
     ignorable: bool = False
     flexible: str = ""
     fields: tuple[Field, ...] = ()

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol, cast
 
+from typing_extensions import Buffer
+
 from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
 from kbroker.records.codec_libraries import native_codecs_loaded
 
@@ -292,7 +294,7 @@ def _read_zstd(view: memoryview, budget: Budget) -> Iterator[bytes | memoryview]
 
 
 # Making one costs more than decompressing a small batch.  One is taken out while it works, so threads may share them.
-_zstd_decompressors: list[Any] = []
+_zstd_decompressors: list[object] = []
 
 
 def _take_zstd_decompressor() -> Any:
@@ -304,7 +306,7 @@ def _take_zstd_decompressor() -> Any:
         return zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
 
 
-_READERS: dict[int, Callable[[memoryview, Budget], Iterator[Any]]] = {
+_READERS: dict[int, Callable[[memoryview, Budget], Iterator[memoryview | bytes]]] = {
     Codec.NONE: _read_none,
     Codec.GZIP: _read_gzip,
     Codec.SNAPPY: _read_snappy,
@@ -316,7 +318,7 @@ _READERS: dict[int, Callable[[memoryview, Budget], Iterator[Any]]] = {
 class Compressor(Protocol):
     """Takes chunks, gives compressed bytes when it has some, and the rest at the end."""
 
-    def compress(self, data: Any, /) -> bytes:
+    def compress(self, data: Buffer, /) -> bytes:
         """Take more bytes; what is ready of the output."""
 
     def flush(self) -> bytes:
@@ -326,7 +328,7 @@ class Compressor(Protocol):
 class _NoCompressor:
     __slots__ = ()
 
-    def compress(self, data: Any, /) -> bytes:
+    def compress(self, data: Buffer, /) -> bytes:
         return bytes(data)
 
     def flush(self) -> bytes:
@@ -353,7 +355,7 @@ class _XerialCompressor:
             out += len(block).to_bytes(4, "big") + block
         return bytes(out)
 
-    def compress(self, data: Any, /) -> bytes:
+    def compress(self, data: Buffer, /) -> bytes:
         self._pending += data
         return self._blocks(_XERIAL_BLOCK_BYTES)
 
@@ -374,7 +376,7 @@ class _Lz4Compressor:
         )
         self._started = False
 
-    def compress(self, data: Any, /) -> bytes:
+    def compress(self, data: Buffer, /) -> bytes:
         head = b"" if self._started else self._frame.begin()
         self._started = True
         return cast(bytes, head + self._frame.compress(data))
@@ -408,7 +410,7 @@ def _zstd_compressor(level: int) -> Compressor:
     return cast(Compressor, zstandard.ZstdCompressor(level=level).compressobj())
 
 
-def compress_chunks(codec: int, chunks: Iterable[Any], level: int | None = None) -> bytes:
+def compress_chunks(codec: int, chunks: Iterable[Buffer], level: int | None = None) -> bytes:
     """The chunks as one compressed piece."""
     target = compressor(codec, level)
     return b"".join([*map(target.compress, chunks), target.flush()])

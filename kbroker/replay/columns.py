@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kbroker._fast.records.record_columns import HEADERS, KEYS, TIMESTAMPS, VALUES, RecordColumns
 from kbroker.records.compression import decompress
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -93,7 +94,7 @@ class ColumnBatches:
     def _build(self, taken: Taken) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self._array(name, taken) for name in self.schema.names], schema=self.schema)
 
-    def _array(self, name: str, taken: Taken) -> Any:
+    def _array(self, name: str, taken: Taken) -> object:
         count, offset, timestamp, timestamp_type, key, value, headers = taken
         if name == "offset":
             return pa.Array.from_buffers(TYPES[name], count, [None, pa.py_buffer(offset)])
@@ -116,9 +117,9 @@ class _Constants:
 
     def __init__(self, topic: str, partition: int) -> None:
         self._values = {"topic": pa.scalar(topic, pa.string()), "partition": pa.scalar(partition, pa.int32())}
-        self._made: dict[str, Any] = {}
+        self._made: JsonObject = {}
 
-    def column(self, name: str, count: int) -> Any:
+    def column(self, name: str, count: int) -> object:
         made = self._made.get(name)
         if made is None or len(made) < count:
             made = self._made[name] = pa.repeat(self._values[name], count)
@@ -129,16 +130,16 @@ def _decompress(codec: int, view: memoryview) -> bytes:
     return decompress(codec, view, MAX_DECOMPRESSED_BYTES)
 
 
-def _validity(buffer: ColumnBuffer | None) -> Any:
+def _validity(buffer: ColumnBuffer | None) -> object:
     return None if buffer is None else pa.py_buffer(buffer)
 
 
-def _binary(kind: pa.DataType, count: int, found: Bytes) -> Any:
+def _binary(kind: pa.DataType, count: int, found: Bytes) -> object:
     valid, offsets, data = found
     return pa.Array.from_buffers(kind, count, [_validity(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _headers(count: int, headers: Headers) -> Any:
+def _headers(count: int, headers: Headers) -> object:
     valid, offsets, names, contents, beyond_ascii = headers
     total = offsets.size // 4 - 1
     (entries,) = memoryview(offsets)[total * 4 :].cast("i")

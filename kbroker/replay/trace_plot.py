@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.replay.trace_schema import MICROSECONDS
 from kbroker.replay.trace_statistics import Statistics
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,7 +152,7 @@ def _skew(axes: Axes, keys: Statistics) -> None:
 
 def _bursts(axes: Axes, bursts: Statistics) -> None:
     axes.set(title="Burstiness", xlabel="window", ylabel="variance / mean of records in a window")
-    windows: list[dict[str, Any]] = [one for one in bursts["windows"] if one["dispersion"] > 0]
+    windows: list[JsonObject] = [one for one in bursts["windows"] if one["dispersion"] > 0]
     if not windows:
         _nothing(axes, "too short to tell")
         return

@@ -19,6 +19,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from kbroker.replay.trace_schema import MICROSECONDS
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ _STEPS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 1
             3600, 7200, 14_400, 21_600, 43_200, 86_400)  # fmt: skip
 _GAPS = "first long, last long, count long, squares double"
 
-Statistics = dict[str, Any]
+Statistics = JsonObject
 
 
 def describe_trace(rows: DataFrame) -> Statistics:

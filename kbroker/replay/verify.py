@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import Window
@@ -28,11 +28,12 @@ from kbroker.replay.player.plan import ID_HEADER, checksum_text
 from kbroker.replay.player.run import read_run
 from kbroker.replay.player.settings import ReplayError
 from kbroker.replay.trace_output import write_complete
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Result = dict[str, Any]
+Result = JsonObject
 _KEYS = ("topic", "partition")
 _SUMS = ("found", "distinct", "duplicates", "damaged", "out_of_order")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from kbroker.types import JsonObject
 
 
-def judge(result: dict[str, Any], *, strict: bool = False) -> list[str]:
+def judge(result: JsonObject, *, strict: bool = False) -> list[str]:
     """A sentence for each promise that was not kept; none when all were.
 
     Loss of acknowledged records counts unless acks is 0; duplicates and order where the producer promised them, with

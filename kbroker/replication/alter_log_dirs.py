@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import (
     ErrorCode,
@@ -327,7 +327,7 @@ class DirectoryMoves:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="log-move")
         return self._executor
 
-    async def _in_thread(self, job: Callable[[], Any]) -> Any:
+    async def _in_thread(self, job: Callable[[], object]) -> object:
         if self._stopping:
             raise MoveCancelledError("the broker stops")
         return await self._loop.run_in_executor(self._pool(), job)

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ FIRST_VERSION_WITH_STATE = 15
 FIRST_BACKOFF_SECONDS = 0.02
 MOST_DOUBLINGS = 10
 
-FetchRequest: Any = wire.FetchRequest
+FetchRequest = wire.FetchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,10 @@ class ReplicaFetcher:
         except TimeoutError:
             pass
 
-    def _request(self, wanted: dict[Key, Ask], version: int) -> Any:
+    def _request(self, wanted: dict[Key, Ask], version: int) -> wire.FetchRequest:
         settings = self._settings()
         names = self._session.next(wanted)
-        topics: dict[tuple[str, bytes], list[Any]] = {}
+        topics: dict[tuple[str, bytes], list[wire.FetchRequest.FetchPartition]] = {}
         for ask in names.sent:
             row = FetchRequest.FetchPartition(
                 partition=ask.partition,
@@ -235,7 +235,7 @@ class ReplicaFetcher:
 
     # -- what an answer says ------------------------------------------------------------------------------------------
 
-    async def _apply(self, answer: Any, version: int) -> None:
+    async def _apply(self, answer: wire.FetchResponse, version: int) -> None:
         asked = dict(self._session.known)
         self._session.answered(answer.session_id)
         names = {topic_id: topic for topic, topic_id, _ in asked}
@@ -260,7 +260,7 @@ class ReplicaFetcher:
             and partition.log.log_end_offset == ask.offset
         )
 
-    async def _apply_one(self, each: _Followed, ask: Ask, row: Any) -> None:
+    async def _apply_one(self, each: _Followed, ask: Ask, row: wire.FetchResponse.PartitionData) -> None:
         partition = each.partition
         try:
             if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -277,7 +277,9 @@ class ReplicaFetcher:
                 )
                 partition.truncate(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
             else:
-                partition.append_from_leader(row.records or b"", row.high_watermark, row.log_start_offset)
+                # What a client decodes is no part of a file.
+                records = row.records if isinstance(row.records, bytes | memoryview) else b""
+                partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
         except KafkaError as error:
             logger.warning("%s cannot take what its leader sent: %s", partition, error)
             self._leave_out(each)
@@ -345,7 +347,7 @@ class ReplicaFetcher:
             return
         request = wire.OffsetForLeaderEpochRequest
         asked = {each.partition.topic_partition: (each, each.partition.leader_epoch) for each in followed}
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition]] = {}
         for name, (each, leader_epoch) in asked.items():
             row = request.OffsetForLeaderPartition(
                 partition=name.partition,
@@ -368,7 +370,7 @@ class ReplicaFetcher:
                     continue
                 self._truncate_by_answer(each, row)
 
-    def _truncate_by_answer(self, each: _Followed, row: Any) -> None:
+    def _truncate_by_answer(self, each: _Followed, row: wire.OffsetForLeaderEpochResponse.EpochEndOffset) -> None:
         partition = each.partition
         if row.error_code:
             self._refused(each, row.error_code)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kbroker.testing.broker import KafkaBroker
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from typing import Self
 
 HOST = "127.0.0.1"
 KAFKA_PORT = 9093
@@ -23,7 +23,7 @@ class KafkaContainer:
     """Starts a broker in place of a container.  `with_env("KAFKA_NUM_PARTITIONS", "3")` is the setting
     `num.partitions`, as in Kafka's images."""
 
-    def __init__(self, image: str = "", port: int = KAFKA_PORT, **_kwargs: Any) -> None:
+    def __init__(self, image: str = "", port: int = KAFKA_PORT, **_kwargs: object) -> None:
         self.image = image
         self.port = port
         self._settings: dict[str, str] = {}
@@ -44,7 +44,7 @@ class KafkaContainer:
         self._broker = KafkaBroker(settings=self._settings).start()
         return self
 
-    def stop(self, *_args: Any, **_kwargs: Any) -> None:
+    def stop(self, *_args: object, **_kwargs: object) -> None:
         """End the broker and remove its data."""
         if self._broker is not None:
             self._broker.close()

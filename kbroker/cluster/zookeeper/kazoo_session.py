@@ -180,7 +180,7 @@ class KazooSession:
         """In kazoo's thread."""
         self._on_loop(self._change, _STATES[state])
 
-    def _on_loop(self, call: Callable[..., None], *args: Any) -> None:
+    def _on_loop(self, call: Callable[..., None], *args: object) -> None:
         try:
             self._loop.call_soon_threadsafe(call, *args)
         except RuntimeError:
@@ -207,7 +207,7 @@ class KazooSession:
     async def _call(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._state is not SessionState.CONNECTED:
             raise ConnectionLossError("there is no connection to ZooKeeper")
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[object] = self._loop.create_future()
 
         def finish(result: Any) -> None:
             if future.done():

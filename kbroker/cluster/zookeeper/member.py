@@ -11,7 +11,7 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.client_tcp import TcpTransport
@@ -144,7 +144,7 @@ class ZooKeeperMember:
         self._start(election.run())
         self._start(self.configs.run())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, None, None]) -> None:
         task = self._loop.create_task(work)
         task.add_done_callback(self._ended)
         self._tasks.append(task)

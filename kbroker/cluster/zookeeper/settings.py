@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -59,9 +59,9 @@ class ZooKeeperSettings:
             _tls(config),
         )
 
-    def kazoo_arguments(self) -> dict[str, Any]:
+    def kazoo_arguments(self) -> dict[str, object]:
         """What kazoo's client is given for TLS and SASL."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         if self.tls is not None:
             found |= {
                 "use_ssl": True,

@@ -48,7 +48,7 @@ class GroupRecord(NamedTuple):
     """The metadata of a group; `value` (GroupMetadataValue) None is a tombstone."""
 
     group_id: str
-    value: Any
+    value: wire.GroupMetadataValue | None
 
 
 @cache
@@ -150,7 +150,7 @@ def _parse_offset(value: bytes | None, record_type: int) -> CommittedOffset | No
     )
 
 
-def restore_group(group: Group, value: Any) -> None:
+def restore_group(group: Group, value: wire.GroupMetadataValue) -> None:
     """Make `group` what a GroupMetadataValue says.  Of its members' protocols only the chosen one was stored."""
     members = [
         Member(

@@ -19,7 +19,7 @@ import logging
 from collections import Counter
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.net.answer_memo import Standing
 from kbroker.coordinator.classic.group_kind import CommitCheck
@@ -35,6 +35,9 @@ from kbroker.coordinator.consumer.records import ResolvedRegex
 from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, SubscribedGroup, count
 from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue
+
+if TYPE_CHECKING:
+    from kbroker.schemas import wire
 
 logger = logging.getLogger("kbroker.groups")
 
@@ -227,7 +230,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         super().apply_assignment_epoch(epoch, timestamp_ms)
         self._unreconciled = None
 
-    def _replay_member(self, member_id: str, value: Any | None) -> None:
+    def _replay_member(self, member_id: str, value: wire.ConsumerGroupMemberMetadataValue | None) -> None:
         """ConsumerGroupMemberMetadataValue."""
         if value is None:
             self.apply_no_member(member_id)
@@ -247,7 +250,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
             )
         )
 
-    def _replay_current(self, member_id: str, value: Any | None) -> None:
+    def _replay_current(self, member_id: str, value: wire.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         """ConsumerGroupCurrentMemberAssignmentValue."""
         old = self.members.get(member_id)
         if value is None:
@@ -273,7 +276,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
             )
         )
 
-    def _replay_regex(self, expression: str, value: Any | None) -> None:
+    def _replay_regex(self, expression: str, value: wire.ConsumerGroupRegularExpressionValue | None) -> None:
         """ConsumerGroupRegularExpressionValue."""
         old = self.resolved.pop(expression, None)
         if old is not None:

@@ -31,7 +31,14 @@ from kbroker.coordinator.share.group_keys import (
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.classic.group_registry import GroupPartition
+
+    Info = wire.ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo
+    Assigned = (
+        wire.ShareGroupTargetAssignmentMemberValue.TopicPartition
+        | wire.ShareGroupCurrentMemberAssignmentValue.TopicPartitions
+    )
 
 Record = tuple[bytes, bytes | None]
 
@@ -40,7 +47,7 @@ _VERSION = RECORD_TYPE.pack(0)
 _STABLE = 0
 
 
-def _value(record_type: int, value: Any) -> bytes:
+def _value(record_type: int, value: Struct) -> bytes:
     return program(f"{NAMES[record_type]}Value").encode(value, _VERSION)
 
 
@@ -98,7 +105,9 @@ def state_partitions_record(group_id: str, state: StatePartitions) -> Record:
     """Which partitions have their state."""
     value_class = wire.ShareGroupStatePartitionMetadataValue
 
-    def infos(topics: Mapping[bytes, TopicState]) -> list[Any]:
+    def infos(
+        topics: Mapping[bytes, TopicState],
+    ) -> list[Info]:
         return [
             value_class.TopicPartitionsInfo(topic_id=topic_id, topic_name=each.name, partitions=sorted(each.partitions))
             for topic_id, each in sorted(topics.items())
@@ -192,12 +201,14 @@ def _replay_member(group: ShareGroup, record_type: int, member_id: str, fields: 
         )
 
 
-def _assignment(topics: Iterable[Any]) -> Assignment:
+def _assignment(topics: Iterable[Assigned]) -> Assignment:
     return frozenset((bytes(topic.topic_id), index) for topic in topics for index in topic.partitions)
 
 
-def _state_partitions(fields: Any) -> StatePartitions:
-    def states(topics: Iterable[Any]) -> dict[bytes, TopicState]:
+def _state_partitions(fields: wire.ShareGroupStatePartitionMetadataValue) -> StatePartitions:
+    def states(
+        topics: Iterable[Info],
+    ) -> dict[bytes, TopicState]:
         return {bytes(each.topic_id): TopicState(each.topic_name, frozenset(each.partitions)) for each in topics}
 
     return StatePartitions(

@@ -9,10 +9,10 @@ A snapshot says everything of a share-partition; updates after it say what is ne
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kbroker._fast.wire.codec import DecodeError, Program
 from kbroker.replication.share.persister import SharePartitionKey, StateBatch
@@ -23,6 +23,7 @@ SNAPSHOT_TYPE = 0
 UPDATE_TYPE = 1
 NO_EPOCH = -1
 
+Batch = TypeVar("Batch")
 _SHORT = struct.Struct(">h")
 _VERSION = _SHORT.pack(0)
 
@@ -92,7 +93,7 @@ def snapshot_record(key: SharePartitionKey, state: ShareState) -> tuple[bytes, b
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_timestamp,
         write_timestamp=state.write_timestamp,
-        state_batches=_wire_batches(value_class, state.batches),
+        state_batches=_wire_batches(value_class.StateBatch, state.batches),
     )
     return _key(SNAPSHOT_TYPE, key), _program("ShareSnapshotValue").encode(value, _VERSION)
 
@@ -105,7 +106,7 @@ def update_record(key: SharePartitionKey, update: Update) -> tuple[bytes, bytes]
         leader_epoch=update.leader_epoch,
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
-        state_batches=_wire_batches(value_class, update.batches),
+        state_batches=_wire_batches(value_class.StateBatch, update.batches),
     )
     return _key(UPDATE_TYPE, key), _program("ShareUpdateValue").encode(value, _VERSION)
 
@@ -136,7 +137,7 @@ def parse_record(key: bytes | None, value: bytes | None) -> StateRecord:
     return StateRecord(share_key, _snapshot(fields) if record_type == SNAPSHOT_TYPE else _update(fields))
 
 
-def _snapshot(fields: Any) -> ShareState:
+def _snapshot(fields: wire.ShareSnapshotValue) -> ShareState:
     return ShareState(
         state_epoch=fields.state_epoch,
         leader_epoch=fields.leader_epoch,
@@ -149,7 +150,7 @@ def _snapshot(fields: Any) -> ShareState:
     )
 
 
-def _update(fields: Any) -> Update:
+def _update(fields: wire.ShareUpdateValue) -> Update:
     return Update(
         fields.snapshot_epoch,
         fields.leader_epoch,
@@ -159,7 +160,7 @@ def _update(fields: Any) -> Update:
     )
 
 
-def _batches(fields: Any) -> list[StateBatch]:
+def _batches(fields: wire.ShareSnapshotValue | wire.ShareUpdateValue) -> list[StateBatch]:
     return [
         StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
         for each in fields.state_batches
@@ -172,5 +173,5 @@ def _key(record_type: int, key: SharePartitionKey) -> bytes:
     return _program(name).encode(fields, _SHORT.pack(record_type))
 
 
-def _wire_batches(value_class: Any, batches: Iterable[StateBatch]) -> list[Any]:
-    return [value_class.StateBatch(**batch._asdict()) for batch in batches]
+def _wire_batches(make: Callable[..., Batch], batches: Iterable[StateBatch]) -> list[Batch]:
+    return [make(**batch._asdict()) for batch in batches]

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, ModernGroup
@@ -31,6 +31,9 @@ from kbroker.coordinator.streams.member import StreamsMember
 from kbroker.coordinator.streams.tasks import NO_TASKS, NOTHING_OWNED, OwnedTasks, Tasks, each_task
 from kbroker.coordinator.streams.topology import Topology
 from kbroker.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kbroker.schemas import wire
 
 GROUP_TYPE = PROTOCOL_TYPE = "streams"
 
@@ -170,7 +173,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         else:
             self._replay_current(key.member_id, value)
 
-    def _replay_topology(self, value: Any | None) -> None:
+    def _replay_topology(self, value: wire.StreamsGroupTopologyValue | None) -> None:
         """StreamsGroupTopologyValue."""
         try:
             self.topology = None if value is None else records.read_topology(value)
@@ -178,7 +181,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             raise UnknownRecordError(f"topology of {self.group_id}: {error}") from error
         self.known.configured = None
 
-    def _replay_member(self, member_id: str, value: Any | None) -> None:
+    def _replay_member(self, member_id: str, value: wire.StreamsGroupMemberMetadataValue | None) -> None:
         """StreamsGroupMemberMetadataValue."""
         if value is None:
             self.apply_no_member(member_id)
@@ -198,7 +201,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             )
         )
 
-    def _replay_current(self, member_id: str, value: Any | None) -> None:
+    def _replay_current(self, member_id: str, value: wire.StreamsGroupCurrentMemberAssignmentValue | None) -> None:
         """StreamsGroupCurrentMemberAssignmentValue."""
         old = self.members.get(member_id)
         if value is None:

@@ -22,6 +22,14 @@ from kbroker.coordinator.streams.tasks import Epochs, OwnedTasks, Partitions, Ta
 from kbroker.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from kbroker.schemas import wire
 
+    SubtopologyRow = wire.StreamsGroupTopologyValue.Subtopology | wire.StreamsGroupHeartbeatRequest.Subtopology
+    TopicRow = wire.StreamsGroupTopologyValue.TopicInfo | wire.StreamsGroupHeartbeatRequest.TopicInfo
+    TasksRow = (
+        wire.StreamsGroupHeartbeatRequest.TaskIds
+        | wire.StreamsGroupTargetAssignmentMemberValue.TaskIds
+        | wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds
+    )
+
 GROUP, MEMBER, TARGET, MEMBER_TARGET, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 RECORD_TYPES = {
     GROUP: "StreamsGroupMetadata",
@@ -225,12 +233,12 @@ def read_topology(value: wire.StreamsGroupTopologyValue) -> Topology:
     return read_subtopologies(value.epoch, value.subtopologies)
 
 
-def read_subtopologies(epoch: int, rows: Iterable[Any]) -> Topology:
+def read_subtopologies(epoch: int, rows: Iterable[SubtopologyRow]) -> Topology:
     """A topology from the rows of its record, or those of a heartbeat, which have the same fields."""
     return Topology.of(epoch, map(_subtopology, rows))
 
 
-def _subtopology(row: Any) -> Subtopology:
+def _subtopology(row: SubtopologyRow) -> Subtopology:
     return Subtopology(
         row.subtopology_id,
         tuple(row.source_topics),
@@ -247,7 +255,7 @@ def _subtopology(row: Any) -> Subtopology:
     )
 
 
-def _infos(rows: Iterable[Any]) -> tuple[TopicInfo, ...]:
+def _infos(rows: Iterable[TopicRow]) -> tuple[TopicInfo, ...]:
     return tuple(
         TopicInfo(
             row.name,
@@ -259,7 +267,7 @@ def _infos(rows: Iterable[Any]) -> tuple[TopicInfo, ...]:
     )
 
 
-def read_partitions(rows: Iterable[Any]) -> Partitions:
+def read_partitions(rows: Iterable[TasksRow]) -> Partitions:
     """Tasks without epochs from their rows, in records or requests."""
     return {row.subtopology_id: frozenset(row.partitions) for row in rows}
 
@@ -298,6 +306,8 @@ def _read_epochs(rows: Iterable[wire.StreamsGroupCurrentMemberAssignmentValue.Ta
     return owned
 
 
-def read_endpoint(row: Any | None) -> Endpoint | None:
+def read_endpoint(
+    row: wire.StreamsGroupMemberMetadataValue.Endpoint | wire.StreamsGroupHeartbeatRequest.Endpoint | None,
+) -> Endpoint | None:
     """An endpoint from its row, in a record or a request."""
     return None if row is None else Endpoint(row.host, row.port)

@@ -57,6 +57,8 @@ from kbroker.schemas import request_message, response_message
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kbroker.protocol.messages import Message
+
 DEFAULT_CLIENT_ID = "kbroker-spark"
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -135,15 +137,21 @@ class Connection(Closing):
             )
         return highest
 
-    def send(self, request: Any, *, version: int | None = None, timeout_s: float | None = None) -> Any:
+    def send(self, request: Message, *, version: int | None = None, timeout_s: float | None = None) -> Any:
         """The answer to one request.  With others in flight, theirs must have been taken before."""
         return self.take(self.post(request, version=version, timeout_s=timeout_s))
 
     def post(
-        self, request: Any, *, version: int | None = None, timeout_s: float | None = None, expects_answer: bool = True
+        self,
+        request: Message,
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+        expects_answer: bool = True,
     ) -> Ticket:
         """Sends a request and does not wait.  The time for its answer counts from now (default: request_timeout_s)."""
-        api_key = int(type(request).api_key)
+        api_key = type(request).api_key
+        assert api_key is not None
         if version is None:
             version = self.version_of(api_key)
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
@@ -226,7 +234,7 @@ class Connection(Closing):
             raise UnsupportedError(f"the broker at {self.address} does not tell its versions: {answer.error_code}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
 
-    def _greet(self, request: Any, version: int, timeout_s: float) -> Any:
+    def _greet(self, request: Message, version: int, timeout_s: float) -> Any:
         ticket = self.post(request, version=version, timeout_s=timeout_s)
         frame = self._take_frame(ticket, None, MAX_GREETING_BYTES)
         # A broker that does not know the version answers in version 0 (KIP-511).
@@ -234,7 +242,7 @@ class Connection(Closing):
             return response_message(ApiKey.API_VERSIONS)(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
         return self._decode(ticket, frame)
 
-    def _decode(self, ticket: Ticket, frame: memoryview) -> Any:
+    def _decode(self, ticket: Ticket, frame: memoryview) -> object:
         try:
             correlation_id, answer = decode_response(response_message(ticket.api_key), ticket.version, frame)
         except DecodeError as error:

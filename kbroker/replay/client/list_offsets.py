@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
@@ -69,7 +69,7 @@ def list_offsets(
 
 
 def _by_leader(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], found: Mapping[TopicPartition, Any]
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], found: Mapping[TopicPartition, object]
 ) -> dict[TopicPartition, list[TopicPartition]]:
     """The partitions to ask for, those with the same leader together, under the first of them."""
     first: dict[int, TopicPartition] = {}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import MAGIC_V2, seal
 from kbroker._fast.records.record_packer import BatchPacker
@@ -30,6 +30,10 @@ from kbroker.replay.client.connection import Connection, Ticket
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError, error_name
 from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message
+
+if TYPE_CHECKING:
+    from kbroker.protocol.messages import Message
+    from kbroker.schemas import wire
 
 ACKS_ALL, ACKS_NONE = -1, 0
 # The number that a broker remembers of each producer: resending that many is safe, more is not.
@@ -304,18 +308,19 @@ class BatchProducer(Closing):
             self._acknowledge(self._lanes[topic_partition], batch)
         return None
 
-    def _request(self, batches: dict[tuple[str, int], _Sealed]) -> Any:
+    def _request(self, batches: dict[tuple[str, int], _Sealed]) -> Message:
         request = request_message(ApiKey.PRODUCE)
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[object]] = {}
         for (topic, partition), batch in batches.items():
             data = request.PartitionProduceData(index=partition, records=batch.data)
             topics.setdefault(topic, []).append(data)
-        return request(
+        made: Message = request(
             transactional_id=None,
             acks=self.settings.acks,
             timeout_ms=int(self.settings.request_timeout_s * 1000),
             topic_data=[request.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
         )
+        return made
 
     def _take(self, connection: Connection, posted: deque[_Posted]) -> Exception | None:
         """The oldest answer on a connection; a connection that breaks fails all that was on its way."""
@@ -339,7 +344,9 @@ class BatchProducer(Closing):
             for topic_partition, batch in posted.batches.items():
                 self._lanes[topic_partition].settle(batch, failed=True)
 
-    def _settle(self, topic: str, row: Any, posted: _Posted) -> Exception | None:
+    def _settle(
+        self, topic: str, row: wire.ProduceResponse.PartitionProduceResponse, posted: _Posted
+    ) -> Exception | None:
         """What a partition was answered: None when its batch is in the log, else the error that passes."""
         lane = self._lanes[topic, row.index]
         batch = posted.batches[topic, row.index]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
@@ -25,6 +25,7 @@ from kbroker.replay.sources.offset_json import names
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
 from kbroker.replay.sources.read_options import ReadOptions, parse
 from kbroker.replay.sources.read_range import DataLossError, read_range
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -218,7 +219,7 @@ def _run(
             progress(done, total)
 
 
-def _publish(manifest: Manifest, found: Sequence[dict[str, Any]], report: LoadReport) -> None:
+def _publish(manifest: Manifest, found: Sequence[JsonObject], report: LoadReport) -> None:
     """Gives the files of a round their names and names them in the manifest, in this order."""
     folders = set()
     for row in found:
@@ -243,7 +244,7 @@ def hidden(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def write_piece(task: _Task, piece: Range) -> dict[str, Any]:
+def write_piece(task: _Task, piece: Range) -> JsonObject:
     """Writes a range of offsets; its files (more than one around a gap) and gaps.  An executor's."""
     gaps: list[Range] = []
     files = []
@@ -265,7 +266,7 @@ def write_piece(task: _Task, piece: Range) -> dict[str, Any]:
     return {"files": files, "gaps": gaps}
 
 
-def _write_file(task: _Task, piece: Range) -> tuple[dict[str, Any] | None, int, DataLossError | None]:
+def _write_file(task: _Task, piece: Range) -> tuple[dict[str, object] | None, int, DataLossError | None]:
     """The file's entry, the offset up to which it goes, and why it goes no further."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -37,7 +37,7 @@ def read_json(path: Path) -> Any:
         raise LoadError(f"{path} is no JSON ({error}): it was changed by something else; bring it back") from None
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Replaces the file.  After a crash at any point there is the old content or the new, whole."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     with temporary.open("w") as file:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
@@ -91,7 +91,7 @@ class Manifest:
 
     def write(self) -> None:
         """Replace the file in the manifest's directory."""
-        plain: dict[str, Any] = {"format": FORMAT, "version": VERSION, "isolation": self.isolation}
+        plain: dict[str, object] = {"format": FORMAT, "version": VERSION, "isolation": self.isolation}
         plain["topics"] = self.topics
         plain["files"] = [asdict(row) for row in sorted(self.files, key=_place)]
         plain["gaps"] = [asdict(row) for row in sorted(self.gaps, key=_place)]

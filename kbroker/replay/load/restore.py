@@ -264,7 +264,7 @@ def _shaped(lane: RestoreLane, batch: pa.RecordBatch, first: int, timestamps: bo
     from kbroker.replay.rows import row_columns
 
     positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-    columns: dict[str, Any] = {POSITION: pa.array(positions)}
+    columns: dict[str, object] = {POSITION: pa.array(positions)}
     for name in batch.schema.names:
         column = batch.column(name)
         if name == "timestamp" and pa.types.is_timestamp(column.type):

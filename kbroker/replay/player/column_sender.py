@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -171,6 +170,6 @@ def _numbers(column: pa.Array) -> pa.Buffer:
     return data.slice(column.offset * width) if data is not None else pa.py_buffer(b"")
 
 
-def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
+def _texts(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as librdkafka takes them."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()}

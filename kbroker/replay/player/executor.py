@@ -26,6 +26,7 @@ from kbroker.replay.player.plan import ID_HEADER, PREPARED
 from kbroker.replay.player.settings import Job, ReplayError
 from kbroker.replay.player.spool import Spool
 from kbroker.replay.trace_schema import PRODUCE
+from kbroker.types import JsonObject
 
 EMIT_SECONDS = 2.0
 CHUNK_ROWS = 256
@@ -196,12 +197,12 @@ def _rows(batch: pa.RecordBatch, names: tuple[str, ...]) -> Iterator[tuple[Any, 
     return zip(*(_values(batch.column(name)) for name in names), strict=True)
 
 
-def _values(column: pa.Array) -> Iterable[Any]:
+def _values(column: pa.Array) -> Iterable[object]:
     """A column's values; one without any costs nothing."""
     return repeat(None, len(column)) if column.null_count == len(column) else column.to_pylist()
 
 
-def _headers(headers: list[dict[str, Any]] | None, mark: bytes | None) -> Headers:
+def _headers(headers: list[JsonObject] | None, mark: bytes | None) -> Headers:
     if not headers:
         return [(ID_HEADER, mark)] if mark is not None else []
     own: Headers = [(one["key"], one["value"]) for one in headers]

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -244,7 +243,7 @@ class Member:
         """Queue an operation that is due at `due`, in seconds of the replay's clock."""
         self._operations.put((due, kind, source, sequence, topic))
 
-    def take(self) -> Any:
+    def take(self) -> object:
         """The cells since the last call."""
         with self._lock:
             return self._cells.take()

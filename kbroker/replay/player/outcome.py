@@ -10,8 +10,6 @@ its own; above, each power of two is cut into 32.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 _COUNTS = ("offered", "sent", "acknowledged", "failed", "unsent", "empty", "late", "bytes", "queue_full_us")
@@ -131,7 +129,7 @@ class Cells:
         cells, self._cells = self._cells, {}
         if not cells:
             return None
-        columns: dict[str, list[Any]] = {name: [] for name in OUTCOME_ARROW.names}
+        columns: dict[str, list[object]] = {name: [] for name in OUTCOME_ARROW.names}
         for (second, kind, topic, partition), cell in cells.items():
             for name, value in zip(
                 ("executor", "second", "kind", "topic", "partition"),

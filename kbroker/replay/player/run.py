@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread, StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
@@ -39,6 +39,7 @@ from kbroker.replay.player.topics import Offsets, check_client, check_transactio
 from kbroker.replay.session import bounded_batches
 from kbroker.replay.trace_output import complete_directory
 from kbroker.replay.trace_schema import PRODUCE
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +74,7 @@ class Request:
 
 def run_replay(
     spark: SparkSession, trace: DataFrame, request: Request, progress: Callable[[Plan, Counts], None] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Replays a trace (rows in the trace schema) and leaves the run's directory; gives what is in its run.json.
 
     `progress` gets the counts of all executors together, a few times a second.  Ctrl-C stops the replay and keeps
@@ -103,7 +104,7 @@ def _replay(
     request: Request,
     run_id: str,
     progress: Callable[[Plan, Counts], None] | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     plan = make_plan(trace)
     offsets = ready_topics(request.bootstrap, plan, request.create_partitions)
     check_transactions(request.bootstrap, run_id, request.delivery)
@@ -193,7 +194,7 @@ def _watch(spark: SparkSession, write: Callable[[], None], channel: Channel, tel
 
 def _document(
     request: Request, plan: Plan, run_id: str, executors: int, offsets: Offsets, started: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     delivery = asdict(request.delivery)
     # Settings of the client may hold passwords; which were given is enough.
     delivery["client"] = sorted(request.delivery.client)
@@ -218,10 +219,10 @@ def _document(
     }
 
 
-def read_run(path: str) -> dict[str, Any]:
+def read_run(path: str) -> JsonObject:
     """A run's run.json.  ReplayError when there is none."""
     try:
-        found: dict[str, Any] = json.loads((Path(path) / "run.json").read_text())
+        found: dict[str, object] = json.loads((Path(path) / "run.json").read_text())
     except FileNotFoundError:
         raise ReplayError(f"{path} is no replay's directory: it has no run.json") from None
     except (OSError, ValueError) as error:

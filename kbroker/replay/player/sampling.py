@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,7 +41,7 @@ class Sampler:
         host, port = parse_bootstrap(bootstrap)[0]
         self._port = port if host in _LOOPBACK else None
         self._url = metrics_url
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[dict[str, object]] = []
         self._ended = threading.Event()
         self._process: psutil.Process | None = None
         self._thread = threading.Thread(target=self._run, name="replay-samples", daemon=True)

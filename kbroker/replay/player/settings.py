@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kbroker.replay.traces.errors import TraceError
+from kbroker.types import JsonObject
 
 ACKS = ("all", "1", "0")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -58,9 +58,9 @@ class Delivery:
         if self.transaction_records is not None and not self.idempotence:
             raise ReplayError("transactions need idempotence: leave out --no-idempotence")
 
-    def producer(self, bootstrap: str, transactional_id: str | None) -> dict[str, Any]:
+    def producer(self, bootstrap: str, transactional_id: str | None) -> dict[str, object]:
         """What confluent-kafka's Producer takes."""
-        settings: dict[str, Any] = {
+        settings: JsonObject = {
             "bootstrap.servers": bootstrap,
             "client.id": "kbroker-replay",
             "log_level": 0,
@@ -84,7 +84,7 @@ class Delivery:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": longest}
         return settings | dict(self.client)
 
-    def consumer(self, bootstrap: str, group: str) -> dict[str, Any]:
+    def consumer(self, bootstrap: str, group: str) -> dict[str, object]:
         """What confluent-kafka's Consumer takes."""
         return {
             "bootstrap.servers": bootstrap,

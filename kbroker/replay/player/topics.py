@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -89,7 +88,7 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
 
 def _create(bootstrap: str, wanted: dict[str, int]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    made: dict[str, Future[Any]] = admin.create_topics(
+    made: dict[str, Future[object]] = admin.create_topics(
         [NewTopic(name, partitions) for name, partitions in wanted.items()], operation_timeout=CREATE_SECONDS
     )
     for name, future in made.items():

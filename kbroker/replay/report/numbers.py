@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow.dataset
 import pyarrow.parquet as pq
@@ -20,10 +19,11 @@ from kbroker.replay.player.outcome import COUNTS, LASTED, STARTED, Histogram, pe
 from kbroker.replay.player.run import COMPLETE, read_run
 from kbroker.replay.player.settings import ReplayError
 from kbroker.replay.trace_schema import PRODUCE
+from kbroker.types import JsonObject
 
 BEFORE_US = 3_000_000
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
-Numbers = dict[str, Any]
+Numbers = JsonObject
 
 
 class _Sum:
@@ -35,7 +35,7 @@ class _Sum:
         self.sent_error: Counter[int] = Counter()
         self.errors: Counter[str] = Counter()
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: JsonObject) -> None:
         for name in COUNTS:
             self.counts[name] += row[name]
         for name, into in (("latency", self.latency), ("sent_error", self.sent_error), ("errors", self.errors)):
@@ -93,7 +93,7 @@ def read_numbers(run: str) -> Numbers:
     }
 
 
-def _rows(run: str) -> Iterator[dict[str, Any]]:
+def _rows(run: str) -> Iterator[JsonObject]:
     try:
         data = pyarrow.dataset.dataset(str(Path(run) / "outcomes"), format="parquet")
         columns = [name for name in data.schema.names if name != "exceptions"]

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kbroker.types import JsonObject
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +22,7 @@ GREY, RED = "#a0aec0", "#b3261e"
 MOST_PLACES = 40
 """Partitions that a heat map shows at most: those with the most records."""
 
-Numbers = dict[str, Any]
+Numbers = JsonObject
 Named = Sequence[tuple[str, Numbers]]
 _STYLE: Any = {
     "font.size": 10,

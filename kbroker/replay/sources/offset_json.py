@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.types import JsonObject
 
 Offsets = dict[TopicPartition, int]
 
@@ -65,7 +66,7 @@ def to_plain(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
     return plain
 
 
-def to_checkpoint(offsets: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def to_checkpoint(offsets: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, object]:
     """Offsets and where the query began, as Spark's checkpoint keeps them."""
     return {**to_plain(offsets), START_KEY: to_plain(start)}
 
@@ -82,7 +83,7 @@ def names(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> JsonObject:
     if not isinstance(value, dict):
         raise TypeError(value)
     return value

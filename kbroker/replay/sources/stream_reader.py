@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -40,17 +40,17 @@ class StreamReader(FromSpark, DataSourceStreamReader):
         self._position: Offsets | None = None
         self._last_batch_at = 0.0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """For executors: connections and places stay on the driver."""
         return {**self.__dict__, "_cluster": None, "_begin": None, "_position": None}
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
         begin = self._find_begin()
         if self._position is None:
             self._position = dict(begin)
         return to_checkpoint(begin, begin)
 
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self) -> dict[str, object]:  # noqa: N802
         begin = self._find_begin()
         finder = self._finder()
         latest = finder.latest(finder.partitions())
@@ -58,7 +58,7 @@ class StreamReader(FromSpark, DataSourceStreamReader):
         position.update(finder.earliest(latest.keys() - position.keys()))
         return to_checkpoint(self._next(position, latest), begin)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         first, first_begin = from_checkpoint(start)
         last, last_begin = from_checkpoint(end)
         if self._begin is None:
@@ -73,7 +73,7 @@ class StreamReader(FromSpark, DataSourceStreamReader):
             return iter(())
         return read_range(partition.piece, self.columns, self.options)
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: dict[str, object]) -> None:
         """Nothing to do: the offsets are in Spark's checkpoint, and the broker keeps no group."""
 
     def stop(self) -> None:

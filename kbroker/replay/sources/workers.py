@@ -17,7 +17,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 # Spark sets it for workers that it means to use for more than one task.
 WORKERS_SIGN = "SPARK_REUSE_WORKER"
@@ -53,10 +52,10 @@ def forget_spark_archives() -> None:
 class FromSpark:
     """What Spark makes in a worker, or hands to it: settles the worker when it gets there."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: object, **named: object) -> None:
         super().__init__(*given, **named)
         settle()
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__dict__.update(state)
         settle()

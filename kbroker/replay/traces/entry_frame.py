@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -94,7 +94,7 @@ def _batches(split: Split, entries: Iterator[Entry], pattern: re.Pattern[str] | 
 def _batch(split: Split, rows: list[Entry], pattern: re.Pattern[str] | None) -> pa.RecordBatch:
     count = len(rows)
     problems = [row.problem for row in rows]
-    columns: list[Any] = []
+    columns: list[object] = []
     names: list[str] = []
     if pattern is not None:
         names = list(pattern.groupindex)

@@ -102,7 +102,7 @@ def list_files(paths: Sequence[str]) -> list[TraceFile]:
     return files
 
 
-def rotation_order(path: str) -> tuple[Any, ...]:
+def rotation_order(path: str) -> tuple[object, ...]:
     """Sorts a log's rotated files before the file that it still writes: by date, and from the highest number down."""
     folder, _, name = path.rpartition("/")
     if compression_of(name) is not None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kbroker.replay.traces.errors import TraceError
+from kbroker.types import JsonObject
 
 FORMATS = ("csv", "json", "text", "access", "log4j", "parquet", "kafka-log", "kafka")
 UNITS = {"s": 0, "ms": 3, "us": 6, "100ns": 7, "ns": 9}
@@ -64,7 +65,7 @@ class RecordRule:
     value: str | None = None
     size: str | None = None
     partition: str | None = None
-    headers: Any = None
+    headers: object = None
     kind: str | None = None
     group: str | None = None
     sequence: str | None = None
@@ -158,7 +159,7 @@ PRESETS: dict[str, Mapping] = {
 }
 """Mappings of the formats that need none."""
 
-_TABLES: dict[str, Any] = {
+_TABLES: dict[str, object] = {
     "time": TimeRule,
     "record": RecordRule,
     "extra": RecordRule,
@@ -190,7 +191,7 @@ def find_mapping(name: str | None, trace_format: str | None) -> Mapping:
     return mapping
 
 
-def parse_mapping(name: str, tables: Mappings[str, Any], trace_format: str | None = None) -> Mapping:
+def parse_mapping(name: str, tables: Mappings[str, object], trace_format: str | None = None) -> Mapping:
     """A mapping out of what a file holds.  Raises TraceError on an unknown word or a missing field."""
     chosen = tables.get("format", trace_format)
     if chosen not in FORMATS:
@@ -199,7 +200,7 @@ def parse_mapping(name: str, tables: Mappings[str, Any], trace_format: str | Non
     if unknown:
         raise TraceError(f"mapping {name}: unknown table {unknown[0]!r}; there are {', '.join(_TABLES)}")
     preset = PRESETS.get(chosen)
-    parts: dict[str, Any] = {}
+    parts: JsonObject = {}
     for table, rule in _TABLES.items():
         given = tables.get(table, [] if table == "extra" else {})
         if table == "extra":
@@ -211,7 +212,7 @@ def parse_mapping(name: str, tables: Mappings[str, Any], trace_format: str | Non
     return mapping
 
 
-def _load(name: str) -> Mappings[str, Any]:
+def _load(name: str) -> Mappings[str, object]:
     path = Path(name)
     if not path.is_file() and "/" not in name:
         packaged = resources.files("kbroker.replay") / "mappings" / f"{name.removesuffix('.toml')}.toml"
@@ -233,7 +234,7 @@ def _load(name: str) -> Mappings[str, Any]:
     return loaded
 
 
-def _list(name: str, given: Any) -> list[Any]:
+def _list(name: str, given: object) -> list[object]:
     if not isinstance(given, list):
         raise TraceError(f"mapping {name}: extra is a list: write [[extra]]")
     return given
@@ -243,7 +244,7 @@ def _rule(name: str, table: str, rule: Any, preset: Any, given: Any) -> Any:
     if not isinstance(given, dict):
         raise TraceError(f"mapping {name}: {table} must be a table")
     known = {each.name: each for each in fields(rule)}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, value in given.items():
         if key not in known:
             raise TraceError(f"mapping {name}: {table} has no {key!r}; there are {', '.join(known)}")
@@ -251,7 +252,7 @@ def _rule(name: str, table: str, rule: Any, preset: Any, given: Any) -> Any:
     return replace(preset, **values) if preset is not None else rule(**values)
 
 
-def _typed(where: str, key: str, value: Any, annotation: str) -> Any:
+def _typed(where: str, key: str, value: object, annotation: str) -> object:
     if key == "headers":
         if isinstance(value, str) or (isinstance(value, dict) and all(isinstance(v, str) for v in value.values())):
             return value

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Mappings
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
@@ -247,7 +247,7 @@ def _as_bytes(expressions: _Expressions, text: str) -> Column:
     return (column if isinstance(kind, StringType) else column.cast("string")).cast("binary")
 
 
-def _headers(expressions: _Expressions, headers: Any) -> Column:
+def _headers(expressions: _Expressions, headers: object) -> Column:
     wanted = f"array<{HEADER.simpleString()}>"
     if headers is None:
         return F.array().cast(wanted)

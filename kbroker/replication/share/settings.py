@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.config import group_config
 
@@ -59,7 +59,7 @@ class GroupSettings:
     def __init__(self, config: Callable[[], BrokerConfig], own: Callable[[str], Mapping[str, str]]) -> None:
         self._config = config
         self._own = own
-        self._known: dict[str, tuple[Any, Mapping[str, str], ShareSettings]] = {}
+        self._known: dict[str, tuple[object, Mapping[str, str], ShareSettings]] = {}
 
     def __call__(self, group_id: str) -> ShareSettings:
         config, own = self._config(), self._own(group_id)

@@ -46,7 +46,7 @@ from kbroker.storage.files.filesystem import FileSystem
 if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
 
-Job = Callable[[], Any]
+Job = Callable[[], object]
 
 # Between two looks at the ticket and the throttle: some 20 ms of work.
 MOST_STRETCH_BYTES = 8 << 20
@@ -124,7 +124,7 @@ class Cleaner:
 
     def clean_log(
         self, log: UnifiedLog, plan: CleanPlan, ticket: Ticket, throttle: Spender
-    ) -> Generator[Job, Any, CleanSummary]:
+    ) -> Generator[Job, object, CleanSummary]:
         """One clean.  CleaningAbortedError, OSError or ValueError leave what was swapped in before."""
         self._ticket = ticket
         self._throttle = throttle

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
@@ -383,7 +383,7 @@ class CleanerManager:
         candidate = self.assess(log)
         plan = plan_clean(log, candidate.offsets, self._files, self._clock.now_ms())
         steps = worker.clean_log(log, plan, ticket, self.throttle)
-        outcome: Any = None
+        outcome: object = None
         try:
             job = next(steps)
             while True:
@@ -398,7 +398,7 @@ class CleanerManager:
             summary: CleanSummary = done.value
             return summary
 
-    def _in_thread(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+    def _in_thread(self, job: Callable[[], object]) -> asyncio.Future[object]:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
                 MOST_THREADS, "log-cleaner", initializer=ask_for_short_slices, initargs=(CLEANER_SLICE_NS,)

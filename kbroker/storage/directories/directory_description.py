@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from kbroker.storage.directories.log_dirs import (
     CLEAN_SHUTDOWN_FILE,
@@ -34,7 +33,7 @@ from kbroker.storage.files.checkpoints import (
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.log.log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA, decode_partition_metadata
-from kbroker.types import TopicPartition, uuid_to_text
+from kbroker.types import JsonObject, TopicPartition, uuid_to_text
 
 _STATES = {"delete": "to be deleted", "stray": "stray", "future": "an unfinished move"}
 _CHECKPOINTS = (
@@ -54,11 +53,11 @@ class StoppedDirectory:
         self.clean = files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
         self._offsets = {name: OffsetCheckpoint(files, f"{path}/{name}").read() for name in _CHECKPOINTS}
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def summaries(self) -> list[dict[str, object]]:
         """A line for each partition, by topic and partition."""
         return [self._summary(name, found) for name, found in self._partitions()]
 
-    def describe(self, topic: str, partition: int | None = None) -> list[dict[str, Any]]:
+    def describe(self, topic: str, partition: int | None = None) -> list[dict[str, object]]:
         """Everything about a topic's partitions, or one of them."""
         return [
             self._description(name, found)
@@ -74,7 +73,7 @@ class StoppedDirectory:
         ]
         return sorted(found, key=lambda each: (each[1].topic, each[1].partition, each[1].mark))
 
-    def _summary(self, name: str, found: PartitionDirectory) -> dict[str, Any]:
+    def _summary(self, name: str, found: PartitionDirectory) -> dict[str, object]:
         tp = TopicPartition(found.topic, found.partition)
         segments = self._segments(name, None if found.mark else self._cleaned(tp))
         recovery, starts, watermarks, _ = (self._offsets[each].get(tp) for each in _CHECKPOINTS)
@@ -104,7 +103,7 @@ class StoppedDirectory:
     def _cleaned(self, tp: TopicPartition) -> int | None:
         return self._offsets[CLEANER_OFFSET_CHECKPOINT].get(tp)
 
-    def _segments(self, name: str, cleaned: int | None) -> list[dict[str, Any]]:
+    def _segments(self, name: str, cleaned: int | None) -> list[JsonObject]:
         sizes = {entry.name: entry.size for entry in self._files.list_directory(f"{self.path}/{name}")}
         bases = sorted(
             int(file.removesuffix(LOG_SUFFIX))
@@ -130,7 +129,7 @@ class StoppedDirectory:
             )
         return rows
 
-    def _description(self, name: str, found: PartitionDirectory) -> dict[str, Any]:
+    def _description(self, name: str, found: PartitionDirectory) -> dict[str, object]:
         tp = TopicPartition(found.topic, found.partition)
         values = [self._offsets[each].get(tp) for each in _CHECKPOINTS]
         names = ("recovery_point", "log_start_offset", "high_watermark", "cleaner_offset")

@@ -7,7 +7,7 @@ here reads records, at most the indexes of segments.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError
 from kbroker.storage.cleaner.cleaner_state import Phase
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
     from kbroker.storage.manager.log_manager import LogManager
 
-Description = dict[str, Any]
+Description = dict[str, object]
 MOST_PRODUCERS = 100
 """Producers that are described one by one; their number is always given."""
 

@@ -10,7 +10,7 @@ An error is a status (404) and `{"error": "..."}`.  Very many partitions are rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.periodic import Pieces
 from kbroker.storage.reports.log_description import Description, description, summary
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OK = 200
 NOT_FOUND = 404
-Page = tuple[int, Any]
+Page = tuple[int, object]
 
 
 class LogPages:
