@@ -72,7 +72,7 @@ def spread(document: dict[str, Any], name: str, side: str, measure: Measure) -> 
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What else differs between the runs, so that nobody takes it for the change's doing."""
+    """What else differs between the runs, so that it is not taken for the change's doing."""
     found = []
     for part in ("machine", "versions", "settings"):
         old, new = before.get(part, {}), after.get(part, {})

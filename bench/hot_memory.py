@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 from bench.limits import available_gigabytes
 
-#: About what a run of 2 s writes.  More does harm: the machine gives back what nobody uses, a gigabyte at a time,
+#: About what a run of 2 s writes.  More does harm: the machine gives back what is not used, a gigabyte at a time,
 #: during the run.  With 2 GB 1 MB batches took a sixth less CPU than with 6 and than with none.
 GIGABYTES = 2.0
 #: For runs that write in pieces of 1 MB or read ahead into such, so many times as much.

@@ -48,7 +48,7 @@ def start(cell: Cell, starter: Starter, load: Load) -> Result:
 
 
 def idle(cell: Cell, starter: Starter, load: Load) -> Result:
-    """CPU and memory of a broker that nobody asks for anything."""
+    """CPU and memory of a broker without requests."""
     broker = starter({})
     try:
         time.sleep(3)

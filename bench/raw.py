@@ -190,7 +190,7 @@ def fetch(cell: Cell, broker: Broker, load: Load) -> Result:
 def bring_in(directory: pathlib.Path, topic: str) -> None:
     """Read a topic's segment files, so that they are in the page cache.
 
-    Cold cells have dropped them, and some machines drop what nobody has used for a minute.
+    Cold cells have dropped them, and some machines drop what was not used for a minute.
     """
     buffer = bytearray(1 << 20)
     for path in sorted(directory.glob(f"{topic}-*/*.log")):

@@ -102,7 +102,7 @@ class ConvertedRecords:
         self._counted_bytes = held
 
     def region(self, position: int, size: int) -> FileRegion:
-        """A stretch of what was written, for an answer."""
+        """A range of what was written, for an answer."""
         return FileRegion(self._fd, position, size, self)
 
     def __del__(self) -> None:

@@ -252,7 +252,7 @@ def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> in
 
 
 def _batches(region: FileRegion, files: FileSystem) -> Iterator[tuple[memoryview, BatchInfo]]:
-    """The whole batches of a stretch of a segment, with the chunk that each lies in; their checksums are verified."""
+    """The whole batches of a range of a segment, with the chunk that each lies in; their checksums are verified."""
     position, end = region.position, region.position + region.size
     while end - position > LOG_OVERHEAD:
         data = memoryview(files.pread(region.fd, min(READ_BYTES, end - position), position))

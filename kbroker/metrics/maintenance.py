@@ -32,7 +32,7 @@ kbroker_recovery_thread_segments_left|gauge|thread|Segments of the log that a th
 kbroker_recovery_left_bytes|gauge|directory|Bytes that this recovery has still to read, at most.
 kbroker_recovery_left_seconds|gauge|directory|Time that this recovery will still take at its speed so far.
 kbroker_log_damages|gauge|kind|
-    Stretches of logs that cannot be read (damaged), or are not there although they should be (missing).
+    Parts of logs that cannot be read (damaged), or are not there although they should be (missing).
 kbroker_log_dir_cordoned|gauge|directory|Whether a log directory takes no new partitions (cordoned.log.dirs).
 kbroker_log_dir_moves_in_progress|gauge|directory|Partitions that are being moved into a log directory.
 kbroker_log_dir_moves_left_bytes|gauge|directory|Bytes that these moves have still to copy.

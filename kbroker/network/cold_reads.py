@@ -1,10 +1,10 @@
 """Bringing into the page cache, by threads, what connections are about to send.
 
-A connection that meets bytes which the page cache lacks waits for one stretch of them, and sends it as it sends
-everything else.  The thread that has brought the stretch in goes on with what follows: what is queued behind it in the
+A connection that meets bytes which the page cache lacks waits for one range of them, and sends it as it sends
+everything else.  The thread that has brought the range in goes on with what follows: what is queued behind it in the
 same answer, and, of a file that is read from front to back, what the next fetch will ask for.  So the disk works while
 the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as a connection
-waits for a stretch.
+waits for a range.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NEAR_BYTES = 16 << 20
 FILES = 1024
 
 #: Region, position in its file and size.
-Stretch = tuple[FileRegion, int, int]
-Wanted = tuple[Connection, list[Stretch]]
+FileRange = tuple[FileRegion, int, int]
+Wanted = tuple[Connection, list[FileRange]]
 
 
 class ColdReads:
-    """The cold reads of one listener.  `done` is called on the loop once a connection's first stretch is there."""
+    """The cold reads of one listener.  `done` is called on the loop once a connection's first range is there."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class ColdReads:
     def __del__(self) -> None:
         os.close(self._sink)
 
-    def read(self, connection: Connection, stretches: list[Stretch]) -> None:
-        """Bring the first stretch in and tell, then the others, then what follows them if it will be wanted."""
-        if self._reads_on(*stretches[0]):
-            region = stretches[-1][0]
-            stretches.append((region, region.position + region.size, AHEAD_BYTES))
-        self._wanted.append((connection, stretches))
+    def read(self, connection: Connection, ranges: list[FileRange]) -> None:
+        """Bring the first range in and tell, then the others, then what follows them if it will be wanted."""
+        if self._reads_on(*ranges[0]):
+            region = ranges[-1][0]
+            ranges.append((region, region.position + region.size, AHEAD_BYTES))
+        self._wanted.append((connection, ranges))
         self._executor.submit(self._serve)
 
     def _reads_on(self, region: FileRegion, position: int, size: int) -> bool:
@@ -70,8 +70,8 @@ class ColdReads:
         return position == 0 or last < position <= last + NEAR_BYTES
 
     def _serve(self) -> None:
-        connection, stretches = self._wanted.popleft()
-        region, position, size = stretches[0]
+        connection, ranges = self._wanted.popleft()
+        region, position, size = ranges[0]
         try:
             bring_in(region.fd, position, size, self._sink)
         except Exception as error:
@@ -79,7 +79,7 @@ class ColdReads:
             return
         self._tell(connection, region, None)
         try:
-            for region, position, size in stretches[1:]:
+            for region, position, size in ranges[1:]:
                 self._read_ahead(region, position, position + size)
         except OSError:
             pass  # Who comes to this place meets the error there.

@@ -27,7 +27,7 @@ from kbroker.log_output import RateLimitedLog
 from kbroker.network import pieces
 from kbroker.network.acceptor import CrowdAcceptor
 from kbroker.network.admission import Admission, Verdict
-from kbroker.network.cold_reads import ColdReads, Stretch
+from kbroker.network.cold_reads import ColdReads, FileRange
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.socket_options import MAPPED_IPV4, SocketOptions, is_same_host, leave_out_pacing
@@ -205,14 +205,14 @@ class Listener:
             exc_info=error,
         )
 
-    def read_cold(self, connection: Connection, stretches: list[Stretch]) -> None:
-        """Bring a stretch of a log into the page cache by a thread; the connection sends it afterwards.
+    def read_cold(self, connection: Connection, ranges: list[FileRange]) -> None:
+        """Bring a range of a log into the page cache by a thread; the connection sends it afterwards.
 
-        A connection waits for one stretch of at most 2 MB at a time, so a consumer that catches up takes turns with
+        A connection waits for one range of at most 2 MB at a time, so a consumer that catches up takes turns with
         the others that do, and tail readers never wait for it.
         """
         self.cold_reads_count += 1
-        self._cold_reads.read(connection, stretches)
+        self._cold_reads.read(connection, ranges)
 
     def _finish_cold(self, connection: Connection, region: FileRegion, error: Exception | None) -> None:
         if error is None:

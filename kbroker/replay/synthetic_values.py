@@ -90,7 +90,7 @@ def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _slices(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Stretches of rows of at least one row, and not much over `BATCH_BYTES` unless one row is."""
+    """Parts of rows of at least one row, and not much over `BATCH_BYTES` unless one row is."""
     ends = np.cumsum(sizes)
     start, done = 0, 0
     while start < len(sizes):

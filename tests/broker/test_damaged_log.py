@@ -94,7 +94,7 @@ def test_damaged_segment_is_said_once_and_answered_at_once(kind: str, kbroker_pr
         assert before.records
         for error, size in in_many_ways(client, bad):
             assert (error, size) == (ErrorCode.CORRUPT_MESSAGE, 0)
-        # Once it is known, the stretch before it ends at it.
+        # Once it is known, the range before it ends at it.
         for error, size in in_many_ways(client, bad - 1):
             assert error == 0
             assert len(PADDING) < size < 2 * len(PADDING)

@@ -47,8 +47,8 @@ class Told:
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: object) -> None:
         callback(*args)
 
-    def read(self, *stretches: tuple[FileRegion, int, int]) -> None:
-        self.reads.read(None, list(stretches))  # type: ignore[arg-type]
+    def read(self, *ranges: tuple[FileRegion, int, int]) -> None:
+        self.reads.read(None, list(ranges))  # type: ignore[arg-type]
 
     def work(self) -> None:
         self.executor.work.pop(0)()
@@ -106,8 +106,8 @@ def region(fd: int, position: int, size: int) -> FileRegion:
     return FileRegion(fd, position, size)
 
 
-def test_a_stretch_that_was_brought_in_lies_in_the_page_cache() -> None:
-    """The loop would wait for the disk on a stretch that it takes for read."""
+def test_a_range_that_was_brought_in_lies_in_the_page_cache() -> None:
+    """The loop would wait for the disk on a range that it takes for read."""
     with cold_file(2 * MB) as (fd, _), open(os.devnull, "wb") as sink:
         assert bring_in(fd, 5, MB, sink.fileno()) == MB
         assert resident(fd, 0, MB) and not resident(fd, MB + MB // 2, mmap.PAGESIZE)
@@ -118,7 +118,7 @@ def test_a_stretch_that_was_brought_in_lies_in_the_page_cache() -> None:
             bring_in(closed, 0, MB, sink.fileno())
 
 
-def test_what_is_queued_behind_a_stretch_is_brought_in_after_it() -> None:
+def test_what_is_queued_behind_a_range_is_brought_in_after_it() -> None:
     """An answer with sixteen partitions of old data would wait for the disk sixteen times in a row."""
     told = Told()
     with cold_file(MB) as (first, _), cold_file(3 * MB) as (second, _):
@@ -167,8 +167,8 @@ def test_reading_ahead_makes_way_for_those_who_wait() -> None:
         assert resident(second, 0, 4096) and told.errors == [None, None]
 
 
-def test_an_error_of_the_stretch_is_told_and_one_ahead_is_not() -> None:
-    """A reader of a good stretch would lose its connection for a bad one that it never asks for."""
+def test_an_error_of_the_range_is_told_and_one_ahead_is_not() -> None:
+    """A reader of a good range would lose its connection for a bad one that it never asks for."""
     told = Told()
     with cold_file(MB) as (fd, _):
         closed = os.dup(fd)

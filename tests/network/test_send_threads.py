@@ -1,4 +1,4 @@
-"""Large stretches of files that threads send for the loop: whole, in order, and only where several clients read."""
+"""Large ranges of files that threads send for the loop: whole, in order, and only where several clients read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wanted(number: int, position: int, size: int) -> bytes:
 
 
 async def read_on(harness: Harness, content: bytes, seed: int, rounds: int) -> None:
-    """Ask for stretches of many sizes, with a small answer behind each, and compare every byte."""
+    """Ask for ranges of many sizes, with a small answer behind each, and compare every byte."""
     reader, writer = await harness.connect()
     for n in range(rounds):
         position = (seed * 77_777 + n * 650_003) % (len(content) - 3 * MB)
@@ -64,7 +64,7 @@ async def read_on(harness: Harness, content: bytes, seed: int, rounds: int) -> N
 
 
 async def until_lent(harness: Harness, count: int, work: Callable[[], Iterable[Awaitable[None]]]) -> None:
-    """Let clients do this together, again and again, until so many stretches more were lent."""
+    """Let clients do this together, again and again, until so many ranges more were lent."""
     threads = harness.listener.endpoint.send_threads
     enough, deadline = threads.lent_count + count, time.monotonic() + SECONDS
     while threads.lent_count < enough:

@@ -150,7 +150,7 @@ def test_topics_are_made_like_the_sources(kbroker_broker: BrokerProcess, target:
         run(MirrorRequest(target.bootstrap, target.bootstrap, str(tmp_path / "two"), [topic]))
 
 
-def test_a_map_grows_by_stretches() -> None:
+def test_a_map_grows_by_ranges() -> None:
     """The map from source to target offsets would grow with each slice, or be wrong behind compacted records."""
     state = LaneState("job", 10, 0)
     state.written(20, 10)

@@ -1,10 +1,10 @@
-"""Both passes of a clean over stretches of a file, read and written here: the GIL is needed once in some megabytes.
+"""Both passes of a clean over ranges of a file, read and written here: the GIL is needed once in some megabytes.
 
 A thread that takes the GIL for each buffer can lose its processor while it holds it, and the loop waits for both.
 And after each buffer it lets others have its processor: one that woke up just after its share was used would otherwise
 wait for the next tick of the clock, up to 4 ms.
 
-A stretch ends at the end of the file, after about `most_bytes`, and at the first batch that `Compaction` leaves to its
+A range ends at the end of the file, after about `most_bytes`, and at the first batch that `Compaction` leaves to its
 caller, that does not fit the buffer or that cannot be read: the caller goes on from there by buffers of its own, which
 meet the same again.  Damaged batches are Compaction's errors.
 """
@@ -43,7 +43,7 @@ cdef int64_t read_all(int fd, uint8_t* buffer, int64_t size, int64_t position) n
     return filled
 
 
-cdef struct Stretch:
+cdef struct FileRange:
     int fd
     int64_t position      # how far everything was dealt with
     int64_t end           # of the file
@@ -54,7 +54,7 @@ cdef struct Stretch:
     int64_t output_position
 
 
-cdef int run(Compaction compaction, Stretch* self, buffer) except -1:
+cdef int run(Compaction compaction, FileRange* self, buffer) except -1:
     """Why it ended; its errors are Compaction's, ValueError, and OSError when a write failed."""
     cdef Py_buffer view
     cdef int64_t filled = 0
@@ -66,7 +66,7 @@ cdef int run(Compaction compaction, Stretch* self, buffer) except -1:
     try:
         if view.len == 0 or self.position < 0 or self.most_bytes <= 0:
             raise ValueError(
-                f"a stretch from {self.position} to {self.end}, {self.most_bytes} bytes at most, with a buffer of "
+                f"a range from {self.position} to {self.end}, {self.most_bytes} bytes at most, with a buffer of "
                 f"{view.len}"
             )
         last = self.position + self.most_bytes if self.most_bytes < self.end - self.position else self.end
@@ -101,17 +101,17 @@ cdef int run(Compaction compaction, Stretch* self, buffer) except -1:
     return stop
 
 
-def index_stretch(
+def index_range(
     Compaction compaction not None, int fd, int64_t position, int64_t end, buffer, int64_t start_offset,
     int64_t most_bytes,
 ):
     """Pass one from `position` on: (where it came to, why as of `Compaction.index`)."""
-    cdef Stretch stretch = Stretch(fd, position, end, most_bytes, True, start_offset, -1, 0)
-    cdef int stop = run(compaction, &stretch, buffer)
-    return stretch.position, stop
+    cdef FileRange file_range = FileRange(fd, position, end, most_bytes, True, start_offset, -1, 0)
+    cdef int stop = run(compaction, &file_range, buffer)
+    return file_range.position, stop
 
 
-def clean_stretch(
+def clean_range(
     Compaction compaction not None, int fd, int64_t position, int64_t end, buffer, int64_t most_bytes,
     int output_fd, int64_t output_position,
 ):
@@ -120,6 +120,6 @@ def clean_stretch(
 
     The last of what it keeps waits in `compaction`.  OSError: a write failed.
     """
-    cdef Stretch stretch = Stretch(fd, position, end, most_bytes, False, 0, output_fd, output_position)
-    cdef int stop = run(compaction, &stretch, buffer)
-    return stretch.position, stop, stretch.output_position
+    cdef FileRange file_range = FileRange(fd, position, end, most_bytes, False, 0, output_fd, output_position)
+    cdef int stop = run(compaction, &file_range, buffer)
+    return file_range.position, stop, file_range.output_position

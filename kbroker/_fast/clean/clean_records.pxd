@@ -34,7 +34,7 @@ cdef struct Entry:
     int32_t key_length
     bint has_value
     bint kept
-    bint past_map             # later than what the map knows: it stays whatever it is
+    bint past_map             # later than what the map knows: it stays in any case
 
 
 cdef struct Entries:

@@ -1,4 +1,4 @@
-"""A stretch of an open file that stands for bytes on their way to a socket.
+"""A range of an open file that stands for bytes on their way to a socket.
 
 A region never reads: the connection hands it to sendfile.  `owner` keeps the descriptor from being closed while the
 region lives.

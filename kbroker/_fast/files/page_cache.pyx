@@ -1,6 +1,6 @@
 """What of a file lies in the page cache, and bringing in what does not, without a copy of it in this process.
 
-A stretch is brought in by `sendfile` to /dev/null, which waits until the kernel has each page and passes on nothing
+A range is brought in by `sendfile` to /dev/null, which waits until the kernel has each page and passes on nothing
 but references.  Reading it into a buffer costs ten times as much: a copy, and memory for it that a virtual machine may
 first have to get back from its host.  The kernel reads ahead of it as of any sequential reader, in larger and larger
 pieces of contiguous memory, where `posix_fadvise(WILLNEED)` would fetch single pages.

@@ -7,8 +7,8 @@ Layouts (big endian), Kafka's:
 
 A table's entries `[0, stored)` lie in the index file and are read through a map that the owner gives with `attach`;
 entries `[stored, entries)` are in memory until the owner writes them (`tail_bytes`, then `mark_stored`).  A lookup
-that needs the file while no map is attached answers `NEEDS_MAP`, so that nobody pays for maps of segments nobody
-reads.
+that needs the file while no map is attached answers `NEEDS_MAP`, so that segments which are not read have
+no maps.
 
 Searches try the last 8192 bytes first (KAFKA-6432's warm section): readers near the end never touch cold pages.
 """

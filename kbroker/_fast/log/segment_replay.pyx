@@ -1,8 +1,8 @@
 """Recovery's accounting: counts and indexes the batches that a scan found, and picks those that producers need.
 
-`account` does for a stretch of batches what appending each of them did, and stops at the first one that needs a
+`account` does for a range of batches what appending each of them did, and stops at the first one that needs a
 decision.  `last_of_each` leaves out what cannot matter to producer state: it keeps five batches of each producer, so
-of those without transactions the last five of a stretch bring it to the same end as all of them.
+of those without transactions the last five of a range bring it to the same end as all of them.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -14,7 +14,7 @@ from kbroker._fast.log.segment_scan cimport Found, SegmentScan
 
 cdef enum:
     SLOT_BITS = 12
-    SLOTS = 4096                  # producers counted in one stretch; of more than fit, all batches are given
+    SLOTS = 4096                  # producers counted in one range; of more than fit, all batches are given
     BATCHES_OF_A_PRODUCER = 5
     MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 

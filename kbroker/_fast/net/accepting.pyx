@@ -20,8 +20,8 @@ cdef extern from "<sys/socket.h>" nogil:
 def accept_all(int listening, Py_ssize_t most):
     """Accepts what waits, at most so many connections, without blocking: their descriptors.
 
-    These are non-blocking and not inherited.  Whatever else than an empty queue ends it, such as too many open files,
-    the next one to accept meets as well.
+    These are non-blocking and not inherited.  Another end than an empty queue, such as too many open files, is
+    met by the next one to accept as well.
     """
     cdef list found = []
     cdef int fd

@@ -70,7 +70,7 @@ cdef class AnswerMemo:
         return len(self.answers) + len(self.repetitions)
 
     def forget(self, *change) -> None:
-        """Something changed: every answer is made anew.  Takes whatever an announcement of changes tells."""
+        """Something changed: every answer is made anew.  Takes what an announcement of changes tells."""
         self.answers.clear()
         self.repetitions.clear()
 

@@ -42,9 +42,9 @@ cdef enum:
     SEND_BYTES = 1048576
     # So many times what a byte of a file counts in what is sent in one go.
     COPIED = 4
-    # So much of what is queued behind a cold stretch is named with it.
+    # So much of what is queued behind a cold range is named with it.
     AHEAD_BYTES = 4194304
-    # For so many stretches after a cold one, what is in memory is taken for what a thread has just read.
+    # For so many ranges after a cold one, what is in memory is taken for what a thread has just read.
     CATCHING_UP = 32
     # What `_send_region` gives beside bytes.
     COLD = -4

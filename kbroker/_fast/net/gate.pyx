@@ -11,7 +11,7 @@ the time for which the connection is muted afterwards (KIP-219); the answer name
 cdef class Gate:
     """The rules for the requests of one principal and client id.
 
-    `view`: hashable, part of the key of whatever is remembered between requests: two gates with equal views may see
+    `view`: hashable, part of the key of what is remembered between requests: two gates with equal views may see
     the same.  `allows_direct`: whether requests may be answered from their bytes, without their handler.
     """
 

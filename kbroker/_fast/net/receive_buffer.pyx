@@ -124,7 +124,7 @@ cdef class BufferPool:
         return self.wake()
 
     cdef int collect(self, Py_ssize_t capacity) except -1:
-        """Takes the bytes of a buffer off the budget that is gone with its last view, in whatever thread."""
+        """Takes the bytes of a buffer off the budget that is gone with its last view, in any thread."""
         self.used_bytes -= capacity
         if self.waiting and self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.wake_waiting)

@@ -67,7 +67,7 @@ cdef class Endpoint:
     reason)`, `bad_request(connection, reason, detail, kind)`, `handler_failed(ctx, error)`, `unsupported(ctx)` for
     versions out of range (the frame to answer with, or None), `spawn(ctx, coroutine, waits_for)` for a handler that was
     begun and waits, `serve_large(ctx, decoding, handle)` and `send_large(ctx, encoding, [answer])`, coroutines for what
-    is done in pieces, `read_cold(connection, stretches)` for what must come from the disk before it can be sent
+    is done in pieces, `read_cold(connection, ranges)` for what must come from the disk before it can be sent
     (answered by `connection.helped()` when the first (region, position, size) is there; the others follow it), and
     while `draining`, when no further request is begun, `went_quiet()`.
     """

@@ -4,7 +4,7 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_region cimport FileRegion
 
 cdef enum:
-    # Stretches from this size on are worth a thread's waking up.
+    # Ranges from this size on are worth a thread's waking up.
     LEND_BYTES = 262144
 
 

@@ -1,13 +1,13 @@
-"""Threads that send large stretches of files while the loop serves others.
+"""Threads that send large ranges of files while the loop serves others.
 
 `sendfile` of a megabyte takes some 100 us, all of it in the kernel: copying on a network card's behalf, on loopback
 the whole way to the receiver.  When several clients read much at once, one loop does that for one of them at a time.
-So it lends stretches out: a thread of this pool makes the one call `sendfile(socket, file)`, and the loop goes on with
+So it lends ranges out: a thread of this pool makes the one call `sendfile(socket, file)`, and the loop goes on with
 what is left of the answer when they are done.  The threads know descriptors and numbers alone, never Python's objects.
 
 Lent is only what the loop could have sent itself, without a wait: pages that were probed, a socket that does not
 block.  Only while another connection has sent as much a moment ago: a single reader is served soonest by the loop.
-The first stretch that is lent starts the first thread.
+The first range that is lent starts the first thread.
 """
 
 from libc.errno cimport EINTR, errno
@@ -53,7 +53,7 @@ cdef enum:
     # Waiting, under way and done together; the loop learns of what is done once in a turn.
     MOST_JOBS = 64
     STACK_BYTES = 65536
-    # Another connection that sent a large stretch no longer ago than this is one to be served beside.
+    # Another connection that sent a large range no longer ago than this is one to be served beside.
     RECENT_NS = 2000000
 
 cdef struct Job:
@@ -137,7 +137,7 @@ cdef class SendThreads:
         self.limit = min(limit, MOST_THREADS)
 
     cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size) except -1:
-        """Whether a thread sends this stretch.  `region` and a descriptor of its own of the socket are kept open."""
+        """Whether a thread sends this range.  `region` and a descriptor of its own of the socket are kept open."""
         cdef uint64_t now = now_ns()
         cdef bint beside = self.last_user != <void*> user and now - self.last_ns < RECENT_NS
         cdef Job* job

@@ -8,7 +8,7 @@ Key, value and headers are columns as `RowColumns` takes them; beside them there
     partitions  int32, -1 where the partitioner chooses; None where it always does
     produced    uint8, 0 for a row that is no record to produce; None where all are
 
-`batch` is whatever the caller wants back with a row that failed.
+`batch` is what the caller wants back with a row that failed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -5,8 +5,8 @@ The winner makes the one and raises the other in one transaction; every later wr
 
     states      FOLLOWING → ELECTED → FOLLOWING …
 
-While the connection is away nobody here is the controller.  If the session outlives that and /controller is still this
-broker's, it goes on in the same epoch, from what it then reads.
+While the connection is away this broker is not the controller.  If the session outlives that and /controller is still
+this broker's, it goes on in the same epoch, from what it then reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fields of the JSON in znodes, checked: whatever makes no sense raises `ZnodeError` with the field's name."""
+"""Fields of the JSON in znodes, checked: what makes no sense raises `ZnodeError` with the field's name."""
 
 from __future__ import annotations
 

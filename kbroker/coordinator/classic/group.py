@@ -119,7 +119,7 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, of whatever kind it is."""
+        """Whether it has no members, of any kind."""
         return self.state is GroupState.EMPTY and (self.kind is None or self.kind.is_empty)
 
     # Protocols
@@ -199,7 +199,7 @@ class Group:
         self.remove_pending(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Let a member (or a pending one) go: its session ends and whatever it waits for is answered with
+        """Let a member (or a pending one) go: its session ends and what it waits for is answered with
         UNKNOWN_MEMBER_ID, which makes a client that is still there join afresh."""
         self.remove_pending(member_id)
         self.pending_syncs.discard(member_id)

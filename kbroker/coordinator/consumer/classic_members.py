@@ -153,7 +153,7 @@ def _join_timer(member: ConsumerMember) -> TimerChange:
 def leaving_members(
     group: ConsumerGroup, leaving: Sequence[LeavingMember]
 ) -> tuple[list[ConsumerMember], list[LeaveResult]]:
-    """LeaveGroup: the members that go, of whatever protocol, and the outcome for each that was named."""
+    """LeaveGroup: the members that go, of any protocol, and the outcome for each that was named."""
     gone: dict[str, ConsumerMember] = {}
     results: list[LeaveResult] = []
     for member_id, instance_id, _ in leaving:

@@ -1,4 +1,4 @@
-"""Deadlines of members and groups, on whatever clock and loop the coordinator was given.
+"""Deadlines of members and groups, on the clock and loop that the coordinator was given.
 
 `Deadline` is a timer whose time is moved far more often than it fires: a heartbeat only stores the new time, and the
 loop's timer, when it goes off early, arms itself anew for what is left.  A group of thousands of members thus costs the

@@ -8,7 +8,7 @@ records are counted as written, anything else is an error, because then another 
 
     {"job", "position", "target_next", "records", "map": [[position, position after, target offset, records]], "gaps"}
 
-`map` takes source positions to target offsets: one entry for each stretch in which both grow alike.
+`map` takes source positions to target offsets: one entry for each range in which both grow alike.
 
 A file lock per lane keeps a task of a run that is dying from writing beside the next run's.  After each slice the
 target's end must be where the lane's own count says.  Writing is idempotent (acks=all), so answers that get lost make

@@ -27,7 +27,7 @@ from kbroker.replay.rows import bytes_parts, header_parts
 from kbroker.replay.trace_schema import PRODUCE
 
 SLICE_S = 0.02
-"""How long C works at a stretch: so late may a stop be heard of, and so old are the counts that the driver sees."""
+"""How long C works at a time: so late may a stop be heard of, and so old are the counts that the driver sees."""
 
 _PURGE_S = 5.0
 _SUMS = {"sent": "sent", "acknowledged": "acknowledged", "sent_bytes": "bytes", "late": "late",

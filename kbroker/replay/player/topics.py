@@ -23,7 +23,7 @@ def ready_topics(bootstrap: str, plan: Plan, create_partitions: int | None) -> O
     """Where each partition ends, by topic and number (as text, as `startingOffsets` takes it).
 
     Topics that are missing are created with `create_partitions` partitions, or as many as the trace names; with None
-    they are an error.  ReplayError for whatever keeps the replay from starting.
+    they are an error.  ReplayError for what keeps the replay from starting.
     """
     try:
         with Cluster(bootstrap) as cluster:

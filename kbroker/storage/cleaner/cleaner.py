@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kbroker._fast.clean.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
-from kbroker._fast.clean.clean_files import clean_stretch, index_stretch
+from kbroker._fast.clean.clean_files import clean_range, index_range
 from kbroker._fast.clean.offset_map import OffsetMap
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
 from kbroker._fast.records.stored_header import read_stored_header
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 Job = Callable[[], object]
 
 # Between two looks at the ticket and the throttle: some 20 ms of work.
-MOST_STRETCH_BYTES = 8 << 20
-STRETCHES_PER_SECOND = 20
+MOST_RANGE_BYTES = 8 << 20
+RANGES_PER_SECOND = 20
 
 
 class CleaningAbortedError(Exception):
@@ -198,7 +198,7 @@ class Cleaner:
         special = not self._direct
         while reader.left:
             if not special:
-                stop = self._index_stretch(reader, start)
+                stop = self._index_range(reader, start)
                 if stop == FULL:
                     return False
                 if stop == END:
@@ -220,10 +220,10 @@ class Cleaner:
             self._go_on(reader, at, filled)
         return True
 
-    def _index_stretch(self, reader: Reader, start: int) -> int:
+    def _index_range(self, reader: Reader, start: int) -> int:
         """The keys of the next megabytes; FULL, or END when there was something that C could do."""
-        at, stop = index_stretch(
-            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, start, self._stretch_bytes
+        at, stop = index_range(
+            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, start, self._range_bytes
         )
         if stop == FULL:
             return stop
@@ -247,10 +247,10 @@ class Cleaner:
         return True
 
     @property
-    def _stretch_bytes(self) -> int:
+    def _range_bytes(self) -> int:
         """How far C goes on its own: less when there is a throttle, whose waits would be long otherwise."""
-        allowed = max(self._throttle.bytes_per_second / STRETCHES_PER_SECOND, len(self._buffer))
-        return int(min(allowed, MOST_STRETCH_BYTES))
+        allowed = max(self._throttle.bytes_per_second / RANGES_PER_SECOND, len(self._buffer))
+        return int(min(allowed, MOST_RANGE_BYTES))
 
     def _went_on(self, reader: Reader, position: int) -> bool:
         """After everything before `position` was dealt with."""
@@ -305,7 +305,7 @@ class Cleaner:
         compaction = self._compaction
         special = not self._direct
         while reader.left:
-            if not special and self._clean_stretch(reader, output) == END:
+            if not special and self._clean_range(reader, output) == END:
                 continue
             special = not self._direct
             filled = reader.fill()
@@ -335,10 +335,10 @@ class Cleaner:
             self._go_on(reader, at, filled)
         return None
 
-    def _clean_stretch(self, reader: Reader, output: CleanedSegment) -> int:
+    def _clean_range(self, reader: Reader, output: CleanedSegment) -> int:
         """What stays of the next megabytes; END when there was something that C could do."""
-        at, stop, size = clean_stretch(
-            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, self._stretch_bytes,
+        at, stop, size = clean_range(
+            self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, self._range_bytes,
             output.fd, output.size,
         )  # fmt: skip
         written, output.size = size - output.size, size

@@ -83,7 +83,7 @@ def settle(
 
 
 def _is_of(files: FileSystem, tp: TopicPartition, path: str, topic_ids: Mapping[str, bytes] | None) -> bool:
-    """Whether a copy belongs to a topic that exists; one without an id belongs to whatever has its name."""
+    """Whether a copy belongs to a topic that exists; one without an id belongs to the topic that has its name."""
     if topic_ids is None:
         return True
     known = topic_ids.get(tp.topic)

@@ -1,7 +1,7 @@
 """A partition's copy in another log directory while it moves there (KIP-113): `topic-partition.<id>-future`.
 
 The copy follows the log segment by segment, byte for byte, until it is the same; then the log takes its files over
-(`log_relocation`).  So whatever happens to the log meanwhile happens to the copy as well:
+(`log_relocation`).  So what happens to the log meanwhile happens to the copy as well:
 
     append      the active segment's copy grows behind it
     roll        its copy is brought to its end, with its indexes, and counts as whole

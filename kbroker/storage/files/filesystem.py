@@ -97,7 +97,7 @@ class FileSystem:
         return got
 
     def copy_range(self, source: int, target: int, start: int, end: int) -> int:
-        """Copies a stretch of a file to the same place of another; where it came to, less where the source ends."""
+        """Copies a range of a file to the same place of another; where it came to, less where the source ends."""
         return copy_range(source, target, start, end)
 
     def copy_file(self, source: str, target: str) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class FlushTotals:
-    """Sums since the start; added to by whatever thread has flushed."""
+    """Sums since the start; added to by any thread has flushed."""
 
     __slots__ = ("_lock", "count", "max_seconds", "seconds")
 

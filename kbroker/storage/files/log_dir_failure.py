@@ -47,7 +47,7 @@ class LogDirFailureChannel:
             self._paths[path] = self._paths[os.path.realpath(path)] = path
 
     def listen(self, wake: Callable[[], object] | None) -> None:
-        """Call `wake`, from whatever thread, when a directory has entered the queue; at once if one has already."""
+        """Call `wake`, from any thread, when a directory has entered the queue; at once if one has already."""
         self._wake = wake
         if wake is not None and self._queue:
             wake()

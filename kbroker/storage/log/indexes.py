@@ -6,7 +6,7 @@ down to whole entries; sparse, so it costs nothing), zero-filled behind the entr
 it is trimmed to the entries.
 
 New entries stay in memory until 512 of them are due, or the log is flushed, rolled, trimmed or closed; then one
-`pwrite` puts them into the file.  A crash loses them without harm: whatever lies above the recovery point is indexed
+`pwrite` puts them into the file.  A crash loses them without harm: what lies above the recovery point is indexed
 again at load, and the recovery point never moves before the entries are written.  Lookups read the file through a
 map that is made on the first lookup that needs it and given up under the budget of open files.
 

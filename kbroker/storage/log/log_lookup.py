@@ -158,7 +158,7 @@ def rebuild_producer_state(log: Log) -> None:
 class DeferredSearch:
     """A search by time that has come to a batch which takes long to decompress.
 
-    `search` looks into that batch, in whatever thread; `go_on`, on the loop, continues behind it when nothing is there.
+    `search` looks into that batch, in any thread; `go_on`, on the loop, continues behind it when nothing is there.
     """
 
     log: Log

@@ -260,7 +260,7 @@ def _of_wrapper(request: _Request, whole: memoryview, info: BatchInfo) -> Analyz
 
 
 def _of_batch(request: _Request, origin: AppendOrigin, produce_version: int = LATEST_PRODUCE_VERSION) -> AnalyzedBatch:
-    """A record batch, for a topic of whatever format."""
+    """A record batch, for a topic of any format."""
     config = request.config
     analyzed = validate_and_analyze(
         request.view,

@@ -1,8 +1,8 @@
-"""Stretches of a segment file that are no batches: a file that was cut, bytes that the disk lost or changed.
+"""Ranges of a segment file that are no batches: a file that was cut, bytes that the disk lost or changed.
 
 What lies above the recovery point recovery has checked.  Below it, a start reads nothing, so damage is found by the
 first read that comes upon it: from a batch that its index confirms the headers lead to bytes that cannot be a header,
-or to a batch that does not end within the file.  The stretch up to the next batch that an index entry leads to, and
+or to a batch that does not end within the file.  The range up to the next batch that an index entry leads to, and
 whose checksum is right, is a hole.  The segment keeps it, so that later reads know it without a look at the file: reads
 of its offsets raise `DamagedSegmentError`, others stop in front of it or begin behind it.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def note_shrunk(manager: LogManager, fd: int) -> None:
-    """An answer with a stretch of the file `fd` could not be sent, as the file ends before: notes it as damage.
+    """An answer with a range of the file `fd` could not be sent, as the file ends before: notes it as damage.
 
     Readers of what is gone get CORRUPT_MESSAGE from then on, others what is there.
     """

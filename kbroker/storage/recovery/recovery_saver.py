@@ -31,7 +31,7 @@ INTERVAL_SECONDS = 2.0
 
 
 class Finished:
-    """A stretch of a log that recovery has read: what to fsync so that all below `end_offset` is durable."""
+    """A range of a log that recovery has read: what to fsync so that all below `end_offset` is durable."""
 
     __slots__ = ("directory", "end_offset", "jobs", "topic_partition")
 
@@ -80,7 +80,7 @@ class RecoverySaver:
         return time.monotonic() >= self._begin
 
     def add(self, finished: Finished) -> None:
-        """Takes a finished stretch; those of one log come in their order."""
+        """Takes a finished range; those of one log come in their order."""
         with self._lock:
             if self._closed:
                 return

@@ -1,7 +1,7 @@
 """Checking and repairing the segments of a partition while no broker runs: every byte is read, checksums included.
 
-    skip       stretches that are no valid batches are taken out of their segments; offsets stay, with a gap
-    truncate   the log ends in front of the first such stretch; what follows leaves the log
+    skip       ranges that are no valid batches are taken out of their segments; offsets stay, with a gap
+    truncate   the log ends in front of the first such range; what follows leaves the log
 
 Files that change are kept as `<name>.damaged` beside, which no start looks at.  Offset and time indexes of changed
 segments are removed, and made again by the next start.  A crash in between leaves the old file or the new one.

@@ -116,7 +116,7 @@ def test_uniform_with_different_subscriptions_leaves_no_move_that_would_help(
 
 
 @given(COUNTS, SUBSCRIPTIONS, st.dictionaries(st.sampled_from([f"member-{n}" for n in range(9)]), st.text(max_size=3)))
-def test_range_gives_consecutive_stretches_to_static_members_first(
+def test_range_gives_consecutive_ranges_to_static_members_first(
     counts: dict[bytes, int], subscriptions: dict[str, frozenset[bytes]], instances: dict[str, str]
 ) -> None:
     """Partitions of a range would be scattered, or a restart of a static member would shift everybody's."""
@@ -131,12 +131,10 @@ def test_range_gives_consecutive_stretches_to_static_members_first(
             (name for name, member in members.items() if topic in member.topics),
             key=lambda name: (name not in instances, instances.get(name, name)),
         )
-        stretches = [sorted(result[name].get(topic, ())) for name in order]
-        assert [partition for stretch in stretches for partition in stretch] == list(
-            range(counts[topic]) if order else []
-        )
-        assert [len(each) for each in stretches] == sorted((len(each) for each in stretches), reverse=True)
-        assert not stretches or len(stretches[0]) - len(stretches[-1]) <= 1
+        ranges = [sorted(result[name].get(topic, ())) for name in order]
+        assert [partition for each in ranges for partition in each] == list(range(counts[topic]) if order else [])
+        assert [len(each) for each in ranges] == sorted((len(each) for each in ranges), reverse=True)
+        assert not ranges or len(ranges[0]) - len(ranges[-1]) <= 1
 
 
 @given(st.integers(1, 12), NAMES)

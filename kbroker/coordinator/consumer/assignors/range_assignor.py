@@ -1,4 +1,4 @@
-"""The assignor `range`: each topic's partitions in consecutive stretches, one per subscriber (Kafka's RangeAssignor).
+"""The assignor `range`: each topic's partitions in consecutive ranges, one per subscriber (Kafka's RangeAssignor).
 
 Members come in the same order for every topic: static members by instance id, then the others by member id.  So topics
 with as many partitions and the same subscribers are co-partitioned: a member has the same partitions of each.  The
@@ -21,7 +21,7 @@ def assign_range(spec: GroupSpec) -> dict[str, Assignment]:
     served: Counter[bytes] = Counter()
     result: dict[str, Assignment] = {}
     for member_id in sorted(spec.members, key=lambda member_id: _place(spec, member_id)):
-        stretches: dict[bytes, frozenset[int]] = {}
+        ranges: dict[bytes, frozenset[int]] = {}
         for topic_id in spec.members[member_id].topics:
             quota, extra = divmod(spec.partition_counts[topic_id], subscribers[topic_id])
             start = next_start[topic_id]
@@ -29,8 +29,8 @@ def assign_range(spec: GroupSpec) -> dict[str, Assignment]:
             served[topic_id] += 1
             next_start[topic_id] = end
             if end > start:
-                stretches[topic_id] = frozenset(range(start, end))
-        result[member_id] = stretches
+                ranges[topic_id] = frozenset(range(start, end))
+        result[member_id] = ranges
     return result
 
 

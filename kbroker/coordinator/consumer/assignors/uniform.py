@@ -18,7 +18,7 @@ from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignmen
 
 NAME = "uniform"
 BALANCE_ROUNDS = 16
-_NOBODY = -1
+_NO_OWNER = -1
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Assignment]:
@@ -115,7 +115,7 @@ class _Heterogeneous:
             for topic_id in spec.members[member_id].topics:
                 self._subscribers[topic_id].append(index)
         self._owners: dict[bytes, list[int]] = {
-            topic_id: [_NOBODY] * self._counts[topic_id] for topic_id in self._subscribers
+            topic_id: [_NO_OWNER] * self._counts[topic_id] for topic_id in self._subscribers
         }
         for index, member_id in enumerate(self._member_ids):
             member = spec.members[member_id]
@@ -126,7 +126,7 @@ class _Heterogeneous:
     def _take_over(self, index: int, topic_id: bytes, partitions: Iterable[int]) -> None:
         owners = self._owners[topic_id]
         for partition in partitions:
-            if partition < len(owners) and owners[partition] == _NOBODY:
+            if partition < len(owners) and owners[partition] == _NO_OWNER:
                 owners[partition] = index
                 self._load[index] += 1
 
@@ -154,12 +154,12 @@ class _Heterogeneous:
 
     def _hand_out(self, topic_id: bytes) -> None:
         owners = self._owners[topic_id]
-        if _NOBODY not in owners:
+        if _NO_OWNER not in owners:
             return
         # Sorted, so a heap already; the place breaks ties.
         idlest = [(self._load[index], place, index) for place, index in enumerate(self._by_load(topic_id))]
         for partition, owner in enumerate(owners):
-            if owner == _NOBODY:
+            if owner == _NO_OWNER:
                 load, place, index = idlest[0]
                 owners[partition] = index
                 self._load[index] = load + 1

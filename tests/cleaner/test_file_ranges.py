@@ -1,4 +1,4 @@
-"""Compaction by stretches of a file in C against the way buffer by buffer."""
+"""Compaction by ranges of a file in C against the way buffer by buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker._fast.clean.clean import END, FULL, SPECIAL, Compaction
-from kbroker._fast.clean.clean_files import clean_stretch, index_stretch
+from kbroker._fast.clean.clean_files import clean_range, index_range
 from kbroker._fast.clean.offset_map import OffsetMap
 from kbroker._fast.records.batch_info import CorruptBatchError
 from kbroker.records.compression import Codec
@@ -149,14 +149,14 @@ def test_a_full_disk_is_an_error_of_the_write(plain_log: UnifiedLog) -> None:
     source, full = os.open(path, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY)
     try:
         with pytest.raises(OSError, match="No space left") as caught:
-            clean_stretch(work, source, 0, size, bytearray(8192), size, full, 0)
+            clean_range(work, source, 0, size, bytearray(8192), size, full, 0)
         assert caught.value.errno == errno.ENOSPC
     finally:
         os.close(source)
         os.close(full)
 
 
-def test_a_stretch_says_where_and_why_it_ended(tmp_path: Path) -> None:
+def test_a_range_says_where_and_why_it_ended(tmp_path: Path) -> None:
     """A batch would be skipped, or taken for what it is not."""
     plain = pairs_batch([(b"a", b"1" * 100)])
     special = pairs_batch([(b"b", b"1")], codec=Codec.GZIP)
@@ -166,15 +166,15 @@ def test_a_stretch_says_where_and_why_it_ended(tmp_path: Path) -> None:
     try:
         work = Compaction(OffsetMap(24_000, 1.0))
         end = path.stat().st_size
-        assert index_stretch(work, fd, 0, end, bytearray(1000), 0, 1) == (3 * len(plain), SPECIAL)
-        assert index_stretch(work, fd, 0, end, bytearray(len(plain)), 0, 1) == (len(plain), END)
-        assert index_stretch(work, fd, 0, end, bytearray(len(plain) - 1), 0, 1 << 40) == (0, END)
-        assert index_stretch(work, fd, end - len(plain), end + 5000, bytearray(1000), 0, 1 << 40) == (end, END)
+        assert index_range(work, fd, 0, end, bytearray(1000), 0, 1) == (3 * len(plain), SPECIAL)
+        assert index_range(work, fd, 0, end, bytearray(len(plain)), 0, 1) == (len(plain), END)
+        assert index_range(work, fd, 0, end, bytearray(len(plain) - 1), 0, 1 << 40) == (0, END)
+        assert index_range(work, fd, end - len(plain), end + 5000, bytearray(1000), 0, 1 << 40) == (end, END)
         tiny = Compaction(OffsetMap(240, 1.0))
         path.write_bytes(bytes(pairs_batch([(b"%d" % at, b"v") for at in range(40)])))
-        assert index_stretch(tiny, fd, 0, path.stat().st_size, bytearray(4000), 0, 1 << 40)[1] == FULL
+        assert index_range(tiny, fd, 0, path.stat().st_size, bytearray(4000), 0, 1 << 40)[1] == FULL
         for wrong in ((bytearray(), 1), (bytearray(10), 0)):
-            with pytest.raises(ValueError, match="a stretch from"):
-                index_stretch(work, fd, 0, end, wrong[0], 0, wrong[1])
+            with pytest.raises(ValueError, match="a range from"):
+                index_range(work, fd, 0, end, wrong[0], 0, wrong[1])
     finally:
         os.close(fd)
