@@ -196,6 +196,28 @@ def test_a_regular_expression_matches_what_its_member_may_describe(guarded: Guar
         wire.close()
 
 
+def test_a_heartbeat_from_memory_is_refused_when_its_right_is_gone(guarded: GuardedBroker) -> None:
+    """A member whose right was taken away would stay in the group for as long as it repeats itself."""
+    guarded.change(no_secrets)
+    wire = Wire(guarded.port)
+    member = {"group_id": "repeated", "member_id": "DDDDDDDDDDDDDDDDDDDDDA"}
+    join = {"member_epoch": 0, "rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_names": []}
+    try:
+        epoch = wire.ask("ConsumerGroupHeartbeat", 1, {**member, **join}).member_epoch
+
+        def code() -> int:
+            return int(wire.ask("ConsumerGroupHeartbeat", 1, {**member, "member_epoch": epoch}).error_code)
+
+        assert [code() for _ in range(4)] == [0, 0, 0, 0]
+        guarded.change(lambda host, operation, kind, name: name != "repeated")
+        assert code() == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        guarded.change(no_secrets)
+        assert code() == 0
+    finally:
+        wire.ask("ConsumerGroupHeartbeat", 1, {**member, "member_epoch": -1})
+        wire.close()
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_kafka_refuses_as_on_record(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class ClusterController(Controller):
         return await self._elected().delete_topics(topic_ids, quota)
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
-        """Written by this broker, the controller or not; they can be used when the controller has given them leaders."""
+        """Written by this broker, the controller or not; usable when the controller has given them leaders."""
         image, pace = self._cache.image, self._slices.pace()
         context = plans.TopicContext(
             image, self._settings.config, image.alive_brokers(), plans.CollisionIndex(image.topics)
