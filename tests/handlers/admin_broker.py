@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,17 +13,6 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
-from kbroker.handlers import (
-    alter_configs,
-    api_versions,
-    client_quotas,
-    cluster,
-    configs,
-    metadata,
-    telemetry,
-    topics,
-    transactions,
-)
 from kbroker.handlers.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
@@ -36,20 +26,21 @@ from kbroker.schemas import message
 from kbroker.telemetry.clients import TelemetryClients
 from tests.unbroken import UNBROKEN, finished
 
+FAMILIES = (
+    "alter_configs",
+    "api_versions",
+    "client_quotas",
+    "cluster",
+    "configs",
+    "metadata",
+    "telemetry",
+    "topics",
+    "transactions",
+)
 HANDLERS: dict[int, Handler] = {
     int(row.api_key): row
-    for family in (
-        alter_configs,
-        api_versions,
-        client_quotas,
-        cluster,
-        configs,
-        metadata,
-        telemetry,
-        topics,
-        transactions,
-    )
-    for row in family.HANDLERS
+    for family in FAMILIES
+    for row in importlib.import_module(f"kbroker.handlers.{family}").HANDLERS
 }
 FIXED_IDS = {"00" * 16, "ab" * 16, "cd" * 16}
 NODE_ID = 1

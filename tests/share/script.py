@@ -19,6 +19,7 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from kbroker.types import ZERO_UUID
+from tests.compat.waiting import wait_for
 
 GROUP_RESOURCE = 32
 ALICE = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -104,15 +105,20 @@ class Script:
     def join(self, group: str, member: str, topics: list[str]) -> Any:
         """Beat until the member has partitions."""
         find = request_message(ApiKey.FIND_COORDINATOR)
-        while self.one.send(find(key_type=0, coordinator_keys=[group + self.suffix])).coordinators[0].error_code:
-            time.sleep(0.1)
-        answer = self.heartbeat(group, member, 0, topics)
-        for _ in range(100):
-            if answer.assignment is not None and answer.assignment.topic_partitions:
-                return answer
-            time.sleep(0.1)
-            answer = self.heartbeat(group, member, 0 if answer.error_code else answer.member_epoch, topics)
-        raise AssertionError(answer)
+        keys = [group + self.suffix]
+        wait_for(
+            lambda: not self.one.send(find(key_type=0, coordinator_keys=keys)).coordinators[0].error_code,
+            f"the coordinator of {group}",
+        )
+        epoch = 0
+
+        def assigned() -> Any:
+            nonlocal epoch
+            answer = self.heartbeat(group, member, epoch, topics)
+            epoch = 0 if answer.error_code else answer.member_epoch
+            return answer if answer.assignment is not None and answer.assignment.topic_partitions else None
+
+        return wait_for(assigned, f"{member} to have partitions")
 
     def fetch(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from tests.broker_process import BrokerProcess
+from tests.compat.waiting import wait_for
 from tests.share.script import ALICE, BOB, Script
 
 SECONDS = 20
@@ -42,15 +43,6 @@ def acquired(answer: Any) -> list[tuple[int, int, int]]:
         for partition in partitions
         for each in partition.acquired_records
     ]
-
-
-def until(ask: Callable[[], Any]) -> Any:
-    """What `ask` gives, once it gives something."""
-    deadline = time.monotonic() + SECONDS
-    while not (answer := ask()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return answer
 
 
 def test_read_committed_groups_get_no_aborted_records(broker: BrokerProcess, script: Script) -> None:
@@ -84,7 +76,9 @@ def test_records_of_a_lost_connection_come_again(broker: BrokerProcess, script: 
     with connect(broker) as lost:
         assert acquired(script.fetch(lost, "g", ALICE, 0, ["t"])) == [(0, 4, 1)]
     epochs = iter(range(1000))
-    again = until(lambda: acquired(script.fetch(script.two, "g", BOB, next(epochs), ["t"])))
+    again = wait_for(
+        lambda: acquired(script.fetch(script.two, "g", BOB, next(epochs), ["t"])), "the records of a lost connection"
+    )
     assert again == [(0, 4, 2)]
 
 
@@ -117,7 +111,9 @@ def test_a_killed_broker_knows_what_was_acknowledged(broker: BrokerProcess, scri
     broker.start()
     with connect(broker) as connection:
         epochs = iter(range(1000))
-        left = until(lambda: acquired(script.fetch(connection, "g", ALICE, next(epochs), ["t"])))
+        left = wait_for(
+            lambda: acquired(script.fetch(connection, "g", ALICE, next(epochs), ["t"])), "what was not acknowledged"
+        )
     assert left == [(4, 5, 1), (8, 11, 1), (12, 12, 2), (13, 14, 1)]
 
 
@@ -141,7 +137,7 @@ def test_the_state_topic_keeps_only_what_is_needed(script: Script) -> None:
     script.fetch(script.one, "g", ALICE, 0, ["t"])
     for offset in range(12):
         script.acknowledge(script.one, "g", ALICE, offset + 1, "t", [(offset, offset, [1])])
-    until(lambda: start() > before)
+    wait_for(lambda: start() > before, "the state topic to be cut")
     described = describe(script)
     assert (described.start_offset, described.lag) == (12, 0)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.schemas import message
+from tests.compat.waiting import wait_for
 from tests.coordinator.consumer.script import ConsumerScript
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -62,24 +63,30 @@ def topic_ids(caller: Socket) -> dict[str, bytes]:
     ]
     caller.call("CreateTopics", 7, topics=topics, timeout_ms=30_000)
     asked = [message("MetadataRequest").MetadataRequestTopic(name=name) for name in ("t1", "t2")]
-    while True:
-        found = caller.call("Metadata", 12, topics=asked).topics
-        if not any(topic.error_code for topic in found):
-            return {topic.name: bytes(topic.topic_id) for topic in found}
-        time.sleep(0.2)
+
+    def led() -> list[Any]:
+        topics: list[Any] = caller.call("Metadata", 12, topics=asked).topics
+        there = all(topic.partitions and not topic.error_code for topic in topics)
+        return topics if there and all(row.leader_id >= 0 for topic in topics for row in topic.partitions) else []
+
+    return {topic.name: bytes(topic.topic_id) for topic in wait_for(led, "the topics to have leaders")}
+
+
+def wait_for_coordinator(caller: Socket) -> None:
+    """Until the group of the script has its coordinator."""
+    wait_for(
+        lambda: not caller.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators[0].error_code,
+        "the group's coordinator",
+        seconds=60,
+    )
 
 
 def main() -> None:
     """Write the vector."""
     host, port = sys.argv[1].split(":")
     caller = Socket(host, int(port))
-    for _ in range(120):
-        found = caller.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators[0]
-        if not found.error_code:
-            break
-        time.sleep(0.5)
+    wait_for_coordinator(caller)
     ids = topic_ids(caller)
-    time.sleep(5)
     script = ConsumerScript(caller, ids, lambda: time.sleep(2))
     script.run()
     TOPIC_IDS.write_text(json.dumps({name: topic_id.hex() for name, topic_id in ids.items()}) + "\n")

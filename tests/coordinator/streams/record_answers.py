@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.coordinator.consumer.record_answers import Socket, topic_ids
+from tests.coordinator.consumer.record_answers import Socket, topic_ids, wait_for_coordinator
 from tests.coordinator.streams.script import StreamsScript
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -23,13 +23,8 @@ def main() -> None:
     """Write the vector."""
     host, port = sys.argv[1].split(":")
     caller = Socket(host, int(port))
-    for _ in range(120):
-        found = caller.call("FindCoordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators[0]
-        if not found.error_code:
-            break
-        time.sleep(0.5)
+    wait_for_coordinator(caller)
     ids = topic_ids(caller)
-    time.sleep(5)
     script = StreamsScript(caller, ids, lambda: time.sleep(2))
     script.run()
     internal = caller.call("Metadata", 12, topics=None).topics
