@@ -13,7 +13,7 @@ A key is the record's type and version 0 of its fields; a value is version 0; nu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.modern.kind_records import KindRecords
 from kbroker.coordinator.runtime.plan import KeyValue
@@ -22,6 +22,7 @@ from kbroker.coordinator.streams.tasks import Epochs, OwnedTasks, Partitions, Ta
 from kbroker.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from kbroker.schemas import wire
 
+if TYPE_CHECKING:
     SubtopologyRow = wire.StreamsGroupTopologyValue.Subtopology | wire.StreamsGroupHeartbeatRequest.Subtopology
     TopicRow = wire.StreamsGroupTopologyValue.TopicInfo | wire.StreamsGroupHeartbeatRequest.TopicInfo
     TasksRow = (
