@@ -154,7 +154,7 @@ class LocalController(Controller):
                     logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
                     warn_of_idle_settings(topic.name, topic.configs)
                 await pace
-        return outcomes + plans.duplicates(counts)
+        return outcomes + await plans.duplicates(counts, pace)
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
         context = self._context()
@@ -187,7 +187,11 @@ class LocalController(Controller):
             outcomes = charged(
                 outcomes, quota, lambda new: len(new.partitions) - len(context.existing(new.name).partitions)
             )
-            grown = [outcome.topic for outcome in outcomes if outcome.topic is not None]
+            grown = []
+            for outcome in outcomes:
+                await pace
+                if outcome.topic is not None:
+                    grown.append(outcome.topic)
             additions = [(new, new.partitions[len(context.existing(new.name).partitions) :]) for new in grown]
             if sum(len(added) for _, added in additions) > plans.MAX_PARTITIONS_PER_REQUEST:
                 raise PolicyViolationError(plans.TOO_MANY_PARTITIONS)
@@ -198,7 +202,7 @@ class LocalController(Controller):
                     self._publish_change(old, replace(old, partitions=(*old.partitions, *added)))
                     logger.info("topic %s of %d partitions has %d more", new.name, len(old.partitions), len(added))
                     await pace
-        return plans.duplicates(counts) + outcomes
+        return await plans.duplicates(counts, pace) + outcomes
 
     async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
         async with self._changing:

@@ -252,13 +252,14 @@ def portions(topics: Iterable[TopicImage]) -> Iterator[tuple[TopicImage, ...]]:
         yield tuple(portion)
 
 
-def duplicates(counts: Counter[str]) -> list[TopicOutcome]:
+async def duplicates(counts: Counter[str], pace: Pace) -> list[TopicOutcome]:
     """What becomes of names that a request repeats."""
-    return [
-        TopicOutcome(name, error=InvalidRequestError("Duplicate topic name."))
-        for name, count in counts.items()
-        if count > 1
-    ]
+    found = []
+    for name, count in counts.items():
+        await pace
+        if count > 1:
+            found.append(TopicOutcome(name, error=InvalidRequestError("Duplicate topic name.")))
+    return found
 
 
 async def attempt(

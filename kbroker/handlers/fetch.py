@@ -148,12 +148,13 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
     To wait with all of them as other fetches do would take a slice and more for each batch that comes.
     """
     pace = ctx.services.slices.pace()
-    targets = []
+    named: dict[PartitionKey, FetchTarget] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             await pace
-            targets.append(_target(topic, partition, by_id))
-    plan = _plan(ctx, request, _named_once(targets), by_id)
+            target = _target(topic, partition, by_id)
+            named[_key(target)] = target
+    plan = _plan(ctx, request, list(named.values()), by_id)
     if not isinstance(plan, FetchPlan):
         return plan
     if ctx.gate is not None:
@@ -215,8 +216,12 @@ def _target(
 def _named_once(targets: list[FetchTarget]) -> list[FetchTarget]:
     if len(targets) > 1:
         # A partition named twice is read once, as the last one says.
-        targets = list({(target.topic or target.topic_id, target.index): target for target in targets}.values())
+        targets = list({_key(target): target for target in targets}.values())
     return targets
+
+
+def _key(target: FetchTarget) -> PartitionKey:
+    return target.topic or target.topic_id, target.index
 
 
 def _forgotten(request: wire.FetchRequest, by_id: bool) -> Iterable[PartitionKey]:

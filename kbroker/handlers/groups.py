@@ -149,6 +149,11 @@ async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest)
     await ensure_group_topic(ctx)
     if not ctx.services.group_coordinator.can_store([len(protocol.metadata) for protocol in request.protocols]):
         return _join_response(version, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
+    pace = ctx.services.slices.pace()
+    protocols = []
+    for protocol in request.protocols:
+        await pace
+        protocols.append(MemberProtocol(protocol.name, bytes(protocol.metadata)))
     reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
     ctx.services.group_coordinator.join(
         JoinRequest(
@@ -161,7 +166,7 @@ async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest)
             # v0 has no field for it, and its default would end every rebalance at once.
             request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms,
             request.protocol_type,
-            tuple(MemberProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            tuple(protocols),
             request.reason,
             requires_known_member_id=version >= 4,
             supports_skipping_assignment=version >= 9,

@@ -158,10 +158,19 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
     )
     response = wire.CreatePartitionsResponse
     results = []
-    for outcome in (*outcomes, *refused):
+    outcomes += refused
+    outcomes.reverse()
+    refused.clear()
+    # What the request was made into is freed item by item.
+    while outcomes:
         await pace
+        outcome = outcomes.pop()
         code, text = _code_and_text(outcome)
         results.append(response.CreatePartitionsTopicResult(name=outcome.name, error_code=code, error_message=text))
+    growths.clear()
+    while allowed:
+        await pace
+        allowed.pop()
     return response(results=results)
 
 

@@ -130,6 +130,15 @@ REQUESTS: dict[str, tuple[str, int, Callable[[], Values]]] = {
         8,
         lambda: {"groups": [{"group_id": name, "topics": None} for name in names("group")]},
     ),
+    "join a group": (
+        "JoinGroup",
+        5,
+        lambda: {
+            "group_id": "",
+            "protocol_type": "consumer",
+            "protocols": [{"name": name, "metadata": b""} for name in names("protocol")],
+        },
+    ),
     "describe groups": ("DescribeGroups", 4, lambda: {"groups": names("group")}),
     "delete groups": ("DeleteGroups", 1, lambda: {"groups_names": names("group")}),
     "leave a group": (

@@ -100,7 +100,7 @@ class Administration:
                 outcomes = [self._as_made(outcome) for outcome in outcomes]
         if not validate_only and any(outcome.topic is not None for outcome in outcomes):
             await term.changes.told()
-        return outcomes + plans.duplicates(counts)
+        return outcomes + await plans.duplicates(counts, pace)
 
     async def _create(self, outcome: TopicOutcome) -> TopicOutcome:
         topic = outcome.topic
@@ -139,7 +139,7 @@ class Administration:
                 await term.settle()
         if not validate_only and any(outcome.topic is not None for outcome in outcomes):
             await term.changes.told()
-        return plans.duplicates(counts) + outcomes
+        return await plans.duplicates(counts, pace) + outcomes
 
     async def _grow(self, planned: TopicImage) -> None:
         old = self._term.context.image.topics[planned.name]

@@ -140,10 +140,9 @@ class Group:
     def select_protocol(self) -> str:
         """The protocol with the most votes among those that all members support; the older member's choice on a tie."""
         everyone = len(self.members)
-        candidates = {name for name, count in self._supported.items() if count == everyone}
         votes: Counter[str] = Counter()
         for member in self.members.values():
-            choice = member.vote(candidates)
+            choice = member.vote(lambda name: self._supported[name] == everyone)
             if choice is not None:
                 votes[choice] += 1
         return votes.most_common(1)[0][0]
@@ -218,6 +217,10 @@ class Group:
         return member
 
     def _forget_protocols(self, member: Member) -> None:
+        if self.members.keys() <= {member.member_id}:
+            # However many they are, none is left.
+            self._supported.clear()
+            return
         for name in _names(member.protocols):
             self._supported[name] -= 1
             if not self._supported[name]:
@@ -443,5 +446,5 @@ class Group:
         return self.group_id
 
 
-def _names(protocols: Iterable[MemberProtocol]) -> frozenset[str]:
-    return frozenset(protocol.name for protocol in protocols)
+def _names(protocols: Iterable[MemberProtocol]) -> set[str]:
+    return {protocol.name for protocol in protocols}

@@ -7,6 +7,8 @@ JoinGroup has not been answered: it cannot send heartbeats yet, so waiting does 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kbroker.coordinator.classic.messages import JoinReply, MemberProtocol, SyncReply
 from kbroker.coordinator.runtime.timers import Deadline
 
@@ -83,10 +85,10 @@ class Member:
                 return protocol.metadata
         return b""
 
-    def vote(self, candidates: set[str]) -> str | None:
-        """The protocol among `candidates` that it prefers."""
+    def vote(self, is_candidate: Callable[[str], bool]) -> str | None:
+        """The candidate among the protocols that it prefers."""
         for protocol in self.protocols:
-            if protocol.name in candidates:
+            if is_candidate(protocol.name):
                 return protocol.name
         return None
 
