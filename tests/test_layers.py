@@ -287,26 +287,44 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
-def documented_elsewhere(base: str) -> bool:
-    """Whether a class's base describes its methods: an interface of a library, or of ours with docstrings."""
-    return base.rpartition(".")[2] not in {"NamedTuple", "Protocol", "Enum", "IntEnum", "Generic", "object"}
+def classes() -> dict[str, tuple[set[str], set[str]]]:
+    """Of every class by its name, its methods and its bases; stubs stand for compiled ones."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for path in sources(".py", ".pyi"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods, bases = found.setdefault(node.name, (set(), set()))
+                methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+                bases |= {ast.unparse(base).partition("[")[0] for base in node.bases}
+    return found
+
+
+CLASSES = classes()
+PLAIN_BASES = {"NamedTuple", "Protocol", "Enum", "IntEnum", "Generic", "object", "Exception"}
+
+
+def is_documented_elsewhere(class_name: str, method: str) -> bool:
+    """Whether a base describes the method: one of ours that has it, or a library's, which may."""
+    for base in CLASSES[class_name][1] - PLAIN_BASES:
+        if base not in CLASSES or method in CLASSES[base][0] or is_documented_elsewhere(base, method):
+            return True
+    return False
 
 
 def undocumented(path: Path) -> Iterator[str]:
     """The public functions and methods of public classes without a docstring, unless they override one."""
 
-    def visit(body: list[ast.stmt], name: str, overriding: bool) -> Iterator[str]:
+    def visit(body: list[ast.stmt], name: str, class_name: str | None) -> Iterator[str]:
         for node in body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
-                inherits = any(documented_elsewhere(base) for base in bases if not base.endswith("Fields"))
-                yield from visit(node.body, f"{name}.{node.name}", inherits)
+                yield from visit(node.body, f"{name}.{node.name}", node.name)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
                 decorators = [ast.unparse(each) for each in node.decorator_list]
-                if ast.get_docstring(node) is None and not overriding and "overload" not in decorators:
+                is_silent = ast.get_docstring(node) is None and "overload" not in decorators
+                if is_silent and (class_name is None or not is_documented_elsewhere(class_name, node.name)):
                     yield f"{name}.{node.name}"
 
-    yield from visit(ast.parse(path.read_text()).body, module_of(path), False)
+    yield from visit(ast.parse(path.read_text()).body, module_of(path), None)
 
 
 def test_public_functions_say_what_they_give() -> None:

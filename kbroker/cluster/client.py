@@ -166,7 +166,9 @@ class NodeClient:
         return len(self._in_flight)
 
     def version_of(self, api_key: int, at_most: int) -> int:
-        """The highest version up to `at_most` that both sides have; after a connection that negotiated."""
+        """The highest version up to `at_most` that both sides have; after a connection that negotiated.
+
+        Raises UnsupportedVersionError."""
         low, high = self.versions.get(api_key, (0, -1))
         ours = request_message(api_key)
         version = min(high, at_most, int(ours.max_version))

@@ -124,7 +124,9 @@ class Controller(ABC):
         """Forget a broker that does not come back.  BrokerIdNotRegisteredError where there is none."""
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
-        """Move the leaders of a broker that wants to stop to others; the partitions that it still leads after that."""
+        """Move the leaders of a broker that wants to stop to others; the partitions that it still leads after that.
+
+        Raises NotControllerError."""
         raise NotControllerError()
 
     # The cluster

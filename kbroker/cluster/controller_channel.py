@@ -128,7 +128,7 @@ class ControllerChannel:
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
-        """See `Controller.controlled_shutdown`."""
+        """See `Controller.controlled_shutdown`.  Raises NotControllerError."""
         request = wire.ControlledShutdownRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
         try:
             answer = await self._ask(request, lambda: self._protocol.controlled_shutdown)

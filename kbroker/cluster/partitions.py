@@ -224,7 +224,10 @@ def take_isr(
     context: PartitionContext,
     broker_epochs: dict[int, int],
 ) -> PartitionImage:
-    """The partition with the ISR that its leader, `node_id`, proposes; else Kafka's error (AlterPartition)."""
+    """The partition with the ISR that its leader, `node_id`, proposes; else Kafka's error (AlterPartition).
+
+    Raises FencedLeaderEpochError, IneligibleReplicaError, InvalidRequestError, InvalidUpdateVersionError,
+    NotControllerError."""
     if request.leader_epoch > partition.leader_epoch or request.partition_epoch > partition.partition_epoch:
         # The leader has newer metadata than this controller, which then is none any more.
         raise NotControllerError()
@@ -245,7 +248,9 @@ def take_isr(
 
 
 def elect(partition: PartitionImage, election: ElectionType, context: PartitionContext) -> PartitionImage:
-    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders)."""
+    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders).
+
+    Raises ElectionNotNeededError, EligibleLeadersNotAvailableError, PreferredLeaderNotAvailableError."""
     if election is ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             raise ElectionNotNeededError("Leader election not needed for topic partition.")

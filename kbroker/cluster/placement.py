@@ -28,7 +28,9 @@ def rack_alternated(brokers: Sequence[BrokerImage]) -> list[int]:
 def place(
     brokers: Sequence[BrokerImage], partition_count: int, replication_factor: int, start: int = 0
 ) -> list[tuple[int, ...]]:
-    """Replicas for each of `partition_count` partitions; the first is the preferred leader."""
+    """Replicas for each of `partition_count` partitions; the first is the preferred leader.
+
+    Raises InvalidReplicationFactorError."""
     order = rack_alternated(brokers)
     if not order:
         raise InvalidReplicationFactorError(

@@ -49,7 +49,9 @@ def reassign(
     context: PartitionContext,
     allow_replication_factor_change: bool,
 ) -> PartitionImage:
-    """The partition on its way to `replicas`; the same object where it has them.  Kafka's error where it cannot be."""
+    """The partition on its way to `replicas`; the same object where it has them.  Kafka's error where it cannot be.
+
+    Raises InvalidReplicaAssignmentError, InvalidReplicationFactorError."""
     check_assignment(replicas, frozenset(registered), None)
     if not allow_replication_factor_change and len(replicas) != len(target_replicas(partition)):
         raise InvalidReplicationFactorError(
@@ -67,7 +69,9 @@ def reassign(
 
 
 def call_off(partition: PartitionImage, context: PartitionContext) -> PartitionImage:
-    """The partition with its former replicas.  Kafka's error where none is on the move, or none of them is in sync."""
+    """The partition with its former replicas.  Kafka's error where none is on the move, or none of them is in sync.
+
+    Raises InvalidReplicaAssignmentError, NoReassignmentInProgressError."""
     if not is_reassigning(partition):
         raise NoReassignmentInProgressError("")
     former = former_replicas(partition)

@@ -32,7 +32,7 @@ class ResourceConfigs:
         self._settings = settings
 
     def topic(self, topic: TopicImage | None, alteration: ConfigAlteration) -> TopicImage:
-        """The topic with its new settings; Kafka's error where it cannot have them."""
+        """The topic with its new settings; Kafka's error where it cannot have them.  Raises InvalidRequestError."""
         name = alteration.resource.name
         own = {} if topic is None else topic.configs
         settings = altered(own, alteration, partial(topic_default, self._settings.config), is_topic_list)
@@ -42,7 +42,9 @@ class ResourceConfigs:
         return plan_configs(topic, name, settings)
 
     def of(self, own: Mapping[str, str], alteration: ConfigAlteration) -> Settings:
-        """The settings of a broker, a group or client metrics; Kafka's error where it cannot have them."""
+        """The settings of a broker, a group or client metrics; Kafka's error where it cannot have them.
+
+        Raises InvalidRequestError."""
         resource = alteration.resource
         match resource.kind:
             case ConfigResourceType.BROKER:

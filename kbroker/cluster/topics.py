@@ -185,7 +185,9 @@ async def _placed(request: NewTopic, context: TopicContext, pace: Pace) -> tuple
 
 
 async def plan_growth(request: NewPartitions, context: TopicContext, pace: Pace) -> TopicImage:
-    """A topic with more partitions; Kafka's error where it cannot have them."""
+    """A topic with more partitions; Kafka's error where it cannot have them.
+
+    Raises InvalidPartitionsError, InvalidReplicaAssignmentError, PolicyViolationError."""
     topic = context.existing(request.name)
     current = len(topic.partitions)
     if request.count == current:
@@ -219,7 +221,9 @@ async def plan_growth(request: NewPartitions, context: TopicContext, pace: Pace)
 
 
 def plan_configs(topic: TopicImage | None, name: str, configs: Mapping[str, str | None]) -> TopicImage:
-    """A topic with these settings and no others; Kafka's error where it cannot have them."""
+    """A topic with these settings and no others; Kafka's error where it cannot have them.
+
+    Raises UnknownTopicOrPartitionError."""
     validate_topic_config(configs)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")

@@ -30,7 +30,7 @@ class ListenerError(ValueError):
 
 
 def parse_protocol_map(items: str) -> dict[str, str]:
-    """Listener names, upper case, with the protocol that each speaks."""
+    """Listener names, upper case, with the protocol that each speaks.  Raises ListenerError."""
     protocols: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in items.split(","))):
         name, colon, protocol = item.partition(":")
@@ -44,7 +44,7 @@ def parse_protocol_map(items: str) -> dict[str, str]:
 
 
 def parse_listeners(items: list[str], protocols: dict[str, str]) -> list[Listener]:
-    """The listeners of a list in its order; names are upper case.  Names may not repeat."""
+    """The listeners of a list in its order; names are upper case.  Names may not repeat.  Raises ListenerError."""
     listeners: list[Listener] = []
     for item in items:
         match = _LISTENER.fullmatch(item)
@@ -62,7 +62,9 @@ def parse_listeners(items: list[str], protocols: dict[str, str]) -> list[Listene
 
 
 def check_ports(listeners: list[Listener]) -> None:
-    """Two listeners may share a port only on two different addresses (an IPv4 and an IPv6 one, as Kafka has it)."""
+    """Two listeners may share a port only on two different addresses (an IPv4 and an IPv6 one, as Kafka has it).
+
+    Raises ListenerError."""
     for index, listener in enumerate(listeners):
         for other in listeners[:index]:
             both_named = listener.host and other.host and listener.host != other.host

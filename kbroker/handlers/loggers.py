@@ -41,7 +41,9 @@ def level_of(name: str) -> str:
 
 
 def change(settings: Iterable[tuple[str, str | None]], validate_only: bool) -> None:
-    """Set levels; None gives a logger back to the one above.  All or, with an error, none."""
+    """Set levels; None gives a logger back to the one above.  All or, with an error, none.
+
+    Raises InvalidConfigError, InvalidRequestError."""
     wanted = dict(settings)
     known = set(names())
     for name, level in wanted.items():

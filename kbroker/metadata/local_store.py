@@ -225,7 +225,7 @@ class LocalStore:
             quota_rows.write(connection, changes)
 
     def features(self) -> Features:
-        """The levels of features that were set, and their epoch."""
+        """The levels of features that were set, and their epoch.  Raises CorruptMetadataError."""
         with _explained(self._path):
             text = _read_key(self._connection, FEATURES)
         if text is None:
@@ -259,7 +259,7 @@ class LocalStore:
         return last + 1, last
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
-        """Reserve a block of producer ids for good."""
+        """Reserve a block of producer ids for good.  Raises CorruptMetadataError."""
         with self._transaction() as connection:
             first_id = int(_read_key(connection, "next_producer_id") or 0)
             if not 0 <= first_id <= MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_LENGTH:

@@ -60,7 +60,9 @@ class Readiness:
         self._sources.extend(sources)
 
     def move(self, to: ReadyState) -> None:
-        """Change the state.  Moving to the present state again is harmless, going back is a fault."""
+        """Change the state.  Moving to the present state again is harmless, going back is a fault.
+
+        Raises ValueError."""
         if to is self.state:
             return
         if to not in _ALLOWED[self.state]:

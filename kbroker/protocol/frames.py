@@ -50,7 +50,7 @@ def encode_request_parts(
 
 
 def decode_response(message: type[Message], version: int, payload: Buffer) -> tuple[int, object]:
-    """Correlation id and body of an answer, given what follows the frame's length."""
+    """Correlation id and body of an answer, given what follows the frame's length.  Raises DecodeError."""
     view = memoryview(payload)
     if len(view) < 4:
         raise DecodeError(f"an answer of {len(view)} bytes has no correlation id")

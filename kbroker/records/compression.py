@@ -387,7 +387,7 @@ class _Lz4Compressor:
 
 
 def compressor(codec: int, level: int | None = None) -> Compressor:
-    """A compressor for one batch; `level` None is the codec's default."""
+    """A compressor for one batch; `level` None is the codec's default.  Raises CompressionError."""
     if codec == Codec.NONE:
         return _NoCompressor()
     if codec == Codec.GZIP:

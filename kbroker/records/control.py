@@ -71,7 +71,7 @@ def parse_end_transaction(record: Record) -> EndTransactionMarker:
 def read_end_transaction(
     batch: bytes | bytearray | memoryview, info: BatchInfo | None = None
 ) -> EndTransactionMarker | None:
-    """The marker in a control batch; None for a control batch of another type."""
+    """The marker in a control batch; None for a control batch of another type.  Raises InvalidRecordsError."""
     record = next(iterate_records(batch, info), None)
     if record is None:
         raise InvalidRecordsError("a control batch without a record")

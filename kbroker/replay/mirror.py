@@ -64,7 +64,7 @@ class MirrorRequest:
     target_options: Mapping[str, str] = field(default_factory=dict)
 
     def choice(self) -> dict[str, str]:
-        """Spark's options that say what to read."""
+        """Spark's options that say what to read.  Raises LoadError."""
         if bool(self.topics) == (self.pattern is not None):
             raise LoadError("say which topics: names, or a pattern, and not both")
         chosen = (
@@ -139,7 +139,9 @@ class Mirror:
         return run_lanes(spark, lanes, run, progress)
 
     def plan(self) -> list[MirrorLane]:
-        """Topics made where they are missing, gaps noted, and for each partition where it goes on."""
+        """Topics made where they are missing, gaps noted, and for each partition where it goes on.
+
+        Raises LoadError."""
         request = self.request
         with Cluster(request.source, self.read.client) as cluster:
             finder = OffsetFinder(cluster, self.read)

@@ -88,6 +88,7 @@ def change_speed(trace: DataFrame, speed: float | Fraction) -> DataFrame:
 
     The speed is taken as a fraction with a denominator of at most 1000, and the division is exact: where it leaves no
     rest, each gap is scaled exactly.
+    Raises TraceError.
     """
     exact = Fraction(speed).limit_denominator(LARGEST_FRACTION)
     if exact <= 0:
@@ -109,7 +110,7 @@ def cut(
     first: float | None = None,
 ) -> DataFrame:
     """Rows with start ≤ arrival_time < end (microseconds), and of the whole trace's time those between `skip` seconds
-    after its first row and `first` seconds later."""
+    after its first row and `first` seconds later.  Raises TraceError."""
     if skip < 0 or (first is not None and first <= 0):
         raise TraceError("a cut must skip 0 seconds or more and keep more than 0")
     if skip or first is not None:
@@ -129,6 +130,7 @@ def loop(trace: DataFrame, times: int, *, gap: float | None = None) -> DataFrame
     """The trace `times` times over, one after the other; sequences go on, so that order holds across the rounds.
 
     gap  seconds from a round's last row to the next one's first; None: the mean gap between rows
+    Raises TraceError.
     """
     if times < 1:
         raise TraceError(f"loops is {times}, must be 1 or more")
@@ -156,6 +158,7 @@ def scale_sources(
     With 2.5 each source has one copy and every second one, as the seed decides, another; with 0.5 every second source
     stays.  A copy is late by up to `jitter` seconds, each by its own constant time, so that its order and its gaps are
     those of its source.  With `distinct_keys` the keys of a copy are followed by `~1`, ….
+    Raises TraceError.
     """
     if factor <= 0 or jitter < 0:
         raise TraceError("the number of sources must be scaled by more than 0, and jitter be 0 or more")
@@ -221,6 +224,7 @@ def anonymise(
     keys, sources    become their BLAKE2b hash under `secret`: 16 bytes, and 16 hexadecimal digits.  Without the secret
                      candidates cannot be tried out; with it the hashes are the same in each run
     values, headers  are taken away; sizes of values stay, for `synthesise_values`
+    Raises TraceError.
     """
     if not 16 <= len(secret) <= 64:
         raise TraceError(f"the secret has {len(secret)} bytes, must have 16 to 64")
@@ -239,6 +243,7 @@ def synthesise_values(trace: DataFrame, ratio: float, *, seed: int = 0) -> DataF
     """Gives rows that have a size and no value one of exactly that size, of which compression leaves about `ratio`.
 
     The bytes depend on the seed, the source and the sequence.  See `synthetic_values`.
+    Raises TraceError.
     """
     if not 0 <= ratio <= 1:
         raise TraceError(f"the ratio is {ratio}, must be between 0 (nothing stays) and 1 (nothing compresses)")

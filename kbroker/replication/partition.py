@@ -266,7 +266,9 @@ class Partition(PartitionFields):
         return [each.settled for each in waits]
 
     def check_follower(self, replica_id: int) -> None:
-        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does."""
+        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does.
+
+        Raises NotLeaderOrFollowerError, UnknownLeaderEpochError."""
         if self.role is not Role.LEADER:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self}")
         if replica_id == self.node_id or replica_id not in self.replicas:
@@ -347,6 +349,7 @@ class Partition(PartitionFields):
         """Appends what the leader sent, commits what the leader says is committed, and deletes what it has deleted.
 
         The first batch may begin before an empty log that starts in the midst of it.
+        Raises NotLeaderOrFollowerError.
         """
         if self.role is not Role.FOLLOWER:
             raise NotLeaderOrFollowerError(f"this broker leads {self}")
@@ -395,7 +398,9 @@ class Partition(PartitionFields):
     # -- what requests ask --------------------------------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none."""
+        """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none.
+
+        Raises FencedLeaderEpochError, UnknownLeaderEpochError."""
         if current_leader_epoch in (NO_LEADER_EPOCH, self.leader_epoch):
             return
         if current_leader_epoch < self.leader_epoch:
@@ -403,7 +408,9 @@ class Partition(PartitionFields):
         raise UnknownLeaderEpochError()
 
     def check_in_sync(self) -> None:
-        """Refuse acks=all when fewer replicas are in sync than `min.insync.replicas` asks for."""
+        """Refuse acks=all when fewer replicas are in sync than `min.insync.replicas` asks for.
+
+        Raises NotEnoughReplicasError."""
         if len(self.isr) < self.min_in_sync:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement "

@@ -129,7 +129,7 @@ class TelemetryClients:
         size_bytes: int,
         max_bytes: int,
     ) -> Client:
-        """The client whose push may be read; else Kafka's error."""
+        """The client whose push may be read; else Kafka's error.  Raises InvalidRequestError."""
         if instance_id in RESERVED_UUIDS:
             raise InvalidRequestError("The client instance id is reserved.")
         client = self._client(instance_id, identity)

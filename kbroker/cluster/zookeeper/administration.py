@@ -267,7 +267,7 @@ class Administration:
             raise StaleBrokerEpochError()
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
-        """See `Controller.controlled_shutdown`."""
+        """See `Controller.controlled_shutdown`.  Raises BrokerIdNotRegisteredError, StaleBrokerEpochError."""
         term, node_id = self._term, broker.node_id
         async with term.changing:
             context = term.context
@@ -290,7 +290,7 @@ class Administration:
         return remaining
 
     async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
-        """See `Controller.allocate_producer_ids`."""
+        """See `Controller.allocate_producer_ids`.  Raises KafkaError."""
         async with self._term.changing:
             self._check_epoch(broker)
             while True:

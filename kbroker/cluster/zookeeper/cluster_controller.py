@@ -222,11 +222,11 @@ class ClusterController(Controller):
     # Brokers
 
     async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
-        """Brokers register themselves in ZooKeeper."""
+        """Brokers register themselves in ZooKeeper.  Raises UnsupportedVersionError."""
         raise UnsupportedVersionError()
 
     async def unregister_broker(self, node_id: int) -> None:
-        """A broker that is gone is not registered: its session is over."""
+        """A broker that is gone is not registered: its session is over.  Raises UnsupportedVersionError."""
         raise UnsupportedVersionError()
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
@@ -242,7 +242,7 @@ class ClusterController(Controller):
         return await self._elected().allocate_producer_ids(broker)
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
-        """A ZooKeeper cluster has no features, as Kafka 3.9 says."""
+        """A ZooKeeper cluster has no features, as Kafka 3.9 says.  Raises InvalidRequestError."""
         raise InvalidRequestError(
             "Could not apply finalized feature update because the provided feature is not supported."
         )

@@ -62,7 +62,7 @@ def encode_offset(offset: int) -> bytes:
 
 
 def decode_offset(data: bytes | None) -> int:
-    """/consumers/G/offsets/T/P."""
+    """/consumers/G/offsets/T/P.  Raises ZnodeError."""
     try:
         return as_number((data or b"").decode(), "the offset", 2**63 - 1)
     except UnicodeDecodeError:

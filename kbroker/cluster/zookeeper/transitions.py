@@ -105,6 +105,7 @@ def with_isr(
 
     The same object where that is its ISR already, whatever partition epoch the leader knows: a request that is sent
     again succeeds.
+    Raises UnknownTopicOrPartitionError.
     """
     if is_unborn(partition):
         raise UnknownTopicOrPartitionError
@@ -118,7 +119,9 @@ def with_isr(
 
 
 def elected(partition: PartitionImage, election: ElectionType, context: PartitionContext) -> PartitionImage:
-    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders)."""
+    """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders).
+
+    Raises ElectionNotNeededError, EligibleLeadersNotAvailableError."""
     if is_unborn(partition):
         raise EligibleLeadersNotAvailableError()
     if election is ElectionType.UNCLEAN and decisions.is_alive(partition, context, partition.leader):
@@ -159,7 +162,9 @@ def reassigned(
     context: PartitionContext,
     allow_replication_factor_change: bool = True,
 ) -> PartitionImage:
-    """The partition on its way to other replicas, or back to those that it had; else Kafka's error."""
+    """The partition on its way to other replicas, or back to those that it had; else Kafka's error.
+
+    Raises UnknownTopicOrPartitionError."""
     if is_unborn(partition):
         raise UnknownTopicOrPartitionError
     if request.replicas is None:

@@ -19,7 +19,7 @@ def json_bytes(value: Json) -> bytes:
 
 
 def json_object(data: bytes | None) -> dict[str, Json]:
-    """The object that bytes hold."""
+    """The object that bytes hold.  Raises ZnodeError."""
     try:
         value = json.loads((data or b"").decode())
     except (ValueError, RecursionError) as error:
@@ -28,42 +28,42 @@ def json_object(data: bytes | None) -> dict[str, Json]:
 
 
 def as_dict(value: Json, name: str) -> dict[str, Json]:
-    """An object."""
+    """An object.  Raises ZnodeError."""
     if not isinstance(value, dict):
         raise ZnodeError(f"{name} is no object")
     return value
 
 
 def as_list(value: Json, name: str) -> list[Json]:
-    """A list."""
+    """A list.  Raises ZnodeError."""
     if not isinstance(value, list):
         raise ZnodeError(f"{name} is no list")
     return value
 
 
 def as_int(value: Json, name: str, least: int = -MAX_INT - 1, most: int = MAX_INT) -> int:
-    """A number within bounds."""
+    """A number within bounds.  Raises ZnodeError."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ZnodeError(f"{name} is no number between {least} and {most}")
     return value
 
 
 def as_text(value: Json, name: str) -> str:
-    """A text."""
+    """A text.  Raises ZnodeError."""
     if not isinstance(value, str):
         raise ZnodeError(f"{name} is no text")
     return value
 
 
 def as_number(text: str, name: str, most: int = MAX_INT) -> int:
-    """A number that is written as text."""
+    """A number that is written as text.  Raises ZnodeError."""
     if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > most:
         raise ZnodeError(f"{name} is no number from 0 to {most}")
     return int(text)
 
 
 def as_node_ids(value: Json, name: str) -> tuple[int, ...]:
-    """Ids of brokers, each once."""
+    """Ids of brokers, each once.  Raises ZnodeError."""
     found = tuple(as_int(each, name, 0) for each in as_list(value, name))
     if len(set(found)) < len(found):
         raise ZnodeError(f"{name} names a broker twice")

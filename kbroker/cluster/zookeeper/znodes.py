@@ -94,7 +94,7 @@ def encode_broker(broker: BrokerZnode, version: int = BROKER_VERSION) -> bytes:
 
 
 def decode_broker(data: bytes | None) -> BrokerZnode:
-    """Versions 1 to 5, and later ones as far as they are like 5."""
+    """Versions 1 to 5, and later ones as far as they are like 5.  Raises ZnodeError."""
     content = json_object(data)
     version = as_int(content.get("version"), "version", 1)
     if version == 1:
@@ -176,7 +176,7 @@ def encode_epoch(epoch: int) -> bytes:
 
 
 def decode_epoch(data: bytes | None) -> int:
-    """/controller_epoch."""
+    """/controller_epoch.  Raises ZnodeError."""
     try:
         return as_number((data or b"").decode(), "the epoch")
     except UnicodeDecodeError:
@@ -189,7 +189,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes | None) -> str:
-    """/cluster/id."""
+    """/cluster/id.  Raises ZnodeError."""
     found = as_text(json_object(data).get("id"), "id")
     if not found:
         raise ZnodeError("id is empty")
@@ -240,7 +240,7 @@ def _assignment(partitions: Mapping[int, Sequence[int]]) -> Json:
 
 
 def decode_topic(data: bytes | None) -> TopicZnode:
-    """Versions 1 to 3.  The partitions are numbered from 0 without gaps."""
+    """Versions 1 to 3.  The partitions are numbered from 0 without gaps.  Raises ZnodeError."""
     content = json_object(data)
     partitions = _replicas(content.get("partitions"), "partitions")
     if set(partitions) != set(range(len(partitions))):
@@ -327,7 +327,9 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(data: bytes | None) -> str:
-    """The entity whose settings changed: of versions 1 and 2, and of the bare name of a topic that old tools write."""
+    """The entity whose settings changed: of versions 1 and 2, and of the bare name of a topic that old tools write.
+
+    Raises ZnodeError."""
     try:
         value = json.loads((data or b"").decode())
     except (ValueError, RecursionError) as error:
@@ -409,7 +411,7 @@ def encode_producer_id_block(block: ProducerIdBlockZnode) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlockZnode:
-    """/latest_producer_id_block."""
+    """/latest_producer_id_block.  Raises ZnodeError."""
     content = json_object(data)
     block = ProducerIdBlockZnode(
         as_int(content.get("broker"), "broker"),

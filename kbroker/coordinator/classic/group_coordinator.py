@@ -240,7 +240,7 @@ class GroupCoordinator:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
-        """LeaveGroup."""
+        """LeaveGroup.  Raises InvalidGroupIdError, UnknownMemberIdError."""
         if not group_id:
             raise InvalidGroupIdError()
         group = self.registry.find(group_id)

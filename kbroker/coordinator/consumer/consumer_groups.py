@@ -234,7 +234,7 @@ class ConsumerGroups:
         return code
 
     def leave_classic(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
-        """LeaveGroup of a consumer group."""
+        """LeaveGroup of a consumer group.  Raises UnknownMemberIdError."""
         draft = Draft()
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[list[LeaveResult]]:

@@ -207,7 +207,7 @@ def replace_static(group: ConsumerGroup, current: ConsumerMember, member_id: str
 def known_static(
     group: ConsumerGroup, member_id: str, instance_id: str, current: ConsumerMember | None
 ) -> ConsumerMember:
-    """The holder of an instance id, which must be `member_id`."""
+    """The holder of an instance id, which must be `member_id`.  Raises FencedInstanceIdError, UnknownMemberIdError."""
     if current is None:
         raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
     if current.member_id != member_id:

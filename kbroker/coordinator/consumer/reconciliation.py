@@ -34,7 +34,7 @@ class Target:
 def reconcile(
     member: ConsumerMember, target: Target, reported: Reported, *, subscription_changed: bool
 ) -> ConsumerMember:
-    """The member after one step; itself where there is none to make."""
+    """The member after one step; itself where there is none to make.  Raises KafkaError."""
     if member.state is MemberState.STABLE:
         if member.member_epoch != target.epoch:
             return _step(member, target, reported, member.member_epoch)

@@ -133,11 +133,11 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
         *,
         is_transactional: bool = False,
     ) -> CommitCheck | None:
-        """Share groups have no committed offsets."""
+        """Share groups have no committed offsets.  Raises GroupIdNotFoundError."""
         raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Share groups have no committed offsets."""
+        """Share groups have no committed offsets.  Raises GroupIdNotFoundError."""
         raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
 
     def count_member(self, old: ShareMember | None, new: ShareMember | None) -> None:

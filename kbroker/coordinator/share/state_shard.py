@@ -89,7 +89,7 @@ class ShareStateShard:
     # Operations
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Plan[None]:
-        """Begin a state, or begin it anew (Kafka's initializeState)."""
+        """Begin a state, or begin it anew (Kafka's initializeState).  Raises FencedStateEpochError."""
         _check_partition(key)
         known = self.states.get(key)
         if known is not None and state_epoch != NO_EPOCH and known.state_epoch > state_epoch:
@@ -107,7 +107,9 @@ class ShareStateShard:
         return Plan(None, [snapshot_record(key, state)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Plan[StoredState]:
-        """The state for a leader, whose epoch is noted where it is new."""
+        """The state for a leader, whose epoch is noted where it is new.
+
+        Raises FencedLeaderEpochError, InvalidRequestError."""
         _check_partition(key)
         known = self.states.get(key)
         if known is None:
@@ -121,7 +123,7 @@ class ShareStateShard:
         return Plan(answer, [self._record(key, known, noted, now_ms)])
 
     def write(self, key: SharePartitionKey, update: StateUpdate, now_ms: int) -> Plan[None]:
-        """Note what a leader says."""
+        """Note what a leader says.  Raises FencedLeaderEpochError, FencedStateEpochError, InvalidRequestError."""
         _check_partition(key)
         known = self.states.get(key)
         if known is None:

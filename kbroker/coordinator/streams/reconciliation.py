@@ -43,7 +43,9 @@ class Target:
 
 
 def reconcile(member: StreamsMember, target: Target, reported: Tasks | None) -> StreamsMember:
-    """The member after one step; itself where there is none to make.  `reported`: what it says that it has."""
+    """The member after one step; itself where there is none to make.  `reported`: what it says that it has.
+
+    Raises KafkaError."""
     if member.state is MemberState.STABLE:
         return member if member.member_epoch == target.epoch else _step(member, target, reported, member.member_epoch)
     if member.state is MemberState.UNREVOKED_TASKS:

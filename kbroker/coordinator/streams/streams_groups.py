@@ -171,7 +171,7 @@ class StreamsGroups:
     def heartbeat_classic(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> ErrorCode:
-        """Heartbeat of a streams group."""
+        """Heartbeat of a streams group.  Raises UnknownMemberIdError."""
         raise UnknownMemberIdError()
 
     def leave_classic(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:

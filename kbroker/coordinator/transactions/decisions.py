@@ -32,7 +32,9 @@ def _refused(code: ErrorCode) -> KafkaError:
 
 
 def create(transactional_id: str, producer_id: int | None, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """A transactional id that was never seen, or has expired; its epoch is still to be given."""
+    """A transactional id that was never seen, or has expired; its epoch is still to be given.
+
+    Raises ProducerIdNeededError."""
     if producer_id is None:
         raise ProducerIdNeededError()
     return TransactionMetadata(transactional_id, producer_id, NO_PRODUCER_EPOCH, timeout_ms, _S.EMPTY, now_ms)
@@ -51,7 +53,7 @@ def init_producer_id(
 ) -> TransactionMetadata:
     """A producer begins: the epoch that fences its predecessors.  The caller has ended an open transaction.
 
-    `expected_*` are -1 unless a producer goes on after an error (v3+)."""
+    `expected_*` are -1 unless a producer goes on after an error (v3+).  Raises ProducerIdNeededError."""
     check_not_ending(metadata)
     is_expected = expected_producer_id != NO_PRODUCER_ID
     if is_expected and not _may_go_on(metadata, expected_producer_id, expected_epoch):
@@ -196,7 +198,7 @@ def prepare(
     metadata: TransactionMetadata, commit: bool, client_version: int, new_producer_id: int | None, now_ms: int
 ) -> TransactionMetadata:
     """The outcome is decided.  With an epoch per transaction the producer's next one is given here, under a new id
-    where its epochs are used up."""
+    where its epochs are used up.  Raises ProducerIdNeededError."""
     fields: dict[str, int] = {}
     if client_version >= EPOCH_PER_TRANSACTION:
         next_producer_id = NO_PRODUCER_ID
@@ -218,7 +220,9 @@ def prepare(
 def fence(
     metadata: TransactionMetadata, server_version: int, new_producer_id: int | None, now_ms: int
 ) -> TransactionMetadata:
-    """The broker aborts an open transaction in the place of its producer, which is fenced by a higher epoch."""
+    """The broker aborts an open transaction in the place of its producer, which is fenced by a higher epoch.
+
+    Raises ProducerIdNeededError."""
     fencing = metadata.move(_S.PREPARE_EPOCH_FENCE, now_ms)
     if server_version < EPOCH_PER_TRANSACTION or not metadata.has_epoch_per_transaction:
         return fencing.move(

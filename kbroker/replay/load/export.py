@@ -101,7 +101,9 @@ class _Task:
 def load_topics(
     spark: SparkSession, request: LoadRequest, progress: Callable[[int, int], None] | None = None
 ) -> LoadReport:
-    """Loads what is new since the manifest.  `progress(done, all)` counts offsets after each round."""
+    """Loads what is new since the manifest.  `progress(done, all)` counts offsets after each round.
+
+    Raises LoadError."""
     if request.compression not in COMPRESSIONS:
         raise LoadError(f"compression is one of {', '.join(COMPRESSIONS)}, not {request.compression!r}")
     read = request.read_options()
@@ -245,7 +247,7 @@ def hidden(path: Path) -> Path:
 
 
 def write_piece(task: _Task, piece: Range) -> JsonObject:
-    """Writes a range of offsets; its files (more than one around a gap) and gaps.  An executor's."""
+    """Writes a range of offsets; its files (more than one around a gap) and gaps.  An executor's.  Raises LoadError."""
     gaps: list[Range] = []
     files = []
     start = piece.start

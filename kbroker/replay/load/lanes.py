@@ -104,7 +104,7 @@ def state_path(directory: str | Path, topic: str, partition: int) -> Path:
 
 
 def read_state(directory: str | Path, topic: str, partition: int) -> LaneState | None:
-    """None for a lane that has not begun."""
+    """None for a lane that has not begun.  Raises LoadError."""
     path = state_path(directory, topic, partition)
     plain = read_json(path)
     try:
@@ -192,7 +192,9 @@ class _Lane:
     def recognise(
         self, batches: Iterator[pa.RecordBatch], pending: int, state: LaneState, end: int | None
     ) -> Iterator[pa.RecordBatch]:
-        """Takes the records that an earlier run wrote after its last state off the source; gives the rest."""
+        """Takes the records that an earlier run wrote after its last state off the source; gives the rest.
+
+        Raises LoadError."""
         left, base = pending, state.target_next
         held: list[pa.RecordBatch] = []
         rest: pa.RecordBatch | None = None

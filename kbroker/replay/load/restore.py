@@ -96,7 +96,7 @@ def make_target(
 def restore(
     spark: SparkSession, request: RestoreRequest, progress: Callable[[int, int], None] | None = None
 ) -> list[LaneResult]:
-    """Writes what is not in the target yet.  `progress(done, all)` counts partitions."""
+    """Writes what is not in the target yet.  `progress(done, all)` counts partitions.  Raises LoadError."""
     if request.partitions not in (KEEP, BY_KEY):
         raise LoadError(f"partitions are {KEEP} or {BY_KEY}, not {request.partitions!r}")
     state = local_path(request.state)

@@ -94,7 +94,9 @@ class PieceReader:
 
 
 def read_piece(piece: Piece, columns: tuple[str, ...], options: LogOptions) -> Iterator[pa.RecordBatch]:
-    """The piece's records, in order, as Arrow batches with these columns."""
+    """The piece's records, in order, as Arrow batches with these columns.
+
+    Raises CorruptRecordsError, DataLossError."""
     reader = PieceReader(piece, columns)
     name = f"{piece.topic}-{piece.partition}"
     try:

@@ -64,7 +64,7 @@ class OptionValues:
         return found
 
     def time_ms(self, name: str, default_ms: int) -> int:
-        """`500`, `500ms`, `30s`, `15m`, `1h` or `1d`; a number alone is milliseconds."""
+        """`500`, `500ms`, `30s`, `15m`, `1h` or `1d`; a number alone is milliseconds.  Raises OptionError."""
         value = self.text(name)
         if value is None:
             return default_ms
@@ -81,13 +81,15 @@ class OptionValues:
         return value
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Options that exist elsewhere and cannot be had here, each with the reason."""
+        """Options that exist elsewhere and cannot be had here, each with the reason.  Raises OptionError."""
         for name, reason in reasons.items():
             if self.has(name):
                 raise OptionError(f"option {name} is not supported: {reason}")
 
     def check_known(self, known: Iterable[str], where: str) -> None:
-        """Nothing is ignored in silence: an unknown name is an error, with the nearest one that is known."""
+        """Nothing is ignored in silence: an unknown name is an error, with the nearest one that is known.
+
+        Raises OptionError."""
         by_lower = {name.lower(): name for name in known}
         for name in self._values:
             if name not in by_lower:

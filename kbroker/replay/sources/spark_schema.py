@@ -38,7 +38,9 @@ def schema_of(include_headers: bool) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns to fill.  A user's own schema may leave some out, which are then not even decoded, and no more."""
+    """The columns to fill.  A user's own schema may leave some out, which are then not even decoded, and no more.
+
+    Raises OptionError."""
     for field in schema.fields:
         expected = _SPARK_TYPES.get(field.name)
         if expected is None:

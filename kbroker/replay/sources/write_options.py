@@ -123,7 +123,7 @@ def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
 
 
 def check_columns(schema: StructType, topic: str | None, with_timestamp: bool) -> None:
-    """The rules of Spark's connector on columns and their types."""
+    """The rules of Spark's connector on columns and their types.  Raises OptionError."""
     names = schema.fieldNames()
     if "value" not in names:
         raise OptionError(f"there is no column named value to write: the columns are {', '.join(names)}")

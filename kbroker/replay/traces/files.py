@@ -88,7 +88,7 @@ def plan_files(paths: Sequence[str], parallelism: int, *, whole: bool, split_byt
 
 
 def list_files(paths: Sequence[str]) -> list[TraceFile]:
-    """All files under `paths`, in the order in which they were written as far as names tell."""
+    """All files under `paths`, in the order in which they were written as far as names tell.  Raises TraceError."""
     found: dict[str, int] = {}
     for path in paths:
         found.update(_find(path))
@@ -125,7 +125,7 @@ def compression_of(path: str) -> str | None:
 
 
 def open_split(split: Split) -> BinaryIO:
-    """A stream at the split's start, or one byte before it where that is not the file's."""
+    """A stream at the split's start, or one byte before it where that is not the file's.  Raises TraceError."""
     system, name = _system(split.file.path)
     try:
         if split.file.compressed:
@@ -138,7 +138,7 @@ def open_split(split: Split) -> BinaryIO:
 
 
 def read_head(file: TraceFile, size: int) -> bytes:
-    """The first bytes of a file, decompressed."""
+    """The first bytes of a file, decompressed.  Raises TraceError."""
     with open_split(Split(file, 0, file.size)) as stream:
         try:
             return bytes(stream.read(size))

@@ -68,7 +68,7 @@ def lenient(spark: SparkSession) -> Iterator[None]:
 
 
 def template(text: str) -> list[tuple[bool, str]]:
-    """The pieces of a template: (is an expression, text).  Doubled braces stand for themselves."""
+    """The pieces of a template: (is an expression, text).  Doubled braces stand for themselves.  Raises TraceError."""
     pieces: list[tuple[bool, str]] = []
     literal, end = "", 0
     for found in _PIECE.finditer(text):

@@ -30,7 +30,7 @@ class Acknowledgement(NamedTuple):
 
 
 def check_batches(batches: Iterable[AcknowledgementBatch], *, with_renewal: bool) -> None:
-    """Refuse acknowledgements that make no sense, whatever is under way."""
+    """Refuse acknowledgements that make no sense, whatever is under way.  Raises InvalidRequestError."""
     end = -1
     for batch in batches:
         if batch.first_offset > batch.last_offset:

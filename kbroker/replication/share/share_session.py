@@ -95,7 +95,7 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> ShareSession:
-        """The session of a fetch, opened or brought up to date."""
+        """The session of a fetch, opened or brought up to date.  Raises InvalidRequestError."""
         if epoch == INITIAL_EPOCH:
             if acknowledges:
                 raise InvalidRequestError()
@@ -108,7 +108,7 @@ class ShareSessions:
         return session
 
     def for_acknowledgement(self, group_id: str, member_id: str, epoch: int, link: Link) -> ShareSession:
-        """The session of acknowledgements without a fetch: it must be open."""
+        """The session of acknowledgements without a fetch: it must be open.  Raises KafkaError."""
         if epoch == INITIAL_EPOCH:
             raise KafkaError.of(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         return self.get(group_id, member_id, epoch, link)

@@ -57,7 +57,7 @@ class Reader:
         return max(self.source.size - self.position, 0)
 
     def fill(self) -> int:
-        """How many bytes from `position` on are in the buffer, while some are left."""
+        """How many bytes from `position` on are in the buffer, while some are left.  Raises CorruptSegmentError."""
         want = min(len(self.buffer), self.left)
         got = self._read(self.position, want)
         if got < want:
@@ -70,7 +70,7 @@ class Reader:
         return self._files.pread_into(self._file.fd, memoryview(self.buffer)[:size], position)
 
     def make_room(self, filled: int) -> None:
-        """After a buffer without a whole batch: a larger one, as large as the batch is."""
+        """After a buffer without a whole batch: a larger one, as large as the batch is.  Raises CorruptSegmentError."""
         left = self.source.size - self.position
         size = int.from_bytes(self.buffer[8:12], signed=True) + LOG_OVERHEAD if filled >= LOG_OVERHEAD else 0
         where = f"position {self.position} of {self.source.size}"

@@ -67,7 +67,9 @@ class CleanerSettings(NamedTuple):
 
 
 def check_reconfiguration(old: CleanerSettings, new: CleanerSettings) -> None:
-    """Kafka's rule for a change at run time: at least one thread, at most twice and at least half as many as now."""
+    """Kafka's rule for a change at run time: at least one thread, at most twice and at least half as many as now.
+
+    Raises ValueError."""
     if new.threads == old.threads:
         return
     if new.threads < 1:

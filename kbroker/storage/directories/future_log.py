@@ -481,7 +481,9 @@ def copy_bytes(
     spend: Callable[[int], None],
     chunk: int = STEP_BYTES,
 ) -> None:
-    """Copies a range of a file to the same place of another; `spend` gets each piece's size before it is copied."""
+    """Copies a range of a file to the same place of another; `spend` gets each piece's size before it is copied.
+
+    Raises SourceChangedError."""
     while start < end:
         want = min(chunk, end - start)
         spend(want)

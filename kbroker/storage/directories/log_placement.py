@@ -55,6 +55,7 @@ def emptiest(manager: ManagedLogs) -> LogDir:
     """The directory that serves with the fewest partitions, then the most free space.
 
     Cordoned directories and those without space count only where there are no others.
+    Raises KafkaStorageError.
     """
     online = manager.online_directories()
     if not online:

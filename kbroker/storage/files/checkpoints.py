@@ -41,7 +41,7 @@ def encode_checkpoint(lines: Iterable[str]) -> bytes:
 
 
 def decode_checkpoint(data: bytes, path: str) -> list[list[str]]:
-    """The entries of a checkpoint, each split at spaces."""
+    """The entries of a checkpoint, each split at spaces.  Raises CorruptCheckpointError."""
     if not data:
         return []
     try:

@@ -205,6 +205,7 @@ class LocalLog(LocalLogFields):
         """Ends the active segment and starts one at `base_offset`.  Returns the segment that became inactive.
 
         An empty active segment with the same base offset, whose index has no room for an entry is made anew.
+        Raises KafkaError.
         """
         old = self.segments.active
         if base_offset == old.base_offset and old.size == 0:

@@ -51,7 +51,7 @@ def _topic_id(data: bytes) -> bytes:
 
 
 def decode_partition_metadata(data: bytes, path: str) -> bytes:
-    """The topic id in a file's content."""
+    """The topic id in a file's content.  Raises CorruptPartitionMetadataError."""
     try:
         return _topic_id(data)
     except CorruptPartitionMetadataError as error:
@@ -82,7 +82,7 @@ class PartitionMetadata:
         return self._topic_id
 
     def assign(self, topic_id: bytes, topic_partition: TopicPartition) -> None:
-        """Writes the id on first use; later ones must be the same."""
+        """Writes the id on first use; later ones must be the same.  Raises InconsistentTopicIdError."""
         known = self.topic_id
         if known == topic_id:
             return

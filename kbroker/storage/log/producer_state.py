@@ -122,7 +122,7 @@ class ProducerState(ProducerFields):
     def check(
         self, info: BatchInfo, origin: AppendOrigin, offset: int, guard: VerificationGuard = NO_GUARD
     ) -> Duplicate | None:
-        """Judges a batch that has a producer id before it is written at `offset`."""
+        """Judges a batch that has a producer id before it is written at `offset`.  Raises InvalidTxnStateError."""
         if origin is AppendOrigin.CLIENT and not self.verifications and self.producers.is_next(info):
             return None
         if origin is AppendOrigin.REPLICATION:
@@ -177,7 +177,7 @@ class ProducerState(ProducerFields):
             raise self._out_of_order(entry, first, offset)
 
     def check_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
-        """Judges an end-of-transaction marker of a coordinator that may have been replaced."""
+        """Judges an end-of-transaction marker of a coordinator that may have been replaced.  Raises KafkaError."""
         entry = self.producers.get(info.producer_id)
         if entry is not None and entry.coordinator_epoch > marker.coordinator_epoch:
             raise KafkaError.of(
@@ -288,7 +288,9 @@ class ProducerState(ProducerFields):
         return min(others, default=completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Takes a transaction out of the open ones; it stays unstable until the high watermark passes its marker."""
+        """Takes a transaction out of the open ones; it stays unstable until the high watermark passes its marker.
+
+        Raises InvalidTxnStateError."""
         if self._ongoing.pop(completed.first_offset, None) is None:
             raise InvalidTxnStateError(f"{completed} is not an open transaction of {self._topic_partition}")
         self.unreplicated[completed.first_offset] = completed.last_offset

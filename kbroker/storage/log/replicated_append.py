@@ -22,7 +22,7 @@ MAX_INT = 2**31 - 1
 
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
-    """See UnifiedLog.append_as_follower.  What was appended before a bad batch stays."""
+    """See UnifiedLog.append_as_follower.  What was appended before a bad batch stays.  Raises CorruptMessageError."""
     view = memoryview(records)
     first = last = -1
     size = 0

@@ -292,7 +292,9 @@ class UnifiedLog(LogFields):
     # -- roll ---------------------------------------------------------------------------------------------------------
 
     def segment_for(self, size: int, last: int, max_timestamp: int, first: int, *, alone: bool = False) -> LogSegment:
-        """The segment that takes a batch, after rolling where that is due; with `alone` an empty one."""
+        """The segment that takes a batch, after rolling where that is due; with `alone` an empty one.
+
+        Raises RecordListTooLargeError."""
         config = self._config
         segment = self.local.segments.active
         tail = segment.tail
@@ -447,7 +449,7 @@ class UnifiedLog(LogFields):
         return len(gone)
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops records from `offset` on.  True when there were any."""
+        """Drops records from `offset` on.  True when there were any.  Raises ValueError."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
         if offset >= self.local.log_end_offset:
