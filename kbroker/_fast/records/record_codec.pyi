@@ -15,6 +15,7 @@ def decode_records(
     pos: int = 0,
     limit: int = -1,
 ) -> tuple[list[T], int]: ...
+def gather_newest(payload: Buffer, newest: dict[bytes, bytes | None], last_type: int) -> bool: ...
 def append_record(
     out: bytearray,
     timestamp_delta: int,

@@ -92,6 +92,54 @@ def decode_records(payload, BatchInfo info not None, factory, Py_ssize_t pos=0, 
         PyBuffer_Release(&view)
 
 
+cdef int _gather(Cursor* cursor, dict newest, int last_type) except -1:
+    """One record into `newest`; 0 where it is of another kind."""
+    cdef const uint8_t* end = cursor.end
+    cdef const uint8_t* key
+    cdef const uint8_t* value
+    cdef int32_t key_length, value_length
+    cdef int32_t length = short_varint(cursor)
+    if cursor.fault or length < 0 or length > cursor_left(cursor):
+        return 0
+    cursor.end = cursor.position + length
+    cursor_take(cursor, 1)
+    short_varlong(cursor)
+    short_varint(cursor)
+    key_length = short_varint(cursor)
+    if key_length < 2:
+        return 0
+    key = cursor_take(cursor, key_length)
+    value_length = short_varint(cursor)
+    if value_length < 0:
+        return 0
+    value = cursor_take(cursor, value_length)
+    if cursor.fault or key[0] or key[1] > last_type or short_varint(cursor) or cursor.fault or cursor.position != cursor.end:
+        return 0
+    newest[PyBytes_FromStringAndSize(<const char*>key, key_length)] = PyBytes_FromStringAndSize(
+        <const char*>value, value_length)
+    cursor.end = end
+    return 1
+
+
+def gather_newest(payload, dict newest not None, int last_type) -> bool:
+    """Take the value of each key in the uncompressed records of `payload` into `newest`, in place of the one before.
+
+    False, with a part of them taken, at a record without a value, with headers, damaged, or whose key does not begin
+    with an int16 from 0 to `last_type`: all of them are then to be read in order, behind those that were taken before.
+    """
+    cdef Py_buffer view
+    cdef Cursor cursor
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        cursor_init(&cursor, <const uint8_t*>view.buf, view.len)
+        while cursor_left(&cursor):
+            if not _gather(&cursor, newest, last_type):
+                return False
+        return True
+    finally:
+        PyBuffer_Release(&view)
+
+
 cdef Py_ssize_t _sized(object value) except -1:
     """The bytes of a nullable field, its length included."""
     if value is None:

@@ -164,6 +164,7 @@ class GroupRegistry:
             partial(GroupPartition, self),
             load_buffer_bytes,
             compression,
+            max(state_records.OFFSET_TYPES),
         )
 
     # Partitions

@@ -3,6 +3,9 @@
 `OffsetTable` maps topic and partition to the newest `CommittedOffset`.  Offsets that a transaction has written but not
 yet decided are kept aside by producer id until its marker comes: they are not readable, but a reader that asks for
 stable offsets has to come back, and they never expire.
+
+Of two commits of one partition the one that was written later counts, whenever the transaction of the other ends: as in
+Kafka, where the offset of its record decides, and as it is after compaction of the records.
 """
 
 from __future__ import annotations
@@ -26,14 +29,22 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
 
+class PendingOffset(NamedTuple):
+    """An offset of an open transaction; `committed` is None where one that was written later counts already."""
+
+    number: int
+    committed: CommittedOffset | None
+
+
 class OffsetTable:
     """The offsets of one group."""
 
-    __slots__ = ("topics", "pending")
+    __slots__ = ("topics", "pending", "_written")
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[int, CommittedOffset]] = {}
-        self.pending: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
+        self.pending: dict[int, dict[tuple[str, int], PendingOffset]] = {}
+        self._written = 0
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.pending)
@@ -52,7 +63,12 @@ class OffsetTable:
         return None if partitions is None else partitions.get(partition)
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Commit an offset."""
+        """Commit an offset, which is the newest."""
+        if self.pending:
+            self._supersede(topic, partition, self._written)
+        self._put(topic, partition, committed)
+
+    def _put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         partitions = self.topics.get(topic)
         if partitions is None:
             partitions = self.topics[topic] = {}
@@ -78,11 +94,21 @@ class OffsetTable:
 
     def put_pending(self, producer_id: int, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Keep an offset until the transaction of `producer_id` is decided."""
-        self.pending.setdefault(producer_id, {})[topic, partition] = committed
+        self._written += 1
+        self.pending.setdefault(producer_id, {})[topic, partition] = PendingOffset(self._written, committed)
 
     def decide(self, producer_id: int, committed: bool) -> None:
         """The transaction of `producer_id` ended: its offsets count, or never were."""
         offsets = self.pending.pop(producer_id, {})
         if committed:
             for (topic, partition), offset in offsets.items():
-                self.put(topic, partition, offset)
+                if offset.committed is not None:
+                    self._supersede(topic, partition, offset.number)
+                    self._put(topic, partition, offset.committed)
+
+    def _supersede(self, topic: str, partition: int, number: int) -> None:
+        """What open transactions wrote before `number` no longer counts, whatever becomes of them."""
+        for offsets in self.pending.values():
+            pending = offsets.get((topic, partition))
+            if pending is not None and pending.number <= number and pending.committed is not None:
+                offsets[topic, partition] = PendingOffset(pending.number, None)

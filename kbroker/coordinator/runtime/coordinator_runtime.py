@@ -83,6 +83,7 @@ class CoordinatorRuntime(Generic[S]):
         build: Callable[[Shard[S]], S],
         load_buffer_bytes: int = LOAD_BUFFER_BYTES,
         compression: int = Codec.NONE,
+        last_superseding_type: int = -1,
     ) -> None:
         self.topic = topic
         self.state_log = state_log
@@ -92,6 +93,7 @@ class CoordinatorRuntime(Generic[S]):
         self._build = build
         self._load_buffer_bytes = load_buffer_bytes
         self._compression = compression
+        self._last_superseding_type = last_superseding_type
         self._running = False
         self.shards: list[Shard[S]] = []
 
@@ -133,6 +135,7 @@ class CoordinatorRuntime(Generic[S]):
                         self._call_later,
                         self._load_buffer_bytes,
                         self._compression,
+                        self._last_superseding_type,
                     )
                 )
             shard = self.shards[image.partition]

@@ -11,7 +11,9 @@ that follows; the next load makes a new one.
 
 Writes: `append` makes the records durable as one batch or raises; the state changes only after that, so it never runs
 ahead of the log.  Reads: in chunks, a slice of at most `SLICE_SECONDS` at a time, with the loop's other work between.
-Loading ends at the log's end of the moment: nothing appends to a partition that loads.
+Loading ends at the log's end of the moment: nothing appends to a partition that loads.  Records that do no more than
+replace those of the same key (types up to `last_superseding_type`, outside of transactions) are gathered, and only
+the newest of each key is replayed, before anything of another kind: a log of commits that was not compacted has many.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-from kbroker._fast.records.record_batch import BatchError
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError, BatchInfo
+from kbroker._fast.records.record_codec import gather_newest
 from kbroker.clock import Clock
 from kbroker.coordinator.runtime.plan import NO_TRANSACTION, CommitPoint, KeyValue, TransactionalProducer
 from kbroker.coordinator.runtime.timers import CallLater, TimerHandle, Timers
@@ -37,6 +40,8 @@ logger = logging.getLogger("kbroker.coordinator")
 SLICE_SECONDS = 0.01
 RETRY_SECONDS = 30.0
 _RECORDS_BETWEEN_CLOCKS = 64
+# Records that are held back while loading: some 40 MB.
+_MOST_GATHERED = 1 << 18
 # Tombstones of one deletion may outgrow a batch; each of these batches is safe to stop after.
 MAX_BATCH_BYTES = 512 * 1024
 
@@ -102,6 +107,7 @@ class Shard(Generic[S]):
         "_build",
         "_buffer_bytes",
         "_call_later",
+        "_last_superseding_type",
         "_clock",
         "_compression",
         "_log",
@@ -119,6 +125,7 @@ class Shard(Generic[S]):
         call_later: CallLater,
         buffer_bytes: int,
         compression: int = Codec.NONE,
+        last_superseding_type: int = -1,
     ) -> None:
         self.index = index
         self.state = ShardState.UNLOADED
@@ -132,6 +139,7 @@ class Shard(Generic[S]):
         self._call_later = call_later
         self._buffer_bytes = buffer_bytes
         self._compression = compression
+        self._last_superseding_type = last_superseding_type
         self._started = 0.0
         self._steps: Iterator[None] = iter(())
         self._timer: TimerHandle | None = None
@@ -202,6 +210,8 @@ class Shard(Generic[S]):
     def _replay_all(self, coordinator: S) -> Iterator[None]:
         """Replays everything; yields whenever it is a good moment to look at the clock."""
         offset, end = self._log.bounds(self.index)
+        # What is superseded by a later record of the same key needs no replay.
+        newest: dict[bytes, bytes | None] = {}
         while offset < end:
             chunk = self._log.read(self.index, offset, self._buffer_bytes)
             if not chunk:
@@ -211,6 +221,13 @@ class Shard(Generic[S]):
                 if info.last_offset < offset:
                     continue
                 offset = info.last_offset + 1
+                if self._gathered(chunk, info, newest):
+                    self.record_count += info.records_count
+                    yield
+                    if len(newest) >= _MOST_GATHERED:
+                        yield from _replay_newest(coordinator, newest)
+                    continue
+                yield from _replay_newest(coordinator, newest)
                 if info.is_control:
                     marker = read_end_transaction(chunk, info)
                     if marker is not None:
@@ -224,8 +241,19 @@ class Shard(Generic[S]):
                     if self.record_count % _RECORDS_BETWEEN_CLOCKS == 0:
                         yield
             if offset == first:
-                return
+                break
             yield
+        yield from _replay_newest(coordinator, newest)
+
+    def _gathered(self, chunk: bytes, info: BatchInfo, newest: dict[bytes, bytes | None]) -> bool:
+        """Whether a batch holds nothing but records that replace each other; they are in `newest` then.  Where it does
+        not, some may be, which does no harm: all of them are replayed behind what `newest` holds."""
+        if self._last_superseding_type < 0 or info.magic < MAGIC_V2 or info.compression:
+            return False
+        if info.is_control or info.is_transactional:
+            return False
+        records = memoryview(chunk)[info.position + BATCH_OVERHEAD : info.position + info.size_in_bytes]
+        return gather_newest(records, newest, self._last_superseding_type)
 
     # Writing
 
@@ -262,3 +290,12 @@ class Shard(Generic[S]):
             producer_epoch=producer.producer_epoch,
             is_transactional=producer.producer_id != NO_PRODUCER_ID,
         )
+
+
+def _replay_newest(coordinator: CoordinatorState, newest: dict[bytes, bytes | None]) -> Iterator[None]:
+    """Replays what was gathered, and empties it."""
+    for count, (key, value) in enumerate(newest.items()):
+        coordinator.replay(key, value, NO_PRODUCER_ID)
+        if count % _RECORDS_BETWEEN_CLOCKS == 0:
+            yield
+    newest.clear()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 TopicPartitionId = tuple[bytes, int]
 Assignment = frozenset[TopicPartitionId]
+MOST_PASSES = 8
 
 
 def assign(
@@ -18,7 +19,23 @@ def assign(
     partitions: Mapping[bytes, Sequence[int]],
     current: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Partitions by member.  `partitions` may lack topics that do not exist; `current` those of before."""
+    """Partitions by member.  `partitions` may lack topics that do not exist; `current` those of before.
+
+    Members may first get more than they keep the next time; so it goes on until nothing moves, seldom twice."""
+    given: dict[str, Assignment] = {}
+    for _ in range(MOST_PASSES):
+        given = _pass(subscriptions, partitions, current)
+        if given == current:
+            break
+        current = given
+    return given
+
+
+def _pass(
+    subscriptions: Mapping[str, frozenset[bytes]],
+    partitions: Mapping[bytes, Sequence[int]],
+    current: Mapping[str, Assignment],
+) -> dict[str, Assignment]:
     work = _Assigning(subscriptions, partitions, current)
     work.keep()
     work.give_to_few()
