@@ -125,7 +125,7 @@ def test_damaged_and_odd_records_are_left_to_the_replay() -> None:
 
 
 def test_of_two_commits_the_one_written_later_counts() -> None:
-    """A plain commit beside an open transaction would be lost when that ends, and back after compaction and a restart."""
+    """A plain commit beside an open transaction would be lost when that ends, and be back after a restart."""
     table = OffsetTable()
     table.put_pending(1, "t", 0, CommittedOffset(10))
     table.put("t", 0, CommittedOffset(5))
