@@ -56,6 +56,13 @@ class Admin:
         """The API keys that it serves, with their newest versions."""
         return frames.served_apis(self.ask(frames.api_versions()))
 
+    def set_group_config(self, group: str, name: str, value: str) -> None:
+        """A group's own setting."""
+        answer = self.ask(frames.set_group_config(group, name, value))
+        (error,) = struct.unpack_from(">h", answer, 4 + 4 + 4)
+        if error:
+            raise AdminError(f"{name} of {group} can't be set: error {error}")
+
     def delete_topic(self, topic: str) -> None:
         """Delete; a topic that is not there is no fault."""
         self.ask(frames.delete_topic(topic))

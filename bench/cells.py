@@ -85,9 +85,11 @@ def _groups() -> list[Cell]:
         Cell("heartbeat-1", "heartbeat of a consumer group, 1 member", "heartbeat", 1, partitions=1),
         Cell("heartbeat-50", "heartbeats of a consumer group, 50 members", "heartbeat", 50, partitions=50),
         Cell("heartbeat-classic-50", "heartbeats of the classic protocol, 50 members", "heartbeat_classic", 50),
+        Cell("members-1000", "1,000 members of a consumer group, from the last join until stable", "group_members",
+             consumers=1_000, partitions=1_000, apart=True),
         Cell("commit-1", "commit of 1 offset, 16 connections", "commit_offsets", 16, 1),
         Cell("commit-10", "commit of 10 offsets, 16 connections", "commit_offsets", 16, 10),
-    ]
+    ]  # fmt: skip
 
 
 def _librdkafka() -> list[Cell]:
@@ -103,6 +105,10 @@ def _librdkafka() -> list[Cell]:
             cells.append(
                 Cell(name, title, "librdkafka_produce", record_bytes=size, settings=settings, records_per_s=rate)
             )
+    cells.append(
+        Cell("transactions-100", "librdkafka transactions of 100 records of 100 B", "librdkafka_transact", records=100,
+             partitions=1, settings=("linger.ms=0",))
+    )  # fmt: skip
     for count in (1, 4, 16):
         title = f"librdkafka group of {count}, 100 B"
         cells.append(Cell(f"group-{count}", title, "librdkafka_consume", consumers=count, records_per_s=2_000_000))
@@ -139,6 +145,9 @@ def _java() -> list[Cell]:
                 f"java-consume-{size}", title, "java_consume", record_bytes=size, records_per_s=1_500_000 * 100 // size
             )
         )
+        if size == 100:
+            title = "Java share group of 4, 100 B"
+            cells.append(Cell("java-share-4", title, "java_share", consumers=4, records_per_s=300_000))
         title = f"Java EndToEndLatency, {label}, acks all"
         cells.append(Cell(f"java-e2e-{size}", title, "java_e2e", record_bytes=size, acks=-1))
     return cells

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
-ADD_PARTITIONS_TO_TXN = 24
+ADD_PARTITIONS_TO_TXN, INCREMENTAL_ALTER_CONFIGS, SHARE_FETCH = 24, 44, 78
+GROUP_RESOURCE = 32
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -180,6 +181,13 @@ def create_topic(topic: str, partitions: int, configs: dict[str, str]) -> bytes:
 def delete_topic(topic: str) -> bytes:
     """DeleteTopics 1."""
     return request(DELETE_TOPICS, 1, struct.pack(">i", 1) + string(topic) + struct.pack(">i", 30_000), flexible=False)
+
+
+def set_group_config(group: str, name: str, value: str) -> bytes:
+    """IncrementalAlterConfigs 0 of one setting of a group."""
+    config = struct.pack(">i", 1) + string(name) + b"\0" + string(value)
+    body = struct.pack(">ib", 1, GROUP_RESOURCE) + string(group) + config + b"\0"
+    return request(INCREMENTAL_ALTER_CONFIGS, 0, body, flexible=False)
 
 
 def list_latest(topic: str, partition: int) -> bytes:

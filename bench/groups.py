@@ -1,10 +1,13 @@
-"""Cells of groups by prebuilt frames: heartbeats of members that have nothing to say, and committed offsets."""
+"""Cells of groups by prebuilt frames: heartbeats of members that have nothing to say, committed offsets, a large
+group until it is stable."""
 
 from __future__ import annotations
 
+import heapq
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from bench import group_frames, raw
@@ -13,6 +16,8 @@ from bench.brokers import Broker
 from bench.cell import Cell, CellError, Load, Result
 
 PATIENCE_SECONDS = 30.0
+#: How often the members of a large group beat; the brokers' default of 5 s would be most of what is measured.
+HEARTBEAT_SECONDS = 1.0
 
 
 def coordinate(admin: Admin, group: str) -> None:
@@ -86,3 +91,69 @@ def commit_offsets(cell: Cell, broker: Broker, load: Load) -> Result:
         result = raw.run_closed(broker, requests, cell, load, check_at=layout.error_at)
     result["records"] = result["requests"] * cell.records
     return result
+
+
+class _Members:
+    """Members of one group on one connection, each of which beats as often as the broker says."""
+
+    def __init__(self, admin: Admin, group: str, topic: str, count: int) -> None:
+        self._admin, self._group, self._topic = admin, group, topic
+        self.epochs = dict.fromkeys((f"member-{number:06d}" for number in range(count)), 0)
+        self.owned: dict[str, dict[bytes, list[int]]] = {member: {} for member in self.epochs}
+        self._due: list[tuple[float, str]] = []
+        self.beats = 0
+
+    def beat(self, member: str, *, confirms: bool = False) -> None:
+        """One heartbeat; what it brings is confirmed at once, as clients do."""
+        epoch = self.epochs[member]
+        topics = [self._topic] if epoch == 0 else None
+        owned = self.owned[member] if epoch == 0 or confirms else None
+        request = group_frames.consumer_heartbeat(self._group, member, epoch, topics, owned)
+        error, self.epochs[member], assigned = group_frames.read_consumer_heartbeat(self._admin.ask(request))
+        if error:
+            raise CellError(f"ConsumerGroupHeartbeat: error {error}")
+        self.beats += 1
+        if assigned is not None and assigned != self.owned[member]:
+            self.owned[member] = assigned
+            self.beat(member, confirms=True)
+        else:
+            heapq.heappush(self._due, (time.monotonic() + HEARTBEAT_SECONDS, member))
+
+    def beat_next(self) -> None:
+        """The next heartbeat that is due; waits for it."""
+        due, member = heapq.heappop(self._due)
+        time.sleep(max(0.0, due - time.monotonic()))
+        self.beat(member)
+
+    def is_stable(self, partitions: int) -> bool:
+        """Whether all of them are in one epoch and have everything between them, shared out evenly."""
+        sizes = [sum(map(len, owned.values())) for owned in self.owned.values()]
+        return (
+            len(set(self.epochs.values())) == 1
+            and sum(sizes) == partitions
+            and max(sizes) - min(sizes) <= (partitions % len(sizes) > 0)
+        )
+
+
+def many_members(cell: Cell, broker: Broker, load: Load) -> Result:
+    """Members join one after the other; the time from the last one until all have what they should."""
+    count = max(2, round(cell.consumers * load.scale))
+    group = f"bench-{cell.name}-{time.monotonic_ns()}"
+    with raw.topics(broker, replace(cell, partitions=count)) as places, Admin(broker.host, broker.port) as admin:
+        coordinate(admin, group)
+        members = _Members(admin, group, places[0][0], count)
+        cpu, begin = broker.cpu_seconds(), time.monotonic()
+        for member in list(members.epochs):
+            members.beat(member)
+        joined = time.monotonic()
+        while not members.is_stable(count):
+            if time.monotonic() > joined + 2 * PATIENCE_SECONDS:
+                raise CellError(f"the group is not stable after {2 * PATIENCE_SECONDS:g} s")
+            members.beat_next()
+        return {
+            "seconds": round(time.monotonic() - joined, 3),
+            "first_record_s": round(joined - begin, 3),
+            "beats": members.beats,
+            "broker_cpu_s": round(broker.cpu_seconds() - cpu, 3),
+            "errors": 0,
+        }

@@ -57,7 +57,7 @@ def produce(cell: Cell, broker: Broker, load: Load) -> Result:
         setting.partition("=")[2] for setting in cell.settings if setting.startswith("transaction.duration")
     ]
     if transactions:
-        _require_transactions(broker)
+        require_transactions(broker)
     count = min(int(cell.records_per_s * load.seconds), cell.max_bytes // cell.record_bytes)
     warm = count // 3
     with raw.topics(broker, cell) as places:
@@ -93,7 +93,8 @@ def parse_produced(text: str) -> Result:
     }
 
 
-def _require_transactions(broker: Broker) -> None:
+def require_transactions(broker: Broker) -> None:
+    """NotServedError where there are none."""
     with Admin(broker.host, broker.port) as admin:
         if frames.ADD_PARTITIONS_TO_TXN not in admin.apis():
             raise NotServedError("transactions are not served yet")
@@ -123,6 +124,31 @@ def parse_consumed(text: str) -> Result:
         "first_record_s": rebalance_ms / 1000,
         "errors": 0,
     }
+
+
+def share(cell: Cell, broker: Broker, load: Load) -> Result:
+    """ShareConsumerPerformance: members of a share group, each a thread, read a topic and accept it."""
+    topic = raw.prepare_reading(broker, cell.partitions, cell.record_bytes)
+    there = sum(raw.end_offsets(broker, topic, cell.partitions))
+    wanted = min(there, int(cell.records_per_s * load.seconds))
+    group = f"bench-{os.getpid()}-{time.monotonic_ns()}"
+    with Admin(broker.host, broker.port) as admin:
+        if frames.SHARE_FETCH not in admin.apis():
+            raise NotServedError("share groups are not served")
+        admin.set_group_config(group, "share.auto.offset.reset", "earliest")
+    arguments = ["--topic", topic, "--bootstrap-server", f"{broker.host}:{broker.port}", "--num-records", str(wanted)]
+    arguments += ["--group", group, "--threads", str(cell.consumers), "--hide-header", "--timeout", "60000"]
+    text, used = _tool("ShareConsumerPerformance", broker, load, *arguments)
+    return parse_shared(text) | used
+
+
+def parse_shared(text: str) -> Result:
+    """start, end, MB, MB/s, records/s, records, fetch ms."""
+    fields = text.strip().splitlines()[-1].split(", ")
+    if len(fields) < 7:
+        raise CellError(f"ShareConsumerPerformance printed no result: {text[-300:]}")
+    megabytes, records, fetch_ms = (float(fields[at]) for at in (2, 5, 6))
+    return {"records": int(records), "bytes": int(megabytes * (1 << 20)), "seconds": fetch_ms / 1000, "errors": 0}
 
 
 def end_to_end(cell: Cell, broker: Broker, load: Load) -> Result:

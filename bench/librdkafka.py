@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import time
 
-from bench import raw
+from bench import java_clients, raw
 from bench.brokers import Broker
 from bench.cell import Cell, CellError, Load, Result
 from bench.native_build import librdkafka_client
@@ -49,6 +49,16 @@ def produce(cell: Cell, broker: Broker, load: Load) -> Result:
         result = _run("produce", broker, places[0][0], cell, load, size=cell.record_bytes, **options)
     result["bytes"] = result["records"] * cell.record_bytes
     return result
+
+
+def transact(cell: Cell, broker: Broker, load: Load) -> Result:
+    """Transactions of `records` messages, one after the other."""
+    java_clients.require_transactions(broker)
+    settings = (f"transactional.id=bench-{time.monotonic_ns()}", *cell.settings)
+    options: dict[str, object] = {"warm": load.warm_seconds, "seconds": load.seconds, "messages": cell.records}
+    with raw.topics(broker, cell) as places:
+        quiet = Cell(cell.name, cell.title, cell.kind, settings=settings)
+        return _run("transact", broker, places[0][0], quiet, load, size=cell.record_bytes, **options)
 
 
 def consume(cell: Cell, broker: Broker, load: Load) -> Result:

@@ -25,10 +25,13 @@ RUNNERS: dict[str, Runner] = {
     "heartbeat": groups.heartbeat,
     "heartbeat_classic": groups.heartbeat_classic,
     "commit_offsets": groups.commit_offsets,
+    "group_members": groups.many_members,
     "librdkafka_produce": librdkafka.produce,
     "librdkafka_consume": librdkafka.consume,
+    "librdkafka_transact": librdkafka.transact,
     "java_produce": java_clients.produce,
     "java_consume": java_clients.consume,
+    "java_share": java_clients.share,
     "java_e2e": java_clients.end_to_end,
 }
 #: Batches from here on are written in pieces of about 1 MB.  What comes out of the disk takes such pieces, too.
@@ -37,7 +40,7 @@ WRITING = ("produce", "librdkafka_produce", "java_produce")
 #: One message at a time: a disk that is still at work for the cell before shows in the slowest of a hundred.
 LATENCY = ("e2e", "java_e2e")
 #: Several threads of the client do its work.
-THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_consume")
+THREADED = ("librdkafka_produce", "librdkafka_consume", "java_produce", "java_consume", "java_share")
 
 
 def takes_memory(cell: Cell) -> bool:

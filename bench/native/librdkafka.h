@@ -47,6 +47,10 @@ typedef struct {
     ssize_t (*consume_batch_queue)(queue *, int, message **, size_t);
     void (*message_destroy)(message *);
     int (*consumer_close)(client *);
+    void *(*init_transactions)(client *, int);
+    void *(*begin_transaction)(client *);
+    void *(*commit_transaction)(client *, int);
+    const char *(*error_string)(const void *);
     const char *(*err2str)(int);
     const char *(*version_str)(void);
 } librdkafka;

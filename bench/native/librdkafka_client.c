@@ -1,12 +1,15 @@
 /* librdkafka under load, as a C program uses it: what its users get, without the cost of a language around it.
  *
- *     librdkafka_client produce|consume --library FILE --bootstrap H:P --topic T [--name value ...] [--set key=value ...]
+ *     librdkafka_client produce|transact|consume --library FILE --bootstrap H:P --topic T [--name value ...] [--set key=value ...]
  *
  * produce: messages of --size bytes without a wait between them for --seconds after --warm (a quarter
  *          of --messages at most); counted when acknowledged.
+ * transact: transactions of --messages messages, one after the other; the latency is from the begin of one to the answer
+ *          to its commit.
  * consume: --consumers members of group --group read --messages messages from the beginning; the rate runs from the
  * first message to the last.  Prints one JSON object. */
 #define _GNU_SOURCE
+#include "histogram.h"
 #include "librdkafka.h"
 #include "wire.h"
 
@@ -52,6 +55,10 @@ static librdkafka load_librdkafka(const char *path) {
                   {"rd_kafka_queue_get_consumer", &k.queue_get_consumer},
                   {"rd_kafka_consume_batch_queue", &k.consume_batch_queue},
                   {"rd_kafka_message_destroy", &k.message_destroy}, {"rd_kafka_consumer_close", &k.consumer_close},
+                  {"rd_kafka_init_transactions", &k.init_transactions},
+                  {"rd_kafka_begin_transaction", &k.begin_transaction},
+                  {"rd_kafka_commit_transaction", &k.commit_transaction},
+                  {"rd_kafka_error_string", &k.error_string},
                   {"rd_kafka_err2str", &k.err2str}, {"rd_kafka_version_str", &k.version_str}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *found = dlsym(library, wanted[i].name);
@@ -135,6 +142,49 @@ static int produce(const arguments *a) {
     return 0;
 }
 
+static void must(const char *what, const void *error) {
+    if (error) die("%s: %s", what, kafka.error_string(error));
+}
+
+static int transact(const arguments *a) {
+    static histogram latencies;
+    client *producer = open_client(a, PRODUCER);
+    topic *to = kafka.topic_new(producer, a->topic, NULL);
+    char *payload = malloc((size_t)a->size);
+    uint64_t begin, stop = UINT64_MAX, count = 0;
+    double cpu = 0, own = 0;
+    if (!to) die("no topic");
+    fill_payloads(payload, 1, a->size);
+    must("init_transactions", kafka.init_transactions(producer, 60000));
+    begin = now_ns();
+    for (uint64_t now = begin; now < stop && !refused; count++) {
+        uint64_t from = now;
+        must("begin_transaction", kafka.begin_transaction(producer));
+        for (long i = 0; i < a->messages; i++)
+            if (kafka.produce(to, ANY_PARTITION, COPY_PAYLOAD, payload, (size_t)a->size, NULL, 0, NULL)) die("produce");
+        must("commit_transaction", kafka.commit_transaction(producer, 60000));
+        now = now_ns();
+        histogram_add(&latencies, now - from);
+        if (stop == UINT64_MAX && now >= begin + (uint64_t)(a->warm * 1e9)) {
+            histogram_reset(&latencies);
+            count = UINT64_MAX; /* the loop makes 0 of it */
+            begin = now, stop = now + (uint64_t)(a->seconds * 1e9);
+            cpu = cpu_seconds_of(a->pid), own = own_cpu_seconds();
+        }
+    }
+    double seconds = (double)(now_ns() - begin) / 1e9;
+    cpu = cpu_seconds_of(a->pid) - cpu, own = own_cpu_seconds() - own;
+    printf("{\"requests\": %llu, \"records\": %llu, \"seconds\": %.6f, \"errors\": %llu, \"p50_us\": %.1f, "
+           "\"p99_us\": %.1f, \"p999_us\": %.1f, \"broker_cpu_s\": %.2f, \"client_cpu_s\": %.3f, "
+           "\"client_version\": \"%s\"}\n",
+           (unsigned long long)count, (unsigned long long)count * (unsigned long long)a->messages, seconds,
+           (unsigned long long)refused, (double)histogram_quantile(&latencies, 0.5) / 1e3,
+           (double)histogram_quantile(&latencies, 0.99) / 1e3, (double)histogram_quantile(&latencies, 0.999) / 1e3, cpu, own,
+           kafka.version_str());
+    fflush(stdout);
+    _exit(0); /* a producer that is idle need not be closed */
+}
+
 static void *member(void *argument) {
     const arguments *a = argument;
     client *consumer = open_client(a, CONSUMER);
@@ -190,7 +240,7 @@ static int consume(const arguments *a) {
 
 int main(int argc, char **argv) {
     arguments a = {.bootstrap = "127.0.0.1:9092", .group = "bench", .size = 100, .consumers = 1, .warm = 1, .seconds = 3};
-    if (argc < 2) die("usage: librdkafka_client produce|consume --library FILE --bootstrap H:P --topic T ...");
+    if (argc < 2) die("usage: librdkafka_client produce|transact|consume --library FILE --bootstrap H:P --topic T ...");
     for (int i = 2; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         if (!strcmp(name, "--library")) a.library = value;
@@ -209,6 +259,7 @@ int main(int argc, char **argv) {
     if (!a.library || !a.topic) die("--library and --topic are needed");
     kafka = load_librdkafka(a.library);
     if (!strcmp(argv[1], "produce")) return produce(&a);
+    if (!strcmp(argv[1], "transact")) return transact(&a);
     if (!strcmp(argv[1], "consume")) return consume(&a);
     die("unknown mode %s", argv[1]);
 }
