@@ -113,7 +113,9 @@ cdef int _gather(Cursor* cursor, dict newest, int last_type) except -1:
     if value_length < 0:
         return 0
     value = cursor_take(cursor, value_length)
-    if cursor.fault or key[0] or key[1] > last_type or short_varint(cursor) or cursor.fault or cursor.position != cursor.end:
+    if cursor.fault or key[0] or key[1] > last_type:
+        return 0
+    if short_varint(cursor) or cursor.fault or cursor.position != cursor.end:
         return 0
     newest[PyBytes_FromStringAndSize(<const char*>key, key_length)] = PyBytes_FromStringAndSize(
         <const char*>value, value_length)
