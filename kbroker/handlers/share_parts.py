@@ -48,6 +48,7 @@ def prepare(services: Services, loop: asyncio.AbstractEventLoop, state_log: Part
         services.clock,
         settings,
         config.get("offsets.commit.timeout.ms"),
+        services.slices,
     )
     cache.subscribe(services.share_partitions.on_metadata)
     cache.subscribe(services.share_groups.on_metadata)

@@ -101,9 +101,12 @@ def _without(known: Mapping[bytes, TopicState], less: Mapping[bytes, TopicState]
 
 
 class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
-    """See the module; a `GroupKind`.  `deadlines`: when each member's session ends, in seconds; it is in no record."""
+    """See the module; a `GroupKind`.
 
-    __slots__ = ("deadlines", "state_partitions")
+    In no record: `deadlines`, when each member's session ends, in seconds; `changes`, how many records were applied;
+    `settled`, the changes and the version of the metadata with which nothing was left to do."""
+
+    __slots__ = ("changes", "deadlines", "settled", "state_partitions")
 
     group_type = "share"
     protocol_type = "share"
@@ -112,6 +115,8 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
         super().__init__(group_id)
         self.state_partitions = StatePartitions()
         self.deadlines: dict[str, float] = {}
+        self.changes = 0
+        self.settled = (-1, -1)
 
     # What all kinds of groups are asked
 

@@ -151,6 +151,7 @@ def replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
             return
         group = ShareGroup(named.group_id)
         partition.group(named.group_id).become(group)
+    group.changes += 1
     if record_type in _OF_MEMBERS:
         _replay_member(group, record_type, named.member_id, fields)
     elif record_type == EPOCH:

@@ -116,6 +116,22 @@ def heartbeat(
     return HeartbeatAnswer(after.member_epoch, after.assigned if is_sent else None, missing, epoch), written
 
 
+def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:
+    """The answer where there is nothing to decide, of a group that is settled; None where there may be."""
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or request.member_epoch == JOIN_EPOCH
+        or request.topics is not None
+        or not request.member_epoch == member.member_epoch == group.epoch
+        or request.rack_id not in (None, member.rack_id)
+        or (request.client_id, request.client_host) != (member.client_id, member.client_host)
+        or member.assigned != group.targets.get(request.member_id, frozenset())
+    ):
+        return None
+    return HeartbeatAnswer(member.member_epoch, None, {}, group.epoch)
+
+
 def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Record]:
     """A member goes, or its session has ended."""
     gone = group.member(member_id).topic_names

@@ -29,6 +29,7 @@ from kbroker.coordinator.share.heartbeat import (
     check_request,
     heartbeat,
     leave,
+    sign_of_life,
 )
 from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
@@ -36,6 +37,7 @@ from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
@@ -62,6 +64,7 @@ class ShareGroups:
         clock: Clock,
         settings: GroupSettings,
         timeout_ms: int,
+        slices: Slices,
     ) -> None:
         self._registry = registry
         self._coordinator = coordinator
@@ -70,6 +73,7 @@ class ShareGroups:
         self._clock = clock
         self._settings = settings
         self._timeout_ms = timeout_ms
+        self._slices = slices
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
         for record_type in TYPES:
             registry.record_kinds[record_type] = records.replay
@@ -98,13 +102,26 @@ class ShareGroups:
 
     async def _beat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         settings = self._settings(request.group_id)
+        settled: list[tuple[int, int]] = []
 
         def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[records.Record]]:
             interval_ms = settings.assignment_interval_ms
-            return heartbeat(group, request, self._view, settings.max_size, now_ms, assignment_interval_ms=interval_ms)
+            found = heartbeat(group, request, self._view, settings.max_size, now_ms, assignment_interval_ms=interval_ms)
+            if not found[1] and group.epoch == group.assignment_epoch:
+                settled.append((group.changes, self._cache.image.version))
+            return found
 
+        group = self._find(request.group_id)
+        if group is not None and group.settled == (group.changes, self._cache.image.version):
+            known = sign_of_life(group, request)
+            if known is not None:
+                group.deadlines[request.member_id] = self._clock.monotonic() + settings.session_timeout_ms / 1000
+                return known
         answer = await self._write(request.group_id, operation, creates=request.member_epoch == JOIN_EPOCH)
         group = self._find(request.group_id)
+        if group is not None and settled:
+            # Only now, when all that it tells of is committed.
+            group.settled = settled[0]
         if group is not None and request.member_id in group.members:
             group.deadlines[request.member_id] = self._clock.monotonic() + settings.session_timeout_ms / 1000
         return answer
@@ -121,8 +138,10 @@ class ShareGroups:
         return done
 
     async def _begin_states(self, group_id: str, topics: Mapping[bytes, TopicState], state_epoch: int) -> bool:
+        pace = self._slices.pace()
         for topic_id, state in topics.items():
             for index in sorted(state.partitions):
+                await pace
                 key = SharePartitionKey(group_id, topic_id, index)
                 await self._coordinator.committed(
                     self._coordinator.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET)
