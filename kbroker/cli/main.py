@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "format": ("kbroker.cli.format", "Prepare data directories before a first start."),
     "config": ("kbroker.cli.config", "Show the settings and what each is."),
     "doctor": ("kbroker.cli.doctor", "Check settings and machine, and say what mends what is wrong."),
+    "cluster": ("kbroker.cli.cluster", "Show a cluster, elect leaders, reassign replicas, drain a broker."),
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
     "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
     "share": ("kbroker.cli.share", "List and describe share groups."),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from kbroker.errors import KafkaError
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -109,6 +109,10 @@ class Controller(ABC):
     @abstractmethod
     async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
         """Elect leaders and raise epochs for replicas that a broker has lost, or has again."""
+
+    def image(self) -> ClusterImage:
+        """The cluster as the controller knows it, with the reassignments under way that brokers are not sent."""
+        raise NotControllerError()
 
     # Brokers
 

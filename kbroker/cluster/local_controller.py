@@ -422,6 +422,9 @@ class LocalController(Controller):
             await self._call(self._store.alter_partitions, updates.stored())
             self._cache.apply(updates.delta(self._cache.image))
 
+    def image(self) -> ClusterImage:
+        return self._cache.image
+
     # Brokers
 
     async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:

@@ -47,10 +47,10 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         return response(error_code=code, replica_election_results=await _results(refused, pace))
     try:
         require_cluster(ctx, Operation.ALTER)
+        outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
         refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
         return response(error_code=error.code, replica_election_results=await _results(refused, pace))
-    outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     results = await _results(outcomes, pace)
     if wanted is None:
         shown = {row.topic for row in results}

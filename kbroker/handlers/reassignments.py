@@ -79,9 +79,9 @@ async def handle_list_partition_reassignments(
     """ListPartitionReassignments v0; see the module's docstring."""
     try:
         require_cluster(ctx, Operation.DESCRIBE)
+        image = ctx.services.controller.image()
     except KafkaError as error:
         return _refused_list(request, error)
-    image = ctx.services.metadata_cache.image
     pace = ctx.services.slices.pace()
     found: Iterable[tuple[TopicPartition, PartitionImage]]
     if request.topics is None:

@@ -210,7 +210,9 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
         outcomes = await ctx.services.controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
-        outcomes = [TopicOutcome("", error=error)] * len(topic_ids)
+        # A topic that is there is named, as before v6 an answer has nothing else to say which one it means.
+        known = map(ctx.services.metadata_cache.topic_by_id, topic_ids)
+        outcomes = [TopicOutcome("" if topic is None else topic.name, error=error) for topic in known]
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
         await pace
         code, text = _code_and_text(outcome)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.host_names import HostNames
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -218,6 +218,11 @@ class ClusterController(Controller):
             await self._zookeeper.create(
                 paths.LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker.node_id), sequential=True
             )
+
+    def image(self) -> ClusterImage:
+        self._elected()
+        assert self.term is not None
+        return self.term.context.image
 
     # Brokers
 

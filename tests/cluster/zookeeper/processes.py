@@ -55,7 +55,8 @@ class Kbroker:
         self._process.start()
 
     def kill(self) -> None:
-        self._process.kill()
+        if self._process.process is not None:
+            self._process.kill()
 
     def stop(self) -> None:
         self._process.stop()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
+from kbroker.cli.main import run
+from kbroker.errors import ErrorCode
+from kbroker.replay.client.connection import Connection
+from kbroker.schemas import wire
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.processes import Kbroker, running
 from tests.compat.waiting import wait_for
@@ -100,3 +105,70 @@ def test_an_id_that_is_taken_ends_the_start_with_words_that_say_so(tmp_path: Pat
         cluster.wait_registered({1})
         unnamed.start()
         cluster.wait_registered({1, 1001})
+
+
+def test_what_only_the_controller_does_is_refused_by_others(tmp_path: Path) -> None:
+    """A client that asks the wrong broker would wait, or believe that a topic was made."""
+    with running(tmp_path, [Kbroker] * 2) as cluster:
+        cluster.create("t", [[1, 2]])
+        other = next(each for each in cluster.nodes if each != cluster.controller())
+        topic = wire.CreateTopicsRequest.CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+        moved = wire.AlterPartitionReassignmentsRequest
+        rows = [moved.ReassignableTopic(name="t", partitions=[moved.ReassignablePartition(partition_index=0)])]
+        elect = wire.ElectLeadersRequest
+        with Connection("127.0.0.1", cluster.nodes[other].port) as connection:
+            created = connection.send(wire.CreateTopicsRequest(topics=[topic]))
+            deleted = connection.send(wire.DeleteTopicsRequest(topics=[], topic_names=["t"]), version=4)
+            grown = connection.send(
+                wire.CreatePartitionsRequest(
+                    topics=[wire.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2)]
+                )
+            )
+            elected = connection.send(
+                elect(topic_partitions=[elect.TopicPartitions(topic="t", partitions=[0])]), version=2
+            )
+            reassigned = connection.send(moved(topics=rows))
+            listed = connection.send(wire.ListPartitionReassignmentsRequest(topics=None))
+        codes = [
+            created.topics[0].error_code,
+            deleted.responses[0].error_code,
+            grown.results[0].error_code,
+            elected.replica_election_results[0].partition_result[0].error_code,
+            reassigned.error_code,
+            listed.error_code,
+        ]
+        assert codes == [ErrorCode.NOT_CONTROLLER] * 6
+
+
+def test_the_command_shows_a_cluster_and_moves_leaders_and_replicas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An administrator could not see what is wrong, nor take a broker out of the cluster."""
+    with running(tmp_path, [Kbroker] * 3) as cluster:
+        cluster.create("t", [[1, 2], [2, 1], [1, 2]])
+
+        def ask(*arguments: str) -> tuple[int, str]:
+            status = run(["cluster", *arguments, "-b", cluster.bootstrap])
+            return status, capsys.readouterr().out
+
+        cluster.wait_isr("t", 3, {1, 2})
+        status, text = ask("status", "--json")
+        found = json.loads(text)
+        assert status == 0
+        assert found["controller"] == cluster.controller()
+        assert [each["leaders"] for each in found["brokers"]] == [2, 1, 0]
+        assert ask("drain", "1", "--dry-run")[0] == 0
+        status, text = ask("drain", "1")
+        assert status == 0, text
+        cluster.wait_isr("t", 3, {2, 3})
+        wait_for(lambda: "no replicas are on the move" in ask("reassign")[1], "moves to end", seconds=30)
+        assert "broker 1 has no replicas" in ask("drain", "1")[1]
+        assert ask("reassign", "t-0", "--replicas", "2,3")[0] == 0
+        wait_for(lambda: ask("elect", "t-0")[0] == 0 and cluster.state("t", 0)["leader"] == 2, "2 to lead", seconds=30)
+        cluster.nodes[3].kill()
+        cluster.wait_registered({1, 2})
+        cluster.wait_isr("t", 3, {2})
+        status, text = ask("status")
+        assert status == 1
+        assert "3 under-replicated, 0 offline" in text
+        assert "its broker is not registered" in text
