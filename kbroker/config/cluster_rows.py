@@ -11,34 +11,34 @@ CLUSTER_ROWS = """
 request.timeout.ms|INT|30000|||- cluster|server-to-server request timeout
 socket.connection.setup.timeout.ms|LONG|10000|||- cluster|outbound connect timeout
 socket.connection.setup.timeout.max.ms|LONG|30000|||- cluster|cap of the above with backoff
-controlled.shutdown.enable|BOOLEAN|true|||- cluster|move leadership before stopping
+controlled.shutdown.enable|BOOLEAN|true|||+|move leadership before stopping
 initial.broker.registration.timeout.ms|INT|60000|||- cluster|give up first registration after
 broker.heartbeat.interval.ms|INT|2000|||- cluster|broker to controller heartbeat
 broker.session.timeout.ms|INT|9000|||- cluster|controller fences broker after
-controller.socket.timeout.ms|INT|30000|||- cluster|controller channel timeout
-replica.lag.time.max.ms|LONG|30000|||- cluster|follower drops from ISR after this lag
-replica.socket.timeout.ms|INT|30000|||- cluster|replica fetch socket timeout
-replica.socket.receive.buffer.bytes|INT|65536|||- cluster|replica fetch SO_RCVBUF
-replica.fetch.max.bytes|INT|1048576||>=0|- cluster|per-partition bytes per replica fetch
-replica.fetch.wait.max.ms|INT|500|||- cluster|replica fetch long-poll
-replica.fetch.backoff.ms|INT|1000||>=0|- cluster|pause after replica fetch error
-replica.fetch.min.bytes|INT|1|||- cluster|replica fetch minimum
-replica.fetch.response.max.bytes|INT|10485760||>=0|- cluster|whole replica fetch reply cap
-num.replica.fetchers|INT|1|cluster|>=1|- cluster|fetcher threads per source broker
-auto.leader.rebalance.enable|BOOLEAN|true|||- cluster|preferred-leader balancer on
-leader.imbalance.check.interval.seconds|LONG|300||>=1|- cluster|balancer period
+controller.socket.timeout.ms|INT|30000|||+|controller channel timeout
+replica.lag.time.max.ms|LONG|30000|||+|follower drops from ISR after this lag
+replica.socket.timeout.ms|INT|30000|||+|replica fetch socket timeout
+replica.socket.receive.buffer.bytes|INT|65536|||+|replica fetch SO_RCVBUF
+replica.fetch.max.bytes|INT|1048576||>=0|+|per-partition bytes per replica fetch
+replica.fetch.wait.max.ms|INT|500|||+|replica fetch long-poll
+replica.fetch.backoff.ms|INT|1000||>=0|+|pause after replica fetch error
+replica.fetch.min.bytes|INT|1|||+|replica fetch minimum
+replica.fetch.response.max.bytes|INT|10485760||>=0|+|whole replica fetch reply cap
+num.replica.fetchers|INT|1|cluster|>=1|+|fetcher threads per source broker
+auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
+leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
 unclean.leader.election.interval.ms|LONG|300000||>=1|-i cluster|unclean election scan period
-inter.broker.listener.name|STRING|null|||- cluster|listener between brokers
+inter.broker.listener.name|STRING|null|||+|listener between brokers
 replica.selector.class|STRING|null|||- cluster|preferred read replica plugin (rack-aware)
 replication.quota.window.num|INT|11||>=1|- cluster|samples kept for replication quotas
 replication.quota.window.size.seconds|INT|1||>=1|- cluster|sample width
 leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled leaders
 follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled followers
 log.dir.failure.timeout.ms|LONG|30000||>=1|- cluster|die if controller not told about failed dir within this
-controlled.shutdown.max.retries|INT|3|||-i cluster|attempts to move leadership before stopping
-controlled.shutdown.retry.backoff.ms|LONG|5000|||-i cluster|pause between these attempts
-leader.imbalance.per.broker.percentage|INT|10|||-i cluster|share of misplaced leaders at which the balancer acts
-inter.broker.protocol.version|STRING|3.9-IV0|||-i cluster|Kafka release whose protocol brokers speak to each other
+controlled.shutdown.max.retries|INT|3|||+i|attempts to move leadership before stopping
+controlled.shutdown.retry.backoff.ms|LONG|5000|||+i|pause between these attempts
+leader.imbalance.per.broker.percentage|INT|10|||+i|share of misplaced leaders at which the balancer acts
+inter.broker.protocol.version|STRING|3.9-IV0|||+i|Kafka release whose protocol brokers speak to each other
 control.plane.listener.name|STRING|null|||-i cluster|listener for the controller's requests to brokers
 broker.id.generation.enable|BOOLEAN|true|||+i|let ZooKeeper choose the broker's id
 reserved.broker.max.id|INT|1000||>=0|+i|largest id that is not chosen by ZooKeeper

@@ -9,7 +9,7 @@ SECURITY = "security"
 REASONS: Mapping[str, str] = {
     SECURITY: "kbroker has no TLS, no SASL and no authorizer yet",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
-    "cluster": "it is about other brokers, and a kbroker is a cluster of one",
+    "cluster": "it is about other brokers, and kbroker does not have that part of a cluster yet",
     "java": "it names Java classes, and kbroker runs none",
     "linger": "kbroker writes what coordinators have to write at once and lets nothing wait",
     "metrics": "kbroker shows counters, and the server that scrapes them works out rates",
