@@ -1,6 +1,7 @@
 # Each goal does its own set-up in .venv; stamps under .venv/made make repeated runs quick.
 #
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
+#   make run-cluster  ZooKeeper and three brokers on 127.0.0.1:9092 to 9094, data in ./data/cluster (Java 17, Maven)
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
@@ -41,7 +42,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run wheel spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -115,6 +116,9 @@ install: $(MADE)/build $(MADE)/install $(MADE)/bytecode
 
 run: install
 	@KBROKER_HOME="$${KBROKER_HOME:-$(CURDIR)}" exec $(BIN)/kbroker start $(ARGS)
+
+run-cluster: install $(MADE)/test
+	@exec $(BIN)/python -m tests.run_cluster $(ARGS)
 
 spark: install
 	$(call extra,spark)

@@ -126,7 +126,8 @@ class Broker:
         """Bring everything up; a part's own error when it cannot be."""
         config = self.config
         dirs = self.log_manager.open_dirs()
-        check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
+        if self.member is None:
+            check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
         cluster_id = dirs.cluster_id
         if self.member is not None:
             cluster_id = await self.member.open(cluster_id, self._known_node_id())

@@ -58,3 +58,26 @@ def test_a_kbroker_is_a_member_of_kafkas_cluster(tmp_path: Path) -> None:
         cluster.wait_isr("t", 3, {1, 3})
         cluster.nodes[2].start()
         cluster.wait_isr("t", 3, {1, 2, 3})
+
+
+def test_a_cluster_moves_from_kafka_to_kbroker_and_back_on_its_own_directories(tmp_path: Path) -> None:
+    """A migration would copy every byte again, or there would be no way back from it."""
+    with running(tmp_path, [Kafka, Kafka]) as cluster:
+        cluster.create("t", [[1, 2], [2, 1]])
+        serve(cluster, "t", "a")
+        kafkas = dict(cluster.nodes)
+        for number in kafkas:
+            cluster.nodes[number].stop()
+            cluster.wait_isr("t", 2, {1, 2} - {number})
+            cluster.nodes[number] = Kbroker(number, tmp_path / f"broker-{number}", cluster.server.address, {})
+            cluster.nodes[number].start()
+            cluster.wait_isr("t", 2, {1, 2})
+            serve(cluster, "t", f"kbroker-{number}-")
+        for number, kafka in kafkas.items():
+            cluster.nodes[number].stop()
+            cluster.wait_isr("t", 2, {1, 2} - {number})
+            cluster.nodes[number] = kafka
+            kafka.start()
+            cluster.wait_isr("t", 2, {1, 2})
+            serve(cluster, "t", f"kafka-{number}-")
+        assert len(cluster.consume("t", 2, 1000)) == 1000
