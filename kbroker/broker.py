@@ -192,6 +192,7 @@ class Broker:
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         if self.member is not None:
             await self.member.register(local_broker(config, node_id))
+            self.readiness.watch(self.member.problems)
         self.readiness.move(ReadyState.READY)
 
     def _known_node_id(self) -> int | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
+    from kbroker.metrics.readiness import Problem
     from kbroker.quotas.host_names import HostNames
 
 
@@ -47,6 +48,9 @@ class Member(Protocol):
 
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker is there."""
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong with the membership, for people."""
 
     async def close(self) -> None:
         """Leave the cluster."""

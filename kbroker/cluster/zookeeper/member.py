@@ -28,9 +28,11 @@ from kbroker.cluster.zookeeper.membership import (
     chosen_node_id,
     make_roots,
 )
+from kbroker.cluster.zookeeper.session import SessionState
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.term import Surroundings, Term
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
+from kbroker.metrics.readiness import Problem
 from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
@@ -195,6 +197,17 @@ class ZooKeeperMember:
             request_seconds=parts.config.get("controller.socket.timeout.ms") / 1000,
         )
         return NodeClient(self._loop, self._transport, find, settings)
+
+    def problems(self) -> Iterable[Problem]:
+        """Whether ZooKeeper is there, and znodes that were left out because their content makes no sense."""
+        if self._session.state is not SessionState.CONNECTED:
+            yield Problem("there is no connection to ZooKeeper: leaders and settings stay as they are")
+        elif self.epoch < 0:
+            yield Problem("the broker is not registered in ZooKeeper")
+        term = None if self._controller is None else self._controller.term
+        nonsense = {**self.configs.nonsense, **({} if term is None else term.reader.nonsense)}
+        for path, reason in sorted(nonsense.items()):
+            yield Problem(f"{path} in ZooKeeper is left out: {reason}")
 
     async def close(self) -> None:
         """Leave the cluster: the registration goes with the session."""

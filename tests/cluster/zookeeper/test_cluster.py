@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import KafkaException
@@ -15,6 +16,7 @@ from kbroker.schemas import wire
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.processes import Kbroker, running
 from tests.compat.waiting import wait_for
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow]
 
@@ -172,3 +174,20 @@ def test_the_command_shows_a_cluster_and_moves_leaders_and_replicas(
         assert status == 1
         assert "3 under-replicated, 0 offline" in text
         assert "its broker is not registered" in text
+
+
+def test_readiness_names_znodes_without_sense_and_a_zookeeper_that_is_away(tmp_path: Path) -> None:
+    """An operator would learn from clients that a part of the cluster is left out."""
+    port = free_port()
+    with running(tmp_path, [Kbroker], {"metrics.listener": f"http://127.0.0.1:{port}"}) as cluster:
+
+        def shown() -> str:
+            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10) as answer:
+                text: str = answer.read().decode()
+            return text
+
+        cluster.zookeeper.create("/brokers/topics/odd", b"{}")
+        wait_for(lambda: "/brokers/topics/odd in ZooKeeper is left out" in shown(), "the znode to be named")
+        cluster.zookeeper.delete("/brokers/topics/odd")
+        cluster.server.stop()
+        wait_for(lambda: "no connection to ZooKeeper" in shown(), "the outage to be named")

@@ -21,6 +21,7 @@ from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, TopicImage
 from kbroker.metadata.store import ProducerIdBlock
+from kbroker.metrics.readiness import Problem
 from kbroker.quotas.host_names import HostNames
 from kbroker.stop_signals import StopSignals
 from kbroker.types import TopicPartition
@@ -103,6 +104,9 @@ class FixedMember:
 
     async def register(self, broker: BrokerImage) -> None:
         pass
+
+    def problems(self) -> Iterable[Problem]:
+        return ()
 
     async def close(self) -> None:
         pass
