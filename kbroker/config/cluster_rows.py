@@ -24,7 +24,7 @@ replica.fetch.wait.max.ms|INT|500|||+|replica fetch long-poll
 replica.fetch.backoff.ms|INT|1000||>=0|+|pause after replica fetch error
 replica.fetch.min.bytes|INT|1|||+|replica fetch minimum
 replica.fetch.response.max.bytes|INT|10485760||>=0|+|whole replica fetch reply cap
-num.replica.fetchers|INT|1|cluster|>=1|+|fetcher threads per source broker
+num.replica.fetchers|INT|1|cluster|>=1|- cluster|fetcher threads per source broker
 auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
 leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
 unclean.leader.election.interval.ms|LONG|300000||>=1|-i cluster|unclean election scan period
