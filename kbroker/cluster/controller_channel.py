@@ -8,10 +8,11 @@ since controllers of other releases answer, too.  Where the controller cannot be
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbroker.cluster.client import ClientSettings, NodeClient, NodeError
+from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
 from kbroker.metadata.image import PartitionImage
@@ -43,13 +44,14 @@ class ControllerChannel:
         node_id: int,
         protocol: ProtocolVersion,
         request_seconds: float = 30.0,
+        rng: random.Random | None = None,
     ) -> None:
         self._cache = cache
         self._listener = listener
         self._protocol = protocol
         self._node_id = -1
         settings = ClientSettings(client_id=str(node_id), negotiates=True, request_seconds=request_seconds)
-        self._client = NodeClient(loop, transport, self._find, settings)
+        self._client = NodeClient(loop, transport, self._find, settings, rng)
 
     def _find(self) -> Endpoint | None:
         image = self._cache.image
@@ -75,7 +77,7 @@ class ControllerChannel:
         """See `Controller.alter_partitions`."""
         request = wire.AlterPartitionRequest
         await self._connected()
-        version = self._client.version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
+        version = self._version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
         topics: dict[str, list[wire.AlterPartitionRequest.PartitionData]] = {}
         for change in changes:
             row = request.PartitionData(
@@ -117,6 +119,12 @@ class ControllerChannel:
         except NodeError as error:
             raise NotControllerError(f"the controller cannot be reached: {error}") from error
 
+    def _version_of(self, api_key: int, at_most: int) -> int:
+        try:
+            return self._client.version_of(api_key, at_most)
+        except UnsupportedVersionError as error:
+            raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+
     def _topic_id(self, name: str) -> bytes:
         topic = self._cache.topic(name)
         return ZERO_UUID if topic is None else topic.topic_id
@@ -124,7 +132,7 @@ class ControllerChannel:
     async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
         """See `Controller.allocate_producer_ids`."""
         request = wire.AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
-        answer = await self._ask(request, lambda: self._client.version_of(ApiKey.ALLOCATE_PRODUCER_IDS, 0))
+        answer = await self._ask(request, lambda: self._version_of(ApiKey.ALLOCATE_PRODUCER_IDS, 0))
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:

@@ -7,6 +7,7 @@ connection with it.  Where a leader is says the metadata, or, until those have i
 from __future__ import annotations
 
 import asyncio
+import random
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -54,6 +55,7 @@ class FetcherManager:
         count: int = 1,
         socket_seconds: float = 30.0,
         pace: Callable[[], Pace | None] = lambda: None,
+        rng: random.Random | None = None,
     ) -> None:
         """`listener()` is the name of the listener between brokers, `count` `num.replica.fetchers`."""
         self._loop = loop
@@ -65,6 +67,7 @@ class FetcherManager:
         self._count = count
         self._socket_seconds = socket_seconds
         self._pace = pace
+        self._random = rng
         self._leaders: dict[int, Endpoint] = {}
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
 
@@ -101,6 +104,7 @@ class FetcherManager:
                 request_seconds=self._socket_seconds + settings.wait_ms / 1000,
                 max_backoff_seconds=settings.backoff_seconds,
             ),
+            self._random,
         )
         return ReplicaFetcher(self._loop, client, self._settings, self._broker_epoch, self._pace)
 

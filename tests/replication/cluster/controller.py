@@ -7,7 +7,8 @@ import asyncio
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError
 from kbroker.cluster.client_tcp import TcpTransport
@@ -16,6 +17,9 @@ from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, wire
 from kbroker.types import TopicPartition, random_uuid
+
+if TYPE_CHECKING:
+    from kbroker.cluster.client import Transport
 
 VERSIONS = {
     ApiKey.API_VERSIONS: 4,
@@ -32,6 +36,7 @@ INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH = 95, 74
 class Node:
     """A broker as the controller knows it."""
 
+    host: str
     port: int
     epoch: int
     client: NodeClient
@@ -48,7 +53,8 @@ class Topic:
 class HandController:
     """Node 100 of a cluster."""
 
-    def __init__(self, epoch: int = 1) -> None:
+    def __init__(self, epoch: int = 1, transport: Transport | None = None) -> None:
+        self._transport = transport
         self.epoch = epoch
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, Topic] = {}
@@ -56,11 +62,11 @@ class HandController:
         self.alterations: list[tuple[TopicPartition, tuple[int, ...]]] = []
         self.grants = True
         self.port = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def stop(self) -> None:
         for node in self.nodes.values():
@@ -71,14 +77,15 @@ class HandController:
 
     # What it is told
 
-    async def came(self, node_id: int, port: int, epoch: int) -> None:
+    async def came(self, node_id: int, port: int, epoch: int, host: str = "127.0.0.1") -> None:
         """A broker has registered: it is told everything, and the others that it is there."""
         loop = asyncio.get_running_loop()
-        endpoint = Endpoint("127.0.0.1", port)
+        endpoint = Endpoint(host, port)
         settings = ClientSettings(str(CONTROLLER), backoff_seconds=0.02, max_backoff_seconds=0.1)
         if node_id in self.nodes:
             self.nodes[node_id].client.close()
-        self.nodes[node_id] = Node(port, epoch, NodeClient(loop, TcpTransport(loop), lambda: endpoint, settings))
+        client = NodeClient(loop, self._transport or TcpTransport(loop), lambda: endpoint, settings, Random(epoch))
+        self.nodes[node_id] = Node(host, port, epoch, client)
         await self.tell_metadata([])
         await self.tell(self._all())
 
@@ -172,7 +179,7 @@ class HandController:
             for topic, rows in topics.items()
         ]
         leaders = [
-            request.LeaderAndIsrLiveLeader(broker_id=each, host_name="127.0.0.1", port=self.nodes[each].port)
+            request.LeaderAndIsrLiveLeader(broker_id=each, host_name=self.nodes[each].host, port=self.nodes[each].port)
             for each in self._alive()
         ]
         values = {"controller_epoch": self.epoch, "broker_epoch": self.nodes[node_id].epoch, **head}
@@ -209,18 +216,20 @@ class HandController:
                 offline_replicas=[each for each in image.replicas if not self.nodes[each].alive],
             )
             topics.setdefault(name.topic, []).append(row)
-        ports = {CONTROLLER: self.port, **{each: self.nodes[each].port for each in self._alive()}}
+        own = ("127.0.0.1" if self._transport is None else str(CONTROLLER), self.port)
+        addresses = {
+            CONTROLLER: own,
+            **{each: (self.nodes[each].host, self.nodes[each].port) for each in self._alive()},
+        }
         brokers = [
             request.UpdateMetadataBroker(
                 id=each,
                 endpoints=[
-                    request.UpdateMetadataEndpoint(
-                        port=port, host="127.0.0.1", listener="PLAINTEXT", security_protocol=0
-                    )
+                    request.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
                 ],
                 rack=None,
             )
-            for each, port in ports.items()
+            for each, (host, port) in addresses.items()
         ]
         return request(
             controller_id=CONTROLLER,
@@ -254,7 +263,7 @@ class HandController:
                 frame = await reader.readexactly(size)
                 header = decode_request_header(frame)
                 request = request_message(header.api_key).program(header.api_version).decode(frame, header.size)
-                answer = await self._answer(header, request)
+                answer = await self.answer(header, request)
                 encoded: Any = (
                     type(answer)
                     .program(header.api_version)
@@ -268,7 +277,7 @@ class HandController:
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    async def _answer(self, header: Any, request: Any) -> Any:
+    async def answer(self, header: Any, request: Any) -> Any:
         if header.api_key == ApiKey.API_VERSIONS:
             response = wire.ApiVersionsResponse
             rows = [response.ApiVersion(api_key=key, min_version=0, max_version=most) for key, most in VERSIONS.items()]
@@ -325,6 +334,8 @@ class HandController:
                 code = 0
                 if row.leader_epoch != image.leader_epoch:
                     code = FENCED_LEADER_EPOCH
+                elif isr == image.isr:
+                    pass  # Granted before, and the answer was lost.
                 elif row.partition_epoch != image.partition_epoch:
                     code = INVALID_UPDATE_VERSION
                 else:

@@ -69,15 +69,17 @@ def read_all(bootstrap: str, topic: str = TOPIC) -> list[int]:
         {"bootstrap.servers": bootstrap, "group.id": "x", "enable.partition.eof": True, "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
+    found: list[int] = []
     try:
         while True:
             message = consumer.poll(20)
             assert message is not None, "the consumer gets nothing"
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            error, value = message.error(), message.value()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
-            found.append(int(message.value()))
+            assert value is not None
+            found.append(int(value))
     finally:
         consumer.close()
 

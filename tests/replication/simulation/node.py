@@ -1,0 +1,242 @@
+"""A broker of the simulation: the project's own partitions, fetchers, ISR changes and handlers of a controller's
+requests, over logs on a memory file system; of the rest only what they need."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
+from kbroker.cluster.requests import BrokerEpoch
+from kbroker.config import LogConfig
+from kbroker.errors import KafkaError
+from kbroker.handlers.fetch import _target
+from kbroker.handlers.fetch_partition import read_partition
+from kbroker.handlers.inter_broker import HANDLERS
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import ClusterImage
+from kbroker.protocol.api import ApiKey
+from kbroker.replication.fetcher import FetcherSettings
+from kbroker.replication.fetcher_manager import FetcherManager
+from kbroker.replication.isr_manager import IsrManager
+from kbroker.replication.leader_and_isr import ControllerRequests
+from kbroker.replication.partition import Partition
+from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.schemas import wire
+from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.types import TopicPartition
+from tests.replication.cluster.member import MemberController
+from tests.replication.simulation.network import Network
+from tests.replication.simulation.virtual_loop import VirtualClock
+from tests.storage.batches import environment, open_log
+
+MAX_LAG = 0.1
+WAIT_SECONDS = 0.02
+FROM_CONTROLLER = {row.api_key: row.handle for row in HANDLERS}
+TEST_TOPIC = "t"
+
+
+class _NoPace:
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+class Logs:
+    """What `ReplicaManager` needs of a `LogManager`."""
+
+    def __init__(self, directory: Path, clock: VirtualClock) -> None:
+        self._directory = directory
+        self._environment = environment(clock=clock)
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    def get_log(self, name: TopicPartition) -> UnifiedLog | None:
+        return self.logs.get(name)
+
+    def get_or_create_log(self, name: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+        if name not in self.logs:
+            self.logs[name] = open_log(
+                self._directory / str(name),
+                config,
+                env=self._environment,
+                topic_partition=name,
+                high_watermark=self.high_watermarks.get(name, 0),
+            )
+        self.logs[name].assign_topic_id(topic_id)
+        return self.logs[name]
+
+    def configure(self, log: UnifiedLog, config: LogConfig) -> None:
+        log.config = config
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close(clean=False)
+        self.logs.clear()
+
+
+class SimNode:
+    """Started and crashed by the history; its directory stays."""
+
+    def __init__(self, node_id: int, directory: Path, network: Network, min_in_sync: int, release: str) -> None:
+        self.node_id = node_id
+        self.network = network
+        self.loop: Any = network.loop
+        self.clock = VirtualClock(self.loop)
+        self.logs = Logs(directory, self.clock)
+        self.epoch = -1
+        self.up = False
+        self._config = LogConfig(min_insync_replicas=min_in_sync)
+        # ISRs are the controller's affair here, whatever else brokers speak.
+        self._protocol = replace(PROTOCOL_VERSIONS[release], alter_partition=3)
+
+    def start(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.up = True
+        loop, network = self.loop, self.network
+        rng = random.Random(network.rng.random())
+        self.cache = MetadataCache(ClusterImage.of("c"))
+        self.replicas = ReplicaManager(self.node_id, self.logs, lambda _configs: self._config, loop)  # type: ignore[arg-type]
+        transport = network.transport(self.node_id)
+        self.channel = ControllerChannel(
+            loop, transport, self.cache, lambda: "PLAINTEXT", self.node_id, self._protocol, 1.0, rng
+        )
+        controller = MemberController(self.cache, self.channel)
+        self.isr = IsrManager(
+            loop, self.clock, self.cache, controller, lambda: BrokerEpoch(self.node_id, epoch), lambda: MAX_LAG
+        )
+        settings = FetcherSettings(self.node_id, self._protocol, wait_ms=20, backoff_seconds=0.1)
+        self.fetchers = FetcherManager(
+            loop,
+            transport,
+            self.cache,
+            lambda: "PLAINTEXT",
+            lambda: settings,
+            lambda: epoch,
+            socket_seconds=1.0,
+            rng=rng,
+        )
+        self.replicas.isr_changes = self.isr
+        self.cache.subscribe(self.replicas.note_topics)
+        self.requests = ControllerRequests(
+            self.node_id, self.cache, self.replicas, self.fetchers, lambda: epoch, self._configs_of, self._prepare
+        )
+        self.services = SimpleNamespace(
+            controller_requests=self.requests,
+            replica_manager=self.replicas,
+            slices=SimpleNamespace(pace=_NoPace),
+        )
+        network.servers[self.node_id] = self._serve
+        loop.call_later(MAX_LAG / 2, self._drop_lagging, epoch)
+
+    @staticmethod
+    async def _prepare(_topics: object) -> None:
+        pass
+
+    @staticmethod
+    def _configs_of(_topic: str) -> Mapping[str, str]:
+        return {}
+
+    def _drop_lagging(self, epoch: int) -> None:
+        if self.up and self.epoch == epoch:
+            self.isr.drop_lagging(list(self.replicas))
+            self.loop.call_later(MAX_LAG / 2, self._drop_lagging, epoch)
+
+    def crash(self, rng: random.Random, *, loses: bool) -> None:
+        """The process is gone, and with `loses` the end of what it wrote, in the midst of a batch at times."""
+        self.up = False
+        self.network.drop(self.node_id)
+        self.fetchers.close()
+        self.isr.close()
+        self.channel.close()
+        self.replicas.close()
+        for name, log in self.logs.logs.items():
+            known = self.logs.high_watermarks.get(name, 0)
+            self.logs.high_watermarks[name] = rng.randint(min(known, log.high_watermark), log.high_watermark)
+        paths = [log.local.segments.active.path for log in self.logs.logs.values()]
+        self.logs.close()
+        for path in paths if loses else ():
+            size = Path(path).stat().st_size
+            with open(path, "r+b") as file:
+                file.truncate(rng.randint(size // 2, size))
+
+    def hosted(self) -> Partition | None:
+        return self.replicas.hosted(TopicPartition(TEST_TOPIC, 0)) if self.up else None
+
+    # What it serves
+
+    async def _serve(self, header: Any, request: Any) -> Any:
+        ctx = SimpleNamespace(services=self.services, api_version=header.api_version, gate=None)
+        if header.api_key in FROM_CONTROLLER:
+            answer: Any = FROM_CONTROLLER[header.api_key](ctx, request)
+            return await answer if asyncio.iscoroutine(answer) else answer
+        if header.api_key == ApiKey.FETCH:
+            return await self._fetch(header.api_version, request)
+        if header.api_key == ApiKey.LIST_OFFSETS:
+            return self._list_offsets(request)
+        assert header.api_key == ApiKey.OFFSET_FOR_LEADER_EPOCH
+        return self._offset_for_leader_epoch(request)
+
+    async def _fetch(self, version: int, request: Any) -> Any:
+        """Without sessions; a fetch that finds nothing is answered a while later."""
+        by_id = version >= 13
+        replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        rows = [(topic, row, _target(topic, row, by_id)) for topic in request.topics for row in topic.partitions]
+        for last in (False, True):
+            found = [
+                (topic, *read_partition(self.services, version, replica_id, False, target, 1 << 20, True))
+                for topic, _, target in rows
+            ]
+            if last or any(urgent or len(data.records) for _, data, urgent in found):
+                break
+            await asyncio.sleep(WAIT_SECONDS)
+        response: Any = wire.FetchResponse
+        return response(
+            responses=[
+                response.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[data])
+                for topic, data, _ in found
+            ]
+        )
+
+    def _each(self, rows: Any, find: Callable[[Any, Any], Any], answer: type) -> list[Any]:
+        found = []
+        for topic, row in rows:
+            try:
+                found.append(find(topic, row))
+            except KafkaError as error:
+                index = getattr(row, "partition_index", getattr(row, "partition", 0))
+                names = {"partition": index} if hasattr(row, "partition") else {"partition_index": index}
+                found.append(answer(error_code=error.code, **names))
+        return found
+
+    def _list_offsets(self, request: Any) -> Any:
+        response: Any = wire.ListOffsetsResponse
+
+        def find(topic: Any, row: Any) -> Any:
+            partition = self.replicas.partition(topic.name, row.partition_index)
+            partition.check_leader_epoch(row.current_leader_epoch)
+            log = partition.log
+            offset = log.log_end_offset if row.timestamp == -1 else log.log_start_offset
+            return response.ListOffsetsPartitionResponse(partition_index=row.partition_index, offset=offset)
+
+        (topic,) = request.topics
+        rows = self._each([(topic, row) for row in topic.partitions], find, response.ListOffsetsPartitionResponse)
+        return response(topics=[response.ListOffsetsTopicResponse(name=topic.name, partitions=rows)])
+
+    def _offset_for_leader_epoch(self, request: Any) -> Any:
+        response: Any = wire.OffsetForLeaderEpochResponse
+
+        def find(topic: Any, row: Any) -> Any:
+            partition = self.replicas.partition(topic.topic, row.partition)
+            partition.check_leader_epoch(row.current_leader_epoch)
+            epoch, end = partition.log.end_offset_for_epoch(row.leader_epoch)
+            return response.EpochEndOffset(partition=row.partition, leader_epoch=epoch, end_offset=end)
+
+        (topic,) = request.topics
+        rows = self._each([(topic, row) for row in topic.partitions], find, response.EpochEndOffset)
+        return response(topics=[response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)])
