@@ -178,7 +178,11 @@ class Broker:
         self.moves = services.directory_moves = DirectoryMoves(settings.config, self.log_manager, replicas, self.loop)
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
-        self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes)
+        wrap_markers = None
+        if self.membership is not None:
+            wrap_markers = self.membership.send_markers
+            services.coordinators_elsewhere = self.membership.coordinators_elsewhere()
+        self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes, wrap_markers)
         self.coordinators.start()
         self.disk_failures = LogDirFailureHandler(
             self.log_manager, cache, controller, self._broker_epoch, self.loop, self._halt

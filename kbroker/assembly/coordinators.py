@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kbroker.config import BrokerConfig
+    from kbroker.coordinator.transactions.completion import Markers
     from kbroker.handlers.services import Services
     from kbroker.metadata.image import TopicImage
     from kbroker.periodic import PeriodicTask
@@ -36,11 +37,14 @@ class Coordinators:
         services: Services,
         loop: asyncio.AbstractEventLoop,
         max_batch_bytes: Callable[[TopicImage | None], int],
+        wrap_markers: Callable[[MarkerWriter], Markers] | None = None,
     ) -> None:
+        """`wrap_markers`: what writes markers into partitions that other brokers lead, too."""
         self._config = config
         self._services = services
         self._loop = loop
         self._max_batch_bytes = max_batch_bytes
+        self._wrap_markers = wrap_markers
         self._background = Threads(loop, config.get("group.coordinator.background.threads"))
 
     def start(self) -> None:
@@ -92,7 +96,7 @@ class Coordinators:
             services.replica_manager,
             services.metadata_cache,
             services.producer_ids,
-            services.markers,
+            services.markers if self._wrap_markers is None else self._wrap_markers(services.markers),
             self._max_batch_bytes,
         )
         services.transaction_coordinator.start()

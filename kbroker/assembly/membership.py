@@ -6,8 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.errors import KafkaError
@@ -17,6 +19,7 @@ from kbroker.periodic import PeriodicTask
 from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
+from kbroker.replication.marker_sender import MarkerSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage
     from kbroker.quotas.host_names import HostNames
     from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.transaction_markers import MarkerWriter
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -103,6 +107,8 @@ class Membership:
             self._protocol,
             config.get("controller.socket.timeout.ms") / 1000,
         )
+        self._all_clients: list[NodeClients] = []
+        self._markers: MarkerSender | None = None
         self.controller: Controller = member.controller(cache, self.channel, settings, hosts)
 
     def broker(self) -> BrokerEpoch:
@@ -146,6 +152,26 @@ class Membership:
             self.member.prepare,
         )
 
+    def send_markers(self, writer: MarkerWriter) -> MarkerSender:
+        """What writes markers into partitions of all brokers."""
+        node_id = self._config.node_id
+        clients = self._clients(ClientSettings(f"broker-{node_id}-txn-marker-sender", request_seconds=self._seconds()))
+        self._markers = MarkerSender(self._loop, node_id, writer, self._cache, clients)
+        return self._markers
+
+    def coordinators_elsewhere(self) -> NodeClients:
+        """How partition leaders ask transaction coordinators on other brokers."""
+        client_id = f"AddPartitionsManager-client-{self._config.node_id}"
+        return self._clients(ClientSettings(client_id, negotiates=True, request_seconds=self._seconds()))
+
+    def _seconds(self) -> float:
+        return float(self._config.get("request.timeout.ms") / 1000)
+
+    def _clients(self, settings: ClientSettings) -> NodeClients:
+        clients = NodeClients(self._loop, TcpTransport(self._loop), self._cache, lambda: self._listener, settings)
+        self._all_clients.append(clients)
+        return clients
+
     def _exists(self, topic: str, index: int) -> bool:
         known = self._cache.topic(topic)
         return known is not None and 0 <= index < len(known.partitions)
@@ -180,5 +206,9 @@ class Membership:
         """Copy and ask nothing any more, and leave the cluster."""
         self.fetchers.close()
         self.isr.close()
+        if self._markers is not None:
+            self._markers.close()
+        for clients in self._all_clients:
+            clients.close()
         await self.member.close()
         self.channel.close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
+    from kbroker.cluster.node_clients import NodeClients
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
@@ -79,6 +80,7 @@ class Services:
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
     controller_requests: ControllerRequests = _ABSENT
+    coordinators_elsewhere: NodeClients | None = None
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
 

@@ -19,6 +19,10 @@ from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
 from kbroker.errors import ErrorCode, InvalidTxnStateError, KafkaError
+from kbroker.handlers.coordinator_lookup import coordinator_node
+from kbroker.handlers.remote_verification import ask_elsewhere
+from kbroker.metadata.image import NO_LEADER
+from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 
@@ -87,6 +91,12 @@ async def _ask(
     services: Services, producer: ProducerRequest, partitions: frozenset[TopicPartition], generation: ClientGeneration
 ) -> frozenset[TopicPartition]:
     """Those partitions that are part of the transaction."""
+    if services.coordinators_elsewhere is not None:
+        node_id = coordinator_node(services.metadata_cache.image, TRANSACTION_STATE_TOPIC, producer.transactional_id)
+        if node_id not in (services.node_id, NO_LEADER):
+            return await ask_elsewhere(
+                services.coordinators_elsewhere, node_id, producer, partitions, verify_only=not generation.adds
+            )
     coordinator = services.transaction_coordinator
     if not generation.adds:
         return coordinator.verify(producer, partitions)

@@ -1,0 +1,124 @@
+"""Writes the markers that end transactions wherever a partition is led: here, or over WriteTxnMarkers.
+
+For each other broker one request is under way; what comes meanwhile goes with the next one.  Where the leader cannot be
+reached, or is another one by then, the marker's writer is told NOT_LEADER_OR_FOLLOWER, and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbroker.cluster.client import NodeError
+from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
+from kbroker.metadata.image import NO_LEADER
+from kbroker.schemas import wire
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.cluster.node_clients import NodeClients
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.replication.partition import Settled
+    from kbroker.replication.transaction_markers import Marker, MarkerWriter
+
+# The highest that Kafka 3.9 serves; it has no transaction version.
+VERSION = 1
+MOST_IN_A_REQUEST = 1000
+
+
+class _Queued(NamedTuple):
+    partition: TopicPartition
+    marker: Marker
+    settled: Settled
+
+
+class MarkerSender:
+    """See the module, and `coordinator.transactions.completion.Markers`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node_id: int,
+        writer: MarkerWriter,
+        cache: MetadataCache,
+        clients: NodeClients,
+    ) -> None:
+        self._loop = loop
+        self._node_id = node_id
+        self._writer = writer
+        self._cache = cache
+        self._clients = clients
+        self._queues: dict[int, list[_Queued]] = {}
+        self._senders: dict[int, asyncio.Task[None]] = {}
+
+    def write(self, topic: str, index: int, marker: Marker, settled: Settled) -> None:
+        """See `Markers`."""
+        leader = self._leader(topic, index)
+        if leader == self._node_id:
+            self._writer.write(topic, index, marker, settled)
+            return
+        if leader == NO_LEADER:
+            raise NotLeaderOrFollowerError(f"{topic}-{index} has no leader")
+        self._queues.setdefault(leader, []).append(_Queued(TopicPartition(topic, index), marker, settled))
+        if leader not in self._senders:
+            self._senders[leader] = self._loop.create_task(self._send_all(leader))
+
+    def _leader(self, topic: str, index: int) -> int:
+        known = self._cache.topic(topic)
+        if known is None or index >= len(known.partitions):
+            return NO_LEADER
+        return known.partitions[index].leader
+
+    async def _send_all(self, leader: int) -> None:
+        try:
+            while queue := self._queues.pop(leader, None):
+                if len(queue) > MOST_IN_A_REQUEST:
+                    self._queues[leader] = queue[MOST_IN_A_REQUEST:]
+                await self._send(leader, queue[:MOST_IN_A_REQUEST])
+        finally:
+            del self._senders[leader]
+
+    async def _send(self, leader: int, queued: list[_Queued]) -> None:
+        try:
+            answer = await self._clients.of(leader).send(_request(queued), VERSION)
+        except NodeError as error:
+            for each in queued:
+                each.settled(NotLeaderOrFollowerError(str(error)))
+            return
+        codes = {
+            (row.producer_id, topic.name, each.partition_index): each.error_code
+            for row in answer.markers
+            for topic in row.topics
+            for each in topic.partitions
+        }
+        for each in queued:
+            code = codes.get((each.marker.producer_id, *each.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            each.settled(KafkaError.of(ErrorCode(code)) if code else None)
+
+    def close(self) -> None:
+        """Send nothing any more; what waits for an answer is left as it is."""
+        for task in self._senders.values():
+            task.cancel()
+
+
+def _request(queued: list[_Queued]) -> Any:
+    request = wire.WriteTxnMarkersRequest
+    rows: dict[Marker, dict[str, list[int]]] = {}
+    for each in queued:
+        topics = rows.setdefault(each.marker, {})
+        topics.setdefault(each.partition.topic, []).append(each.partition.partition)
+    return request(
+        markers=[
+            request.WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.is_commit,
+                coordinator_epoch=marker.coordinator_epoch,
+                topics=[
+                    request.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+            for marker, topics in rows.items()
+        ]
+    )
