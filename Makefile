@@ -42,7 +42,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -154,6 +154,12 @@ test-kafka: install $(MADE)/test
 SECONDS ?= 300
 soak: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.soak.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# Replicated partitions, their fetchers and a controller under faults on virtual time: make histories HISTORIES=100000
+HISTORIES ?= 10000
+histories: install $(MADE)/test
+	KBROKER_HISTORIES=$(HISTORIES) KBROKER_HISTORY_SEED=$(or $(SEED),1) \
+	  $(BIN)/python -m pytest tests/replication/simulation -k stays $(SIDE_BY_SIDE) $(PYTEST)
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .
