@@ -80,9 +80,9 @@ async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecords
 
 
 def _delete(services: Services, name: str, index: int, offset: int) -> int:
+    partition: Partition = services.replica_manager.partition(name, index)
     if is_internal(name):
         raise InvalidTopicError(f"Cannot delete records of internal topic {name}.")
-    partition: Partition = services.replica_manager.partition(name, index)
     log = partition.log
     if log.config.compact and not log.config.delete:
         raise PolicyViolationError(f"The records of {name} go by compaction alone: its cleanup.policy is compact.")

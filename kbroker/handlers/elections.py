@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import ElectionType, PartitionOutcome
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.gate.access import require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
@@ -47,10 +47,15 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         return response(error_code=code, replica_election_results=await _results(refused, pace))
     try:
         require_cluster(ctx, Operation.ALTER)
+        if request.timeout_ms <= 0:
+            # The time has passed before anything is done, as for a controller elsewhere.
+            raise RequestTimedOutError()
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
         refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
-        return response(error_code=error.code, replica_election_results=await _results(refused, pace))
+        # v0 has no error of the whole.
+        code = error.code if ctx.api_version >= TYPES_FROM else ErrorCode.NONE
+        return response(error_code=code, replica_election_results=await _results(refused, pace))
     results = await _results(outcomes, pace)
     if wanted is None:
         shown = {row.topic for row in results}

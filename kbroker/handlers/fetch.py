@@ -29,7 +29,7 @@ from kbroker.protocol.schema import parse_versions
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.schemas import wire
 from kbroker.storage.files.filesystem import FileSystem
-from kbroker.types import ZERO_UUID
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -207,7 +207,7 @@ def _target(
         partition.partition,
         partition.fetch_offset,
         partition.partition_max_bytes,
-        partition.current_leader_epoch,
+        max(partition.current_leader_epoch, NO_LEADER_EPOCH),
         partition.last_fetched_epoch,
         partition.log_start_offset,
     )

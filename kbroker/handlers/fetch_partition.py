@@ -127,7 +127,7 @@ def _partition(manager: ReplicaManager, version: int, replica_id: int, target: F
             raise InconsistentTopicIdError() from None
     partition = manager.partition(target.topic or "", target.index)
     if replica_id >= 0:
-        partition.check_follower(replica_id)
+        partition.check_follower(replica_id, target.current_leader_epoch)
     return partition
 
 

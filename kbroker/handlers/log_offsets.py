@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
 
 
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID = -1
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
@@ -136,6 +136,8 @@ def _segment_offsets(
 ) -> list[int]:
     partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)
     log = partition.log
+    if asked.timestamp < 0 and FIRST_VERSION_OF_TIMESTAMP.get(asked.timestamp, 127):
+        raise UnsupportedVersionError()
     if asked.max_num_offsets < 0:
         raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
     try:
@@ -176,6 +178,8 @@ def _find_offset(
     waiting: list[Waiting],
 ) -> wire.ListOffsetsResponse.ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known")
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
     partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.reassignments import is_reassigning, reassigning
 from kbroker.cluster.requests import PartitionOutcome, Reassignment
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.gate.access import require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
@@ -48,6 +48,9 @@ async def handle_alter_partition_reassignments(
     refusal: KafkaError | None = None
     try:
         require_cluster(ctx, Operation.ALTER)
+        if request.timeout_ms <= 0:
+            # The time has passed before anything is done, as for a controller elsewhere.
+            raise RequestTimedOutError()
         outcomes = iter(
             await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change)
         )
@@ -69,7 +72,7 @@ async def handle_alter_partition_reassignments(
         error_code=ErrorCode.NONE if refusal is None else refusal.code,
         error_message=None if refusal is None else refusal.message,
         responses=topics,
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        allow_replication_factor_change=refusal is not None or request.allow_replication_factor_change,
     )
 
 

@@ -13,7 +13,7 @@ from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTo
 from kbroker.gate.access import may_group, may_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.endpoints import endpoint_for
-from kbroker.handlers.share_groups import check_share_groups
+from kbroker.handlers.share_groups import LONGEST_MEMBER_ID, check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, check_batches
@@ -48,7 +48,7 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     try:
         check_share_groups(ctx)
         require_read(ctx, group_id)
-        check_member(request.member_id)
+        check_member(request.group_id, request.member_id)
         session = partitions.sessions.for_acknowledgement(
             group_id, request.member_id or "", request.share_session_epoch, ctx.connection
         )
@@ -88,9 +88,9 @@ def require_named(ctx: RequestContext, topic: str) -> None:
         raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def check_member(member_id: str | None) -> None:
-    """INVALID_REQUEST for a request without a member."""
-    if not member_id:
+def check_member(group_id: str | None, member_id: str | None) -> None:
+    """INVALID_REQUEST for a request without a group, or a member that can be one."""
+    if group_id is None or not member_id or len(member_id) > LONGEST_MEMBER_ID:
         raise InvalidRequestError()
 
 

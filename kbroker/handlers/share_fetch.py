@@ -64,7 +64,7 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     try:
         check_share_groups(ctx)
         require_read(ctx, request.group_id)
-        check_member(request.member_id)
+        check_member(request.group_id, request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise InvalidRequestError()
         session = partitions.sessions.for_fetch(
@@ -225,6 +225,8 @@ class ShareRead:
     def _read(
         self, named: TopicIdPartition, share: SharePartition, partition: Partition, max_bytes: int
     ) -> _Found | None:
+        if self._max_bytes < 0:
+            raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"a fetch of {self._max_bytes} bytes")
         log = partition.log
         share.move_start(log.log_start_offset)
         offset = share.next_fetch_offset
@@ -242,7 +244,7 @@ class ShareRead:
             region = each.data.records
             if left <= 0 or region is None:
                 break
-            headers = each.partition.log.batch_headers(region, left + 1)
+            headers = each.partition.log.batch_headers(region, min(left, region.size) + 1)
             spans = (LogBatch(info.base_offset, info.last_offset) for info in headers)
             batches = [span for span in spans if span.last_offset >= each.offset]
             aborted = aborted_offsets(headers, each.data.aborted_transactions)

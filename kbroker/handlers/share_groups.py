@@ -9,7 +9,7 @@ from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.group import ShareGroup, ShareMember
 from kbroker.coordinator.share.group_records import by_topic
 from kbroker.coordinator.share.heartbeat import HeartbeatRequest
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_group, may_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
 
 
+LONGEST_MEMBER_ID = 36
+
+
 def check_share_groups(ctx: RequestContext) -> None:
     """UNSUPPORTED_VERSION while `share.version` is 0."""
     if not ctx.services.metadata_cache.image.features.level(SHARE_VERSION):
@@ -38,6 +41,8 @@ async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareG
     names = request.subscribed_topic_names
     try:
         check_share_groups(ctx)
+        if len(request.member_id) > LONGEST_MEMBER_ID:
+            raise InvalidRequestError(f"MemberId can't be longer than {LONGEST_MEMBER_ID} characters.")
         refusal = refused_heartbeat(ctx, request.group_id, names)
         if refusal:
             return response(error_code=refusal)
@@ -88,6 +93,8 @@ async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGr
                 refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
                 groups.append(response.DescribedGroup(group_id=group_id, error_code=refused))
                 continue
+            if not group_id:
+                raise InvalidGroupIdError()
             group = ctx.services.share_groups.describe(group_id)
         except KafkaError as error:
             groups.append(

@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kbroker.coordinator.share.group import ShareGroup
-from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import (
+    ErrorCode,
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 from kbroker.gate.access import may_group, may_topic, require_group, require_topic
 from kbroker.gate.authorizer import Operation
+from kbroker.handlers.committed_state import ensure_group_topic
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -43,19 +49,25 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
             check_share_groups(ctx)
             if not may_group(ctx, Operation.DESCRIBE, asked.group_id):
                 raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            group = ctx.services.share_groups.describe(asked.group_id)
-            described.topics = await _described_topics(ctx, group, asked.topics)
+            if not asked.group_id:
+                raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
+            described.topics = await _described_topics(ctx, asked.group_id, asked.topics)
         except KafkaError as error:
             described.error_code, described.error_message = error.code, error.message
         groups.append(described)
     return response(groups=groups)
 
 
-async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Iterable[Asked] | None) -> list[Described]:
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupIdError()
+
+
+async def _described_topics(ctx: RequestContext, group_id: str, asked: Iterable[Asked] | None) -> list[Described]:
     response = wire.DescribeShareGroupOffsetsResponse
     cache = ctx.services.metadata_cache
     if asked is None:
-        known = group.state_partitions.initialized.values()
+        known = ctx.services.share_groups.describe(group_id).state_partitions.initialized.values()
         wanted = [
             (state.name, sorted(state.partitions)) for state in known if may_topic(ctx, Operation.DESCRIBE, state.name)
         ]
@@ -71,7 +83,7 @@ async def _described_topics(ctx: RequestContext, group: ShareGroup, asked: Itera
         partitions = []
         for index in indexes:
             await pace
-            partitions.append(await _described_partition(ctx, group.group_id, image, index, refusal))
+            partitions.append(await _described_partition(ctx, group_id, image, index, refusal))
         topics.append(
             response.DescribeShareGroupOffsetsResponseTopic(
                 topic_name=name, topic_id=b"\x00" * 16 if image is None else image.topic_id, partitions=partitions
@@ -113,7 +125,9 @@ async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGrou
     try:
         check_share_groups(ctx)
         require_group(ctx, Operation.READ, request.group_id)
-        services.share_groups.empty(request.group_id)
+        _check_group_id(request.group_id)
+        await ensure_group_topic(ctx)
+        services.share_groups.check_alterable(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)
     pace = services.slices.pace()
@@ -153,6 +167,7 @@ async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGr
     try:
         check_share_groups(ctx)
         require_group(ctx, Operation.DELETE, request.group_id)
+        _check_group_id(request.group_id)
         services.share_groups.empty(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)

@@ -62,7 +62,8 @@ async def _each(
     """Do `operation(key, asked, answer)` for each partition; the answers, by topic."""
     pace = ctx.services.slices.pace()
     results = []
-    for topic in topics:
+    # Kafka answers nothing where no group is named.
+    for topic in topics if group_id else ():
         partitions = []
         for asked in topic.partitions:
             await pace
@@ -149,6 +150,7 @@ async def handle_delete(ctx: RequestContext, request: wire.DeleteShareGroupState
         _asked: wire.DeleteShareGroupStateRequest.PartitionData,
         _answer: wire.DeleteShareGroupStateResponse.PartitionResult,
     ) -> None:
+        ctx.services.share_coordinator.check_topic(key)
         await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.delete(key))
 
     rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
@@ -164,6 +166,7 @@ async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupS
         _asked: wire.ReadShareGroupStateSummaryRequest.PartitionData,
         answer: wire.ReadShareGroupStateSummaryResponse.PartitionResult,
     ) -> None:
+        ctx.services.share_coordinator.check_topic(key)
         state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
         answer.start_offset, answer.delivery_complete_count = UNINITIALIZED_START_OFFSET, UNKNOWN_COUNT
         if state is not None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import ErrorCode
 from kbroker.gate.access import may_topic
 from kbroker.gate.authorizer import Operation
-from kbroker.handlers.authorized_operations import topic_operations
+from kbroker.handlers.authorized_operations import NOT_REQUESTED, topic_operations
 from kbroker.handlers.partition_view import alive_for, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
@@ -116,7 +116,8 @@ def _unknown(ctx: RequestContext, name: str) -> Topic:
         error_code=code,
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=topic_operations(ctx, name),
+        # As in Kafka: what has no name at all has no operations.
+        topic_authorized_operations=topic_operations(ctx, name) if name else NOT_REQUESTED,
     )
 
 

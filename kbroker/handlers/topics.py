@@ -2,7 +2,8 @@
 
 CreateTopics and CreatePartitions
 - One result per topic, errors with Kafka's texts; topics that pass are made in one transaction before the answer, so
-  the request's timeout plays no part.  v1+ (CreatePartitions: all): `validate_only` makes nothing.
+  the request's timeout plays no part, but that one of 0 or less has passed before anything is done: REQUEST_TIMED_OUT.
+  v1+ (CreatePartitions: all): `validate_only` makes nothing.
 - CreateTopics v5+: the topic's partition count, replication factor and settings; v7+: its id.  A name that the request
   repeats is INVALID_REQUEST.  Counts of -1 take the broker's defaults, from any version on, as in Kafka.
 - More than 10,000 new partitions in a request are POLICY_VIOLATION for all its topics (Kafka's CreatePartitions says
@@ -27,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.requests import NewPartitions, NewTopic, TopicOutcome
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.gate.access import may_cluster, may_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.config_entries import topic_entries
@@ -74,7 +75,8 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
     allowed, refused = await _sort_allowed(new_topics, partial(may_create, ctx), "Authorization failed.", pace)
     outcomes = await _or_all_fail(
         [topic.name for topic in allowed],
-        ctx.services.controller.create_topics(allowed, request.validate_only, _quota(ctx, STRICT_CREATE)),
+        lambda: ctx.services.controller.create_topics(allowed, request.validate_only, _quota(ctx, STRICT_CREATE)),
+        request.timeout_ms,
         pace,
     )
     response = wire.CreateTopicsResponse
@@ -153,7 +155,8 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
     allowed, refused = await _sort_allowed(growths, partial(may_topic, ctx, Operation.ALTER), None, pace)
     outcomes = await _or_all_fail(
         [growth.name for growth in allowed],
-        ctx.services.controller.create_partitions(allowed, request.validate_only, _quota(ctx, STRICT_GROW)),
+        lambda: ctx.services.controller.create_partitions(allowed, request.validate_only, _quota(ctx, STRICT_GROW)),
+        request.timeout_ms,
         pace,
     )
     response = wire.CreatePartitionsResponse
@@ -174,10 +177,14 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
     return response(results=results)
 
 
-async def _or_all_fail(names: list[str], change: Awaitable[list[TopicOutcome]], pace: Pace) -> list[TopicOutcome]:
+async def _or_all_fail(
+    names: list[str], change: Callable[[], Awaitable[list[TopicOutcome]]], timeout_ms: int, pace: Pace
+) -> list[TopicOutcome]:
     """The outcomes of `change`, or its error for every name when it fails as a whole."""
     try:
-        return await change
+        if timeout_ms <= 0:
+            raise RequestTimedOutError()
+        return await change()
     except KafkaError as error:
         logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
         outcomes = []
@@ -203,6 +210,9 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     if not ctx.services.config.get("delete.topic.enable"):
         has_code = ctx.api_version >= TOPIC_DELETION_DISABLED_FROM
         code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
+        return response(responses=[_deleted(name, topic_id, code) for name, topic_id in wanted])
+    if request.timeout_ms <= 0:
+        code = ErrorCode.REQUEST_TIMED_OUT
         return response(responses=[_deleted(name, topic_id, code) for name, topic_id in wanted])
     pace = ctx.services.slices.pace()
     results, topic_ids = await _sort_out(ctx, wanted, pace)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
-from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
 from kbroker.gate.access import may, may_group, may_topic
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
@@ -99,6 +99,8 @@ async def _commit(
     services = ctx.services
     if not request.group_id:
         raise InvalidGroupIdError()
+    if not request.transactional_id:
+        raise InvalidRequestError("an empty transactional id")
     await ensure_group_topic(ctx)
     index = services.group_coordinator.partition_of(request.group_id)
     services.group_coordinator.check_partition(index)

@@ -265,13 +265,16 @@ class Partition(PartitionFields):
         self._waits = {False: [], True: []}
         return [each.settled for each in waits]
 
-    def check_follower(self, replica_id: int) -> None:
-        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does.
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does: one that names the epoch
+        believes in a newer one, in which it has a replica.
 
         Raises NotLeaderOrFollowerError, UnknownLeaderEpochError."""
         if self.role is not Role.LEADER:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self}")
         if replica_id == self.node_id or replica_id not in self.replicas:
+            if current_leader_epoch == NO_LEADER_EPOCH:
+                raise NotLeaderOrFollowerError(f"broker {replica_id} is no follower of {self}")
             raise UnknownLeaderEpochError(f"broker {replica_id} is no follower of {self}")
 
     def follower_fetched(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> None:

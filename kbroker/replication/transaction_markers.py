@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker.clock import Clock
-from kbroker.errors import InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidProducerEpochError, InvalidRequestError, KafkaError
 from kbroker.records.control import ControlType, build_end_transaction
 from kbroker.storage.log.log_values import AppendOrigin
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kbroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kbroker.replication")
+
+NO_COORDINATOR_EPOCH = -1
 
 
 class Marker(NamedTuple):
@@ -54,8 +56,14 @@ class MarkerWriter:
     def write(self, topic: str, index: int, marker: Marker, settled: Settled) -> None:
         """Append a marker; `settled` is called once when it is committed, before this returns if it is at once, or with
         why it will not be.  Raises KafkaError when it cannot be appended: `settled` is not called then."""
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            raise InvalidRequestError("a marker needs the id and the epoch of a producer")
+        if marker.producer_id < 0 or marker.transaction_version < 0:
+            raise InvalidRequestError("a marker needs the id of a producer and a transaction version")
+        if marker.producer_epoch < 0:
+            raise InvalidProducerEpochError(f"epoch {marker.producer_epoch} of producer {marker.producer_id}")
+        if marker.coordinator_epoch < NO_COORDINATOR_EPOCH:
+            raise KafkaError.of(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"coordinator epoch {marker.coordinator_epoch}"
+            )
         partition = self._replicas.partition(topic, index)
         partition.check_in_sync()
         coordinator = self._coordinators.get(topic)

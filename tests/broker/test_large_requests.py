@@ -79,8 +79,12 @@ REQUESTS: dict[str, tuple[str, int, Callable[[], Values]]] = {
             "topics": [{"name": f"{name}!", "num_partitions": 1, "replication_factor": 1} for name in names("bad")]
         },
     ),
-    "grow topics": ("CreatePartitions", 2, lambda: {"topics": [{"name": name, "count": 3} for name in names("no")]}),
-    "delete topics": ("DeleteTopics", 5, lambda: {"topic_names": names("no")}),
+    "grow topics": (
+        "CreatePartitions",
+        2,
+        lambda: {"topics": [{"name": name, "count": 3} for name in names("no")], "timeout_ms": 9999},
+    ),
+    "delete topics": ("DeleteTopics", 5, lambda: {"topic_names": names("no"), "timeout_ms": 9999}),
     "delete records": (
         "DeleteRecords",
         1,

@@ -1,8 +1,10 @@
 """The same generated requests to Apache Kafka and to kbroker, and what each answers, field by field.
 
-`values.py` makes requests of any API and version out of the schema tables, valid ones and ones at the bounds of each
-field and beyond; `questions.py` sends them, some of them damaged; `comparison.py` compares the answers.  Everything
-comes from a seed, so a difference can be asked again:
+`cases.py` makes the requests of any API and version out of the schema tables: sound ones and, of each of these, ones
+with one field changed, at the bounds of its type, beyond them, and on the wire; `values.py` has what a field may hold,
+`places.py` what a request finds (members of groups, open transactions, sessions).  `questions.py` sends them,
+`comparison.py` compares the answers, `allowed.py` lists what may differ, and why.
 
-    python -m tests.differential.comparison KAFKA_PORT KBROKER_PORT [API...]
+    python -m tests.differential.comparison [API...]           runs both brokers and prints what differs
+    python -m tests.differential.comparison --record           writes record.json, which the documentation's table shows
 """

@@ -1,152 +1,173 @@
-"""Apache Kafka and kbroker asked the same; a table of API by version, and each difference.
+"""Apache Kafka and kbroker asked the same; each difference, and a table of API by version.
 
-python -m tests.differential.comparison KAFKA_PORT KBROKER_PORT [API...]      prints both
+python -m tests.differential.comparison [--record] [API...]       see the package
 """
 
 from __future__ import annotations
 
-import re
+import json
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.differential.questions import ask_all
-from tests.scenarios.session import Session
+from kbroker.handlers import dispatch
+from kbroker.protocol.api import ApiKey
+from kbroker.protocol.schema import parse_versions
+from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.old_kafka import OldKafka
+from tests.compat.real_kafka import KafkaProcess
+from tests.differential.allowed import reason_of
+from tests.differential.questions import Questions
 from tests.scenarios.test_answers import differing_parts
-from tests.scenarios.wire import api_name
 
-# What would change the brokers for all questions that follow, needs another client, or has no answer on one node.
-LEFT_OUT = frozenset(
-    {
-        "ApiVersions",
-        "SaslHandshake",
-        "SaslAuthenticate",
-        "UpdateFeatures",
-        "UnregisterBroker",
-        "AlterReplicaLogDirs",
-        "AlterClientQuotas",
-        "DescribeQuorum",
-        "AddRaftVoter",
-        "RemoveRaftVoter",
-        "DescribeLogDirs",
-        "GetTelemetrySubscriptions",
-        "PushTelemetry",
-        "WriteTxnMarkers",
-    }
-)
-# Parts of answers that differ on purpose: API, what the line of the difference says, why.
-ON_PURPOSE: tuple[tuple[str, str, str], ...] = (
-    ("*", r"error_code: Kafka -1,", "Kafka's UNKNOWN_SERVER_ERROR is the code of the fault here"),
-    ("*", r"(error_message|message): ", "Texts are in this broker's own words where Kafka's are Java's"),
-    ("Fetch", r"session_id: Kafka 'session-\d+', kbroker 0", "A fetch without partitions opens no session"),
-    ("Fetch", r"session_id: Kafka 'session-\d+', kbroker 'session", "The same, counted"),
-    ("Fetch", r"responses: Kafka \[\]", "Kafka fails the request; here each partition has its own error"),
-    ("*", r"^question 1[0-3]: .*kbroker 'connection closed'$", "Damage that Kafka's parser lets pass is refused here"),
-    ("DescribeConfigs", r"error_code: Kafka 42, kbroker [03]$", "An unknown kind of resource fails its own row alone"),
-)
+RECORD = Path(__file__).parent / "record.json"
+VERSIONS = Path(__file__).parent / "served_versions.json"
+# 3.9.1 for the versions that 4 has dropped.
+KAFKAS: dict[str, type[BrokerProcess]] = {"4.3.1": KafkaProcess, "3.9.1": OldKafka}
+# Assignments come with the heartbeat that asks for them.
+AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.share.assignment.interval.ms": "0"}
+SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0", **AT_ONCE}
+LEFT_OUT = {
+    "SaslHandshake": "has its meaning before authentication: held against Kafka where that is tested",
+    "SaslAuthenticate": "the same",
+    "DescribeQuorum": "describes a quorum, which kbroker has none of",
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Compared:
-    """One API in one version: how many questions, and a line for each part of an answer that differs."""
+    """One API in one version: how many requests, a line for each part of an answer that must not differ, and how
+    many requests differ for each reason that is allowed."""
 
     api: str
     version: int
-    questions: int
-    differing: tuple[str, ...]
-    on_purpose: tuple[str, ...]
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two."""
-        if self.differing:
-            return f"{len(self.differing)} differ"
-        return f"equal but for {len(self.on_purpose)} on purpose" if self.on_purpose else "equal"
+    kafka: str
+    requests: int = 0
+    differing: list[str] = field(default_factory=list)
+    allowed: dict[str, int] = field(default_factory=dict)
 
 
-def ranges(port: int) -> dict[str, range]:
-    """The versions that a broker advertises, by API."""
-    session = Session(port)
+def pairs(kafka: str) -> Iterator[tuple[str, int]]:
+    """(API, version) of what is compared with this Kafka."""
+    table: dict[str, dict[str, str]] = json.loads(VERSIONS.read_text())
+    current, old = ({name: parse_versions(text) for name, text in table[each].items()} for each in KAFKAS)
+    for handler in sorted(dispatch.served(), key=lambda each: each.api_key):
+        name = ApiKey(handler.api_key).message_name
+        for version in range(handler.min_version, handler.max_version + 1):
+            is_current = version in current.get(name, ())
+            in_this = is_current if kafka == "4.3.1" else not is_current and version in old.get(name, ())
+            if name not in LEFT_OUT and in_this:
+                yield name, version
+
+
+@contextmanager
+def both(kafka: str, folder: Path) -> Iterator[tuple[Questions, Questions]]:
+    """Apache Kafka in this version and kbroker, started for the comparison."""
+    brokers = [
+        KAFKAS[kafka](folder / f"kafka-{kafka}", SETTINGS),
+        KbrokerProcess(folder / f"kbroker-{kafka}", SETTINGS),
+    ]
     try:
-        answer = session.quietly("ApiVersions", 0)
+        for broker in brokers:
+            broker.start()
+        yield Questions(brokers[0].port), Questions(brokers[1].port)
     finally:
-        session.close()
-    return {api_name(row.api_key): range(row.min_version, row.max_version + 1) for row in answer.api_keys}
+        for broker in brokers:
+            broker.kill()
 
 
-def compare(
-    kafka_port: int, kbroker_port: int, apis: tuple[str, ...] = (), report: Callable[[Compared], None] | None = None
-) -> list[Compared]:
+def compare(folder: Path, apis: Iterable[str] = (), report: Callable[[Compared], None] | None = None) -> list[Compared]:
     """Ask both brokers everything that both serve."""
-    theirs, ours = ranges(kafka_port), ranges(kbroker_port)
+    wanted = set(apis)
     found = []
-    run = f"{time.time_ns():x}"
-    for api in sorted(theirs.keys() & ours.keys() - LEFT_OUT):
-        if apis and api not in apis:
+    for kafka in KAFKAS:
+        listed = [pair for pair in pairs(kafka) if not wanted or pair[0] in wanted]
+        if not listed:
             continue
-        for version in theirs[api]:
-            if version in ours[api]:
-                found.append(_compared(api, version, kafka_port, kbroker_port, run))
+        with both(kafka, folder) as (theirs, ours), ThreadPoolExecutor(2) as pool:
+            for api, version in listed:
+                asked = [pool.submit(each.ask_all, api, version) for each in (theirs, ours)]
+                found.append(_compared(Compared(api, version, kafka), *(each.result() for each in asked)))
                 if report is not None:
                     report(found[-1])
     return found
 
 
-def _compared(api: str, version: int, kafka_port: int, kbroker_port: int, run: str) -> Compared:
-    kafka, kbroker = ask_all(kafka_port, api, version, run), ask_all(kbroker_port, api, version, run)
-    lines = [
-        f"question {number}{line}"
-        for number, (expected, found) in enumerate(zip(kafka, kbroker, strict=True))
-        for line in differing_parts(expected, found, "")
-    ]
-    meant = tuple(line for line in lines if is_on_purpose(api, line))
-    return Compared(api, version, len(kafka), tuple(line for line in lines if line not in meant), meant)
+def _compared(row: Compared, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Compared:
+    assert theirs.keys() == ours.keys()
+    row.requests = len(theirs)
+    for name, expected in theirs.items():
+        reasons = set()
+        for line in differing_parts(expected, ours[name], ""):
+            reason = reason_of(row.api, row.version, f"{name}: {line}")
+            if reason is None:
+                row.differing.append(f"{name}: {line}")
+            else:
+                reasons.add(reason)
+        for reason in reasons:
+            row.allowed[reason] = row.allowed.get(reason, 0) + 1
+    return row
 
 
-def is_on_purpose(api: str, line: str) -> bool:
-    """Whether a difference is one of ON_PURPOSE."""
-    return any(each in ("*", api) and re.search(pattern, line) for each, pattern, _ in ON_PURPOSE)
+def record(found: Iterable[Compared]) -> None:
+    """Write what came of it in the place of what is on record."""
+    rows: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    for row in found:
+        allowed = dict(sorted(row.allowed.items()))
+        rows[f"{row.api} v{row.version}"] = {"kafka": row.kafka, "requests": row.requests, "allowed": allowed}
+    lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items(), key=_in_order)]
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def table(found: list[Compared]) -> Iterator[str]:
-    """Lines of Markdown: API, versions, result."""
-    yield "| API | versions | questions | result |"
-    yield "|---|---|---|---|"
-    by_api: dict[str, list[Compared]] = {}
-    for each in found:
-        by_api.setdefault(each.api, []).append(each)
-    for api, rows in by_api.items():
-        verdicts: dict[str, list[int]] = {}
-        for row in rows:
-            verdicts.setdefault(row.verdict, []).append(row.version)
-        for verdict, versions in verdicts.items():
-            asked = sum(row.questions for row in rows if row.version in versions)
-            yield f"| {api} | {_runs(versions)} | {asked} | {verdict} |"
+def _in_order(row: tuple[str, Any]) -> tuple[str, int]:
+    api, version = row[0].split(" v")
+    return api, int(version)
 
 
-def _runs(versions: list[int]) -> str:
-    runs: list[list[int]] = []
-    for version in versions:
-        if runs and version == runs[-1][-1] + 1:
-            runs[-1].append(version)
-        else:
-            runs.append([version])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+def table(recorded: Mapping[str, Any]) -> str:
+    """What docs/compatibility.md shows: versions, requests, and requests with a difference by its reason."""
+    reasons: list[str] = []
+    rows: dict[str, list[tuple[int, Any]]] = {}
+    for name, row in recorded.items():
+        api, version = name.split(" v")
+        rows.setdefault(api, []).append((int(version), row))
+        reasons += [reason for reason in row["allowed"] if reason not in reasons]
+    lines = ["| API | versions | requests | differ (reason: requests) |", "|---|---|---|---|"]
+    for api, versions in sorted(rows.items()):
+        counts: dict[str, int] = {}
+        for _, row in versions:
+            for reason, count in row["allowed"].items():
+                counts[reason] = counts.get(reason, 0) + count
+        shown = ", ".join(
+            f"{reasons.index(reason) + 1}: {counts[reason]}" for reason in sorted(counts, key=reasons.index)
+        )
+        names = ", ".join(f"{version}{'' if row['kafka'] == '4.3.1' else '*'}" for version, row in sorted(versions))
+        lines.append(f"| {api} | {names} | {sum(row['requests'] for _, row in versions)} | {shown} |")
+    return "\n".join([*lines, "", *(f"{number}. {reason}." for number, reason in enumerate(reasons, 1))])
 
 
 def main() -> None:
-    """Compare two running brokers."""
-    kafka_port, kbroker_port, apis = int(sys.argv[1]), int(sys.argv[2]), tuple(sys.argv[3:])
+    """Compare, and show or record what came of it."""
+    words = sys.argv[1:]
+    apis = [word for word in words if not word.startswith("--")]
 
-    def report(each: Compared) -> None:
-        print(f"== {each.api} {each.version}: {each.verdict}", flush=True)
-        for line in each.differing:
-            print(f"   {line}"[:400], flush=True)
+    def report(row: Compared) -> None:
+        print(
+            f"== {row.api} {row.version}: {row.requests} requests, {len(row.differing)} differ",
+            flush=True,
+        )
+        for line in row.differing:
+            print(f"   {line}"[:300], flush=True)
 
-    found: list[Any] = compare(kafka_port, kbroker_port, apis, report)
-    print("\n".join(table(found)))
+    with tempfile.TemporaryDirectory() as folder:
+        found = compare(Path(folder), apis, report)
+    if "--record" in words:
+        record([row for row in found if not row.differing])
 
 
 if __name__ == "__main__":

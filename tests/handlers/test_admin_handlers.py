@@ -258,12 +258,13 @@ def test_a_failing_store_is_answered_not_raised(broker: AdminBroker) -> None:
     _create(broker, "a")
     broker.store.close()
     topic = {"name": "b", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-    created = broker.ask("CreateTopics", 7, {"topics": [topic]})["topics"][0]
+    created = broker.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 5000})["topics"][0]
     assert created["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
     assert "cannot use the metadata store" in created["error_message"]
-    grown = broker.ask("CreatePartitions", 3, {"topics": [{"name": "a", "count": 2, "assignments": None}]})
+    growth = {"topics": [{"name": "a", "count": 2, "assignments": None}], "timeout_ms": 5000}
+    grown = broker.ask("CreatePartitions", 3, growth)
     assert grown["results"][0]["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
-    deleted = broker.ask("DeleteTopics", 6, {"topics": [{"name": "a"}]})
+    deleted = broker.ask("DeleteTopics", 6, {"topics": [{"name": "a"}], "timeout_ms": 5000})
     assert deleted["responses"][0]["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
     found = broker.ask("Metadata", 13, {"topics": [{"name": "auto"}, {"name": "a"}]})["topics"]
     assert [(topic["name"], topic["error_code"]) for topic in found] == [("a", 0), ("auto", 56)]

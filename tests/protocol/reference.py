@@ -131,9 +131,11 @@ class Reference:
     def length(self, field: Field, layout: str, nullable: bool) -> int | None:
         if self.flexible and not field.flexible:
             length = self.uvarint() - 1
+            if length >= 2**31:
+                length -= 2**32
         else:
             (length,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
-        if length == -1 and nullable:
+        if length < 0 and nullable:
             return None
         if length < 0:
             raise MalformedError("length")

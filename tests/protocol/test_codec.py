@@ -118,7 +118,7 @@ def decode_fails(name: str, version: int, payload: bytes, *words: str) -> None:
 def test_counts_are_checked_before_anything_is_allocated() -> None:
     """Six bytes could make the broker allocate gigabytes."""
     decode_fails("MetadataRequest", 1, b"\x7f\xff\xff\xff", "topics", "2147483647 items", "0 bytes")
-    decode_fails("MetadataRequest", 9, b"\xff\xff\xff\xff\x0f", "topics", "items")
+    decode_fails("MetadataRequest", 9, b"\xff\xff\xff\xff\x07", "topics", "items")
     decode_fails("MetadataRequest", 1, b"\x00\x00\x00\x02\x00\x00", "topics", "2 items")
     decode_fails("SaslAuthenticateRequest", 0, b"\x7f\xff\xff\xff", "auth_bytes", "2147483647 bytes")
 
@@ -133,11 +133,14 @@ def test_a_message_of_too_many_items_is_refused() -> None:
     decode_fails("CreateTopicsRequest", 4, create.program(4).encode(create(topics=[topic, topic])), "topics[1].configs")
 
 
-def test_negative_lengths_and_required_nulls_are_refused() -> None:
-    """A negative count would pass for null, and a null for an empty list."""
-    decode_fails("MetadataRequest", 1, b"\xff\xff\xff\xfe", "topics", "negative length -2")
+def test_required_nulls_are_refused_and_any_negative_length_is_null() -> None:
+    """A null would pass for an empty list; a client that writes -2 for null would be served by Kafka alone."""
     decode_fails("MetadataRequest", 0, b"\xff\xff\xff\xff", "topics", "null")
-    assert message("MetadataRequest").program(1).decode(b"\xff\xff\xff\xff").topics is None
+    decode_fails("MetadataRequest", 0, b"\xff\xff\xff\xfe", "topics", "null")
+    decode_fails("ListGroupsRequest", 4, b"\xff\xff\xff\xff\x0f\x00", "states_filter", "null")
+    for size in (b"\xff\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x80\x00\x00\x00"):
+        assert message("MetadataRequest").program(1).decode(size).topics is None
+    assert message("MetadataRequest").program(9).decode(b"\xff\xff\xff\xff\x0f\0\0\0\0").topics is None
     decode_fails("ListGroupsRequest", 4, b"\x00\x00", "states_filter", "null")
 
 

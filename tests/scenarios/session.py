@@ -38,11 +38,12 @@ def scenario(function: Scenario) -> Scenario:
 class Session:
     """One run of one scenario against one broker."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, seconds: float = 8) -> None:
         self.port = port
+        self.seconds = seconds
         self.normal = Normaliser(port)
         self.answers: Answers = {}
-        self.wire = Wire(port)
+        self.wire = Wire(port, seconds)
 
     def ask(self, step: str, api: str, version: int, **values: Any) -> Any:
         """Ask and record; the answer, or None when the broker hung up (the next question dials anew)."""
@@ -74,13 +75,14 @@ class Session:
     def redial(self) -> None:
         """Go on over a new connection."""
         self.wire.close()
-        self.wire = Wire(self.port)
+        self.wire = Wire(self.port, self.seconds)
 
     @contextmanager
     def second(self) -> Iterator[Session]:
         """The same session over a further connection, for a second client."""
         other = Session.__new__(Session)
-        other.port, other.normal, other.answers, other.wire = self.port, self.normal, self.answers, Wire(self.port)
+        other.port, other.seconds, other.normal, other.answers = self.port, self.seconds, self.normal, self.answers
+        other.wire = Wire(self.port, self.seconds)
         try:
             yield other
         finally:

@@ -59,6 +59,10 @@ class Wire:
         """End the connection."""
         self._socket.close()
 
+    def patience(self, seconds: float) -> None:
+        """How long to wait for an answer from here on."""
+        self._socket.settimeout(seconds)
+
     def ask(self, api: str, version: int, values: Mapping[str, Any]) -> Any:
         """Send one request and decode its answer; `Closed` when the broker hangs up."""
         self.send(api, version, values)

@@ -98,7 +98,8 @@ cdef inline bint read_row(Cursor* cursor, const FetchLayout* layout, int version
     """A partition; False where it has tagged fields, or is not there."""
     cdef bint flexible = version >= layout.flexible
     row.index = cursor_int32(cursor)
-    row.leader_epoch = cursor_int32(cursor) if version >= layout.leader_epochs else -1
+    # Any epoch below 0 is none here, as in Kafka, whose ListOffsets takes -1 alone for none.
+    row.leader_epoch = max(cursor_int32(cursor), -1) if version >= layout.leader_epochs else -1
     row.offset = cursor_int64(cursor)
     row.last_fetched_epoch = cursor_int32(cursor) if flexible else -1
     row.log_start_offset = cursor_int64(cursor) if version >= layout.log_starts else -1

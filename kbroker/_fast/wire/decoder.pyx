@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker._fast.base.cursor cimport (
@@ -239,10 +239,10 @@ cdef inline PyObject* decode_scalar(Cursor* cursor, int kind) except NULL:
 
 
 cdef Py_ssize_t decode_length(Decoder* self, const Op* op, int kind, bint nullable) except -2:
-    """The length of a string, of bytes or of an array; -1 stands for null."""
+    """The length of a string, of bytes or of an array; -1 stands for null, as in Kafka any length below it does."""
     cdef Py_ssize_t length
     if op.compact:
-        length = <Py_ssize_t>cursor_uvarint(&self.cursor) - 1
+        length = <int32_t>(cursor_uvarint(&self.cursor) - 1)
     elif kind == KIND_STRING:
         length = cursor_int16(&self.cursor)
     else:
@@ -250,10 +250,9 @@ cdef Py_ssize_t decode_length(Decoder* self, const Op* op, int kind, bint nullab
     if self.cursor.fault != CURSOR_OK:
         fail_read(self, op)
     if length < 0:
-        if length < -1:
-            fail(self, op, f"negative length {length}")
         if not nullable:
             fail(self, op, "null where a value is required")
+        return -1
     return length
 
 

@@ -222,10 +222,11 @@ class GroupCoordinator:
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises for who is no member of this generation."""
+        if not group_id:
+            # Commits may have made a group of this name.
+            raise InvalidGroupIdError()
         group = self.registry.groups.get(group_id)
         if group is None:
-            if not group_id:
-                raise InvalidGroupIdError()
             try:
                 self.registry.find(group_id)
             except CoordinatorLoadInProgressError:

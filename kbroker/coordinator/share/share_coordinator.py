@@ -102,18 +102,16 @@ class ShareCoordinator:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Outcome[None]:
         """Begin a state; a start offset of -1 leaves it to the leader and the group's settings."""
-        self._check_topic(key)
+        self.check_topic(key)
         return self._write(key, lambda shard, now: shard.initialize(key, state_epoch, start_offset, now))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Outcome[StoredState]:
         """The state, for a leader of that epoch."""
-        self._check_topic(key)
-        return self._write(key, lambda shard, now: shard.read(key, leader_epoch, now))
+        return self._write(key, lambda shard, now: self._of_a_topic(key, shard.read(key, leader_epoch, now)))
 
     def write(self, key: SharePartitionKey, update: StateUpdate) -> Outcome[None]:
         """Note what a leader says."""
-        self._check_topic(key)
-        return self._write(key, lambda shard, now: shard.write(key, update, now))
+        return self._write(key, lambda shard, now: self._of_a_topic(key, shard.write(key, update, now)))
 
     def delete(self, key: SharePartitionKey) -> Outcome[None]:
         """Forget a state."""
@@ -197,7 +195,13 @@ class ShareCoordinator:
     def _partition_of(self, key: SharePartitionKey) -> int:
         return self.runtime.partition_of(coordinator_key(key))
 
-    def _check_topic(self, key: SharePartitionKey) -> None:
+    def _of_a_topic(self, key: SharePartitionKey, plan: Plan[T]) -> Plan[T]:
+        """The plan, where the partition is there: asked last, as in Kafka, so that a state that is missing is first."""
+        self.check_topic(key)
+        return plan
+
+    def check_topic(self, key: SharePartitionKey) -> None:
+        """UnknownTopicOrPartitionError for a partition that is not there."""
         topic = self._cache.topic_by_id(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):
             raise UnknownTopicOrPartitionError()

@@ -180,11 +180,17 @@ class ShareGroups:
             raise NonEmptyGroupError(f"The group {group_id} is not empty.")
         return group
 
+    def check_alterable(self, group_id: str) -> ShareGroup | None:
+        """A group without members, None where there is no group of this id.  GroupIdNotFoundError for one of another
+        kind, NonEmptyGroupError."""
+        known = self._registry.find(group_id)
+        return None if known is None else self.empty(group_id)
+
     async def alter_offset(self, group_id: str, topic_id: bytes, name: str, partition: int, start_offset: int) -> None:
-        """Begin a partition of a group without members anew, at an offset."""
-        group = self.empty(group_id)
+        """Begin a partition of a group without members, which is made where there is none, anew, at an offset."""
+        group = self.check_alterable(group_id)
         await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
-        state_epoch = group.epoch + 1
+        state_epoch = 1 if group is None else group.epoch + 1
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
         topics = {topic_id: TopicState(name, frozenset({partition}))}
@@ -193,7 +199,7 @@ class ShareGroups:
             epoch = records.epoch_record(group_id, max(group.epoch, state_epoch), group.metadata_hash)
             return None, [epoch, *self._done(group, topics)]
 
-        await self._write(group_id, operation)
+        await self._write(group_id, operation, creates=True)
 
     async def delete_offsets(self, group_id: str, topic_id: bytes) -> None:
         """Forget the state of a topic's partitions.  UnknownTopicOrPartitionError where there is none."""

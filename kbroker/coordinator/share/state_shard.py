@@ -98,7 +98,8 @@ class ShareStateShard:
             state_epoch=state_epoch,
             leader_epoch=0 if known is None else known.leader_epoch,
             start_offset=start_offset,
-            delivery_complete_count=UNKNOWN_COUNT,
+            # From an offset that is named, nothing is done yet; from one that a leader picks, that is not known.
+            delivery_complete_count=UNKNOWN_COUNT if start_offset < 0 else 0,
             batches=(),
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
             create_timestamp=now_ms,

@@ -51,11 +51,11 @@ def plan(
 ) -> list[Acknowledgement]:
     """The changes, in order.  InvalidRecordStateError, InvalidRequestError."""
     planned: list[Acknowledgement] = []
-    end = -1
+    end: int | None = None
     for batch in batches:
         if batch.last_offset < start_offset:
             continue  # Its end was reached in another way.
-        if batch.first_offset <= end:
+        if end is not None and batch.first_offset <= end:
             raise InvalidRecordStateError("The offset cannot be acknowledged. The offset is not acquired.")
         end = batch.last_offset
         _check_range(in_flight, start_offset, batch)
