@@ -50,6 +50,7 @@ MEASURED_WITHIN = {
     "delivery_client": "bench/test_replay_producer.py: test_play",
     "direct": "bench/test_fast_paths.py: test_produce_direct",
     "encoder": "bench/test_codec.py: test_answer_produce",
+    "fast_append": "bench/test_fast_paths.py: test_append_fast",
     "fast_fetch": "bench/test_fast_paths.py: test_read_direct",
     "fetch_answer": "bench/test_fast_paths.py: test_read_direct",
     "fetch_target": "bench/test_fast_paths.py: test_fetch_of_a_session",

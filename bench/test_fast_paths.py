@@ -16,7 +16,6 @@ import uvloop
 from bench.test_codec import fetch_request, produce_request
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.directory import list_directory, read_small_file
-from kbroker._fast.log.fast_append import append_batch
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.requests.fast_produce import FastProduce
 from kbroker.clock import SystemClock
@@ -29,8 +28,8 @@ from kbroker.schemas import message
 from kbroker.storage.files.filesystem import SYSTEM_FILES, DirectoryEntry
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
-from tests.extensions.append_groups import append_together
-from tests.extensions.direct_requests import answer_together
+from tests.extensions.append_groups import append_batch, append_together
+from tests.extensions.direct_requests import answer_together, ask
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 from tests.unbroken import UNBROKEN, finished
 
@@ -123,7 +122,7 @@ def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: by
 
     def run() -> None:
         frame[:] = start
-        if direct.ask(services, 9, 1, frame) is None:
+        if ask(direct, services, 9, 1, frame) is None:
             append(log, bytearray(data))
 
     benchmark.pedantic(run, rounds=ROUNDS, iterations=TIMES)
@@ -187,7 +186,7 @@ def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, pa
     def run() -> None:
         for frame, start in zip(frames, starts, strict=True):
             frame[:] = start
-            if type(direct.ask(services, 9, 1, frame)) is not bytes:  # the next blocks have to be reserved
+            if type(ask(direct, services, 9, 1, frame)) is not bytes:  # the next blocks have to be reserved
                 for log in logs:
                     append(log, bytearray(records))
 
@@ -231,7 +230,7 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
     def run() -> None:
         log.high_watermark = log.local.log_end_offset = end
         if direct:
-            FAST_FETCH.ask(services, 12, 1, frame).begin(ctx)
+            ask(FAST_FETCH, services, 12, 1, frame).begin(ctx)
         else:
             handle_fetch(ctx, decode(frame, 0, len(frame))).begin(ctx)
         log.high_watermark = log.local.log_end_offset = end + 1
@@ -265,7 +264,7 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
 
     def run() -> Any:
         if direct:
-            return FAST_FETCH.ask(services, 12, 1, frame)
+            return ask(FAST_FETCH, services, 12, 1, frame)
         return handle_fetch(ctx, decode(frame, 0, len(frame)))
 
     assert benchmark(run) is not None
@@ -301,7 +300,7 @@ def test_fetch_of_partitions(benchmark: Any, services: Any, log: UnifiedLog, par
 
     def run() -> None:
         for frame in frames:
-            FAST_FETCH.ask(services, 12, 1, frame)
+            ask(FAST_FETCH, services, 12, 1, frame)
 
     benchmark(run)
 
@@ -335,7 +334,7 @@ def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, part
     def run() -> Any:
         session.epoch = 1
         if direct:
-            return FAST_FETCH.ask(services, 12, 1, frame)
+            return ask(FAST_FETCH, services, 12, 1, frame)
         return handle_fetch(ctx, decode(frame, 0, len(frame)))
 
     assert benchmark(run) is not None
@@ -353,7 +352,7 @@ def test_read_direct(benchmark: Any, services: Any, log: UnifiedLog) -> None:
 
     def run() -> None:
         for frame in frames:
-            FAST_FETCH.ask(services, 12, 1, frame)
+            ask(FAST_FETCH, services, 12, 1, frame)
 
     benchmark(run)
 

@@ -1,11 +1,22 @@
-"""Groups of batches, appended as one."""
+"""Batches appended on the fast path, alone or in groups."""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.log.append_group cimport AppendGroup, write_groups
+from kbroker._fast.log.fast_append cimport append_at
 from kbroker._fast.log.log_fields cimport LogFields
+
+
+def append_batch(LogFields log, records, int32_t leader_epoch, int64_t now_ms, bint transactional=False):
+    """Appends the one batch in `records` (writable): its base offset, or -1 where it is not appended here."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
+    try:
+        return append_at(log, <uint8_t*> view.buf, view.len, leader_epoch, now_ms, transactional)
+    finally:
+        PyBuffer_Release(&view)
 
 
 def append_together(LogFields log, batches, int32_t leader_epoch, int64_t now_ms):

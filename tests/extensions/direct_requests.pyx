@@ -1,10 +1,20 @@
-"""Requests that are answered together, from their bytes."""
+"""Requests that are answered from their bytes, alone or together."""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
+
+
+def ask(DirectAnswers direct not None, services, int version, int correlation_id, request):
+    """The answer as `DirectAnswers.answer` gives it; `request` is a writable buffer."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
+    try:
+        return direct.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
 
 
 def answer_together(DirectAnswers direct not None, services, requests, HelperPool helper_pool=None):

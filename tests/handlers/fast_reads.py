@@ -13,6 +13,7 @@ from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.unified_log import UnifiedLog
+from tests.extensions.direct_requests import ask
 from tests.handlers.frames import plain
 from tests.handlers.partitions import led
 
@@ -44,7 +45,7 @@ class FastReader:
         asked = FetchRequest(topics=[topic], isolation_level=int(committed))
         before = self.alone
         data = bytearray(FetchRequest.program(VERSION).encode(asked))
-        answer = self.direct.ask(self.services, VERSION, 77, data)
+        answer = ask(self.direct, self.services, VERSION, 77, data)
         if self.alone > before:
             return None
         self.kinds.add(type(answer))

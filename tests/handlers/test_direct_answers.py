@@ -32,7 +32,7 @@ from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_values import FetchIsolation
-from tests.extensions.direct_requests import answer_together
+from tests.extensions.direct_requests import answer_together, ask
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.handlers.partitions import Manager, led
@@ -128,7 +128,7 @@ def test_a_produce_is_stored_and_answered_as_the_encoder_does(side: Side, versio
     """A producer would misread its answer, or its records would not be in the log."""
     records = bytes(batch([b"x", b"y"]))
     for first in (2, 4):
-        frame = PRODUCE.ask(side.services, version, 77, produce(version, records, acks=acks))
+        frame = ask(PRODUCE, side.services, version, 77, produce(version, records, acks=acks))
         assert frame == produced(version, first)
     assert side.log.log_end_offset == side.log.high_watermark == 6
     stored = Path(side.log.local.segments.active.path).read_bytes()
@@ -139,7 +139,7 @@ def test_a_produce_is_stored_and_answered_as_the_encoder_does(side: Side, versio
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_fetch_is_answered_as_the_encoder_does(side: Side, version: int, committed: bool) -> None:
     """A consumer would misread its answer."""
-    frame = FETCH.ask(side.services, version, 77, fetch(version, 1, isolation_level=int(committed), rack_id="r1"))
+    frame = ask(FETCH, side.services, version, 77, fetch(version, 1, isolation_level=int(committed), rack_id="r1"))
     assert frame is not None
     found = side.log.read(
         1, 1 << 20, FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK, True
@@ -159,16 +159,16 @@ def test_a_name_of_any_length_and_alphabet_comes_back(tmp_path: Path) -> None:
             )
             request = encoded(ProduceRequest(acks=1, topic_data=[topic]), version)
             first = side.log.log_end_offset
-            assert PRODUCE.ask(side.services, version, 77, request) == produced(version, first, name=name)
+            assert ask(PRODUCE, side.services, version, 77, request) == produced(version, first, name=name)
         side.log.close(clean=False)
 
 
 def test_a_waiting_consumer_is_woken(side: Side) -> None:
     """A consumer would wait to the end of its time beside records that it asked for."""
-    PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
+    ask(PRODUCE, side.services, 9, 1, produce(9, bytes(batch())))
     assert side.woken == []
     side.has_a_consumer_wait()
-    PRODUCE.ask(side.services, 9, 1, produce(9, bytes(batch())))
+    ask(PRODUCE, side.services, 9, 1, produce(9, bytes(batch())))
     assert side.woken == [side.partition]
 
 
@@ -258,8 +258,8 @@ def test_requests_shared_with_threads_leave_what_they_leave_one_by_one(tmp_path:
         order += [at for at, frame in enumerate(frames) if frame is None]
         for at in order:
             name, data = asked[at]
-            frame = PRODUCE.ask(services, 9, 77, to(name, data)) if frames[at] is None else frames[at]
-            assert frame == PRODUCE.ask(services_alone, 9, 77, to(name, data))
+            frame = ask(PRODUCE, services, 9, 77, to(name, data)) if frames[at] is None else frames[at]
+            assert frame == ask(PRODUCE, services_alone, 9, 77, to(name, data))
     for name in names:
         logs = [sides[name].log for sides in (together, alone)]
         for log in logs:
@@ -284,7 +284,7 @@ def test_a_write_that_fails_fails_its_partition_alone(tmp_path: Path, failure: s
     # The handler takes over with the batch as its producer sent it.
     assert asked[2] == to("c", bytes(batch([value])))
     assert [each.log.log_end_offset for each in sides.values()] == [3, 3, 2, 3]
-    assert PRODUCE.ask(services, 9, 77, to("d", bytes(batch()))) == produced(9, 3, name="d")
+    assert ask(PRODUCE, services, 9, 77, to("d", bytes(batch()))) == produced(9, 3, name="d")
     for each in sides.values():
         each.log.close(clean=False)
     helper_pool.close()
@@ -373,7 +373,7 @@ def not_plain() -> list[tuple[str, Any, int, bytearray]]:
 def test_anything_else_is_left_to_the_handler(side: Side, direct: Any, version: int, request_bytes: bytearray) -> None:
     """What has to be refused, or done in another way, would be answered as if all were well."""
     before = bytes(request_bytes)
-    assert direct.ask(side.services, version, 77, request_bytes) is None
+    assert ask(direct, side.services, version, 77, request_bytes) is None
     assert bytes(request_bytes) == before
     assert side.log.log_end_offset == 2
 
@@ -384,7 +384,7 @@ def test_internal_topics_are_left_to_the_handler(tmp_path: Path, topic: str) -> 
     side = Side(tmp_path, topic)
     row = ProduceRequest.PartitionProduceData(index=3, records=bytes(batch()))
     asked = ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[row])])
-    assert PRODUCE.ask(side.services, 9, 77, encoded(asked, 9)) is None
+    assert ask(PRODUCE, side.services, 9, 77, encoded(asked, 9)) is None
     side.log.close(clean=False)
 
 
@@ -393,26 +393,26 @@ def test_a_segment_that_cannot_be_opened_is_told_of(side: Side) -> None:
     segment = side.log.local.segments.active
     segment.release()
     os.rename(segment.path, f"{segment.path}.gone")
-    row = decoded(11, FETCH.ask(side.services, 11, 77, fetch(11, 1))).responses[0].partitions[0]
+    row = decoded(11, ask(FETCH, side.services, 11, 77, fetch(11, 1))).responses[0].partitions[0]
     assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     os.rename(f"{segment.path}.gone", segment.path)
-    row = decoded(11, FETCH.ask(side.services, 11, 77, fetch(11, 1))).responses[0].partitions[0]
+    row = decoded(11, ask(FETCH, side.services, 11, 77, fetch(11, 1))).responses[0].partitions[0]
     assert row.error_code == 0 and b"second" in bytes(row.records)
 
 
 def test_too_few_in_sync_replicas_are_left_to_the_handler(side: Side) -> None:
     """acks=all would be answered without the replicas that it is meant for."""
     side.partition.min_in_sync = 2
-    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()), acks=-1)) is None
-    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()), acks=1)) == produced(9, 2)
+    assert ask(PRODUCE, side.services, 9, 77, produce(9, bytes(batch()), acks=-1)) is None
+    assert ask(PRODUCE, side.services, 9, 77, produce(9, bytes(batch()), acks=1)) == produced(9, 2)
 
 
 def test_the_system_clock_judges_timestamps_as_another_clock_does(side: Side) -> None:
     """Records from the far future would be taken, and hold retention up, where the broker runs on the system's time."""
     side.services.clock = SystemClock()
     future = bytes(batch(timestamp=(1 << 42)))
-    assert PRODUCE.ask(side.services, 9, 77, produce(9, future)) is None
-    assert PRODUCE.ask(side.services, 9, 77, produce(9, bytes(batch()))) == produced(9, 2)
+    assert ask(PRODUCE, side.services, 9, 77, produce(9, future)) is None
+    assert ask(PRODUCE, side.services, 9, 77, produce(9, bytes(batch()))) == produced(9, 2)
 
 
 @st.composite
@@ -452,7 +452,7 @@ def test_damaged_requests_are_answered_as_the_decoder_reads_them(requests: list[
                 asked = struct.program(version).decode(memoryview(bytes(data)), 0, len(data))
             except ValueError:
                 asked = None
-            frame = direct.ask(side.services, version, 77, data)
+            frame = ask(direct, side.services, version, 77, data)
             if frame is None:
                 assert side.log.log_end_offset == end
                 continue

@@ -18,6 +18,7 @@ from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import FAST_FETCH, FetchResponse, handle_fetch
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
+from tests.extensions.direct_requests import ask
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.handlers.partitions import led
@@ -78,7 +79,7 @@ class Context:
 def serve(ctx: Context, data: bytearray, direct: bool) -> bool:
     """What a connection does with a request that came; whether its bytes were enough, which only `direct` looks at."""
     kept = bytes(data)
-    frame = FAST_FETCH.ask(ctx.services, ctx.api_version, 77, data) if direct else None
+    frame = ask(FAST_FETCH, ctx.services, ctx.api_version, 77, data) if direct else None
     if frame is None:
         ctx.handle(ctx.decode(kept))
         return False
@@ -253,7 +254,7 @@ def test_a_fault_at_one_fetch_that_waits_is_told_and_spares_the_others(tmp_path:
     for ctx in (broken, sound):
         data = fetch(12, readers.log.log_end_offset, max_wait_ms=LONG_MS)
         if direct:
-            ctx.take(FAST_FETCH.ask(ctx.services, 12, 77, data))
+            ctx.take(ask(FAST_FETCH, ctx.services, 12, 77, data))
         else:
             ctx.handle(ctx.decode(bytes(data)))
     topics = readers.manager.topics
@@ -294,7 +295,7 @@ def test_what_has_to_be_answered_now_does_not_wait(readers: Readers, behind: int
     """A consumer with a wrong offset, an old view or no time would hang instead of hearing so."""
     data = fetch(11, readers.log.log_end_offset + behind, **{"max_wait_ms": LONG_MS, **wanted})
     ctx = Context(readers.services, 11)
-    assert not isinstance(FAST_FETCH.ask(ctx.services, 11, 77, data), Pending)
+    assert not isinstance(ask(FAST_FETCH, ctx.services, 11, 77, data), Pending)
     assert len(readers.manager.purgatory) == 0 and ctx.waiting is None
 
 
@@ -315,7 +316,7 @@ def test_damaged_requests_wait_only_as_the_decoder_reads_them(
             data[at % len(data)] = value
         del data[len(data) - cut :]
         ctx = Context(readers.services, version)
-        answer = FAST_FETCH.ask(ctx.services, version, 77, data)
+        answer = ask(FAST_FETCH, ctx.services, version, 77, data)
         if isinstance(answer, Pending):
             answer.begin(ctx)
             asked = ctx.decode(bytes(data))

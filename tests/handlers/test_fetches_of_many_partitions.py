@@ -22,6 +22,7 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
+from tests.extensions.direct_requests import ask
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.handlers.partitions import Manager, led
@@ -325,7 +326,7 @@ def test_a_fetch_that_the_handler_serves_has_not_moved_its_session(tmp_path: Pat
         topics=topics,
         forgotten_topics_data=[FetchRequest.ForgottenTopic(topic=NAME, partitions=[0])],
     )
-    assert FAST_FETCH.ask(consumers.services, 12, 77, encoded(asked, 12)) is None
+    assert ask(FAST_FETCH, consumers.services, 12, 77, encoded(asked, 12)) is None
     assert session.epoch == 1 and before == [
         (target.fetch_offset, target.max_bytes, target.answered_high_watermark) for target in session.targets.values()
     ]
@@ -338,7 +339,7 @@ def test_a_session_out_of_step_is_left_to_the_handler(tmp_path: Path, opened: in
     consumers = Consumers(tmp_path, REFERENCE)
     consumers.open(opened, ALL)
     asked = FetchRequest(session_id=consumers.session_id, session_epoch=epoch, max_bytes=WIDE, max_wait_ms=LONG_MS)
-    assert FAST_FETCH.ask(consumers.services, version, 77, encoded(asked, version)) is None
+    assert ask(FAST_FETCH, consumers.services, version, 77, encoded(asked, version)) is None
     consumers.close()
 
 
@@ -386,7 +387,7 @@ def test_a_number_of_partitions_that_lies_moves_no_session(tmp_path: Path, rows:
     data += bytes(100_000)  # as many, if they had a byte each
     tracemalloc.start()
     try:
-        assert FAST_FETCH.ask(consumers.services, 11, 77, data) is None
+        assert ask(FAST_FETCH, consumers.services, 11, 77, data) is None
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
@@ -403,7 +404,7 @@ def test_a_partition_or_topic_named_twice_is_left_to_the_handler(tmp_path: Path)
     for rows in ([[row, row]], [[row], [other]], [[row, other], [row]]):
         topics = [FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=each) for each in rows]
         data = encoded(FetchRequest(max_bytes=WIDE, max_wait_ms=LONG_MS, min_bytes=1, topics=topics), 12)
-        assert FAST_FETCH.ask(consumers.services, 12, 77, data) is None
+        assert ask(FAST_FETCH, consumers.services, 12, 77, data) is None
     consumers.close()
 
 
@@ -430,7 +431,7 @@ def test_damaged_requests_are_answered_only_as_the_decoder_reads_them(
             data[at % len(data)] = value
         del data[len(data) - cut :]
         asked, direct = Context(consumers.services, version), Context(consumers.services, version)
-        answer = FAST_FETCH.ask(consumers.services, version, 77, data)
+        answer = ask(FAST_FETCH, consumers.services, version, 77, data)
         if answer is not None:
             direct.take(answer)
             asked.handle(asked.decode(bytes(data)))

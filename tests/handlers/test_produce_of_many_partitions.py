@@ -22,6 +22,7 @@ from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_validator import AppendOrigin
+from tests.extensions.direct_requests import ask
 from tests.handlers.partitions import Manager, led
 from tests.handlers.test_direct_answers import ProduceRequest, encoded
 from tests.storage.batches import START_MS, append, batch, environment, open_log
@@ -71,7 +72,7 @@ class Broker(Manager):
         ctx: Any = SimpleNamespace(
             gate=None, services=self.services, api_version=version, client_id="c", connection=connection
         )
-        answer = FAST_PRODUCE.ask(self.services, version, 77, data) if fast else None
+        answer = ask(FAST_PRODUCE, self.services, version, 77, data) if fast else None
         if answer is None or isinstance(answer, Partly):
             request = ProduceRequest.program(version).decode(data, 0, len(data))
             answer = finished(handle_produce(ctx, request, None if answer is None else answer.appended))
@@ -162,8 +163,8 @@ def test_a_request_of_sound_batches_is_answered_without_being_decoded() -> None:
         broker = Broker(Path(folder))
         for version in range(7, 14):
             for acks in (1, -1):
-                assert isinstance(FAST_PRODUCE.ask(broker.services, version, 77, request(version, acks, rows)), bytes)
-            assert FAST_PRODUCE.ask(broker.services, version, 77, request(version, 0, rows)) is NO_RESPONSE
+                assert isinstance(ask(FAST_PRODUCE, broker.services, version, 77, request(version, acks, rows)), bytes)
+            assert ask(FAST_PRODUCE, broker.services, version, 77, request(version, 0, rows)) is NO_RESPONSE
         broker.close()
 
 
@@ -172,7 +173,7 @@ def test_one_batch_that_is_left_costs_the_others_nothing() -> None:
     rows = [("a", 0, 0), ("a", 1, 7), ("b", 0, 1), ("a", 1, 0)]
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder))
-        answer = FAST_PRODUCE.ask(broker.services, 9, 77, request(9, 1, rows))
+        answer = ask(FAST_PRODUCE, broker.services, 9, 77, request(9, 1, rows))
         assert isinstance(answer, Partly)
         # The request names topic by topic: a's three rows, then b's.
         assert answer.appended == [(2, 2), None, None, (2, 3)], "what follows a batch that was left waits for it"
@@ -193,7 +194,7 @@ def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> 
     async def main(folder: Path) -> None:
         broker = Broker(folder)
         slices = broker.services.slices = Slices(asyncio.get_running_loop())
-        answer = FAST_PRODUCE.ask(broker.services, 9, 77, data)
+        answer = ask(FAST_PRODUCE, broker.services, 9, 77, data)
         assert isinstance(answer, Partly)
         assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
@@ -216,7 +217,7 @@ def test_a_request_of_very_many_partitions_rests_at_each() -> None:
     async def main(folder: Path) -> None:
         broker = Broker(folder)
         slices = broker.services.slices = Slices(asyncio.get_running_loop(), 0)
-        assert FAST_PRODUCE.ask(broker.services, 9, 77, data) is None
+        assert ask(FAST_PRODUCE, broker.services, 9, 77, data) is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
         ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")
         stored, unknown = (await handle_produce(ctx, request)).responses
@@ -235,6 +236,6 @@ def test_a_name_that_is_no_text_stores_nothing_of_its_request() -> None:
         broker = Broker(Path(folder))
         data = request(9, 1, [("a", 0, 0), ("unknown", 0, 0)])
         data[data.index(b"unknown") : data.index(b"unknown") + 7] = b"\xff" * 7
-        assert FAST_PRODUCE.ask(broker.services, 9, 77, data) is None
+        assert ask(FAST_PRODUCE, broker.services, 9, 77, data) is None
         assert broker.topics["a"][0].log.log_end_offset == 2
         broker.close()

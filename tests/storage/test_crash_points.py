@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.log.fast_append import append_batch
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.log_values import AppendResult
 from kbroker.storage.log.unified_log import UnifiedLog
-from tests.extensions.append_groups import append_together
+from tests.extensions.append_groups import append_batch, append_together
 from tests.storage.batches import START_MS, append, append_set_aside, batch, environment, open_log, read_all
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.log.fast_append import append_batch
 from kbroker._fast.log.log_fields import FileFields
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
@@ -26,7 +25,7 @@ from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
-from tests.extensions.append_groups import append_together
+from tests.extensions.append_groups import append_batch, append_together
 from tests.handlers.fast_reads import FastReader
 from tests.handlers.frames import plain
 from tests.storage.batches import START_MS, append, batch, environment, marker, open_log, read_all

@@ -13,7 +13,6 @@ cdef enum:
 cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms,
                        bint transactional) except -2
 cdef int64_t write_by(FileFields file, object data, int64_t position) except -2
-cpdef object append_batch(LogFields log, records, int32_t leader_epoch, int64_t now_ms, bint transactional=*)
 cdef BatchInfo admit(
     LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position,
     bint transactional

@@ -6,7 +6,7 @@ other the answer is -1, nothing has been changed, and `UnifiedLog.append_as_lead
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -43,25 +43,13 @@ cdef enum:
     LONG_EXAMINATION_BYTES = 262144
 
 
-cpdef object append_batch(LogFields log, records, int32_t leader_epoch, int64_t now_ms, bint transactional=False):
-    """Appends the one batch in `records` (writable): its base offset, or -1.  `Partition` says what is committed then.
-
-    `transactional`: the batch may be one of a transaction that is open in this log.
-    """
-    cdef Py_buffer view
-    if records is None:
-        return NOT_APPENDED
-    PyObject_GetBuffer(records, &view, PyBUF_WRITABLE)
-    try:
-        return append_at(log, <uint8_t*> view.buf, view.len, leader_epoch, now_ms, transactional)
-    finally:
-        PyBuffer_Release(&view)
-
-
 @cython.nonecheck(True)
 cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms,
                        bint transactional) except -2:
-    """`append_batch` of bytes that are not changed meanwhile."""
+    """Appends one batch, of bytes that are not changed meanwhile: its base offset, or -1.
+
+    `transactional`: the batch may be one of a transaction that is open here.  `Partition` says what is committed.
+    """
     cdef LocalLogFields local = log.local_
     cdef SegmentFields segment = local.segments_.active_
     cdef FileFields file

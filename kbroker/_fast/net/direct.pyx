@@ -3,7 +3,6 @@
 What a route's `DirectAnswers` does not find plain it leaves alone: the request is then decoded and handled as any.
 """
 
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
@@ -33,15 +32,6 @@ cdef class DirectAnswers:
         `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.
         """
         return None
-
-    def ask(self, services, int version, int correlation_id, request):
-        """`answer`, for callers in Python; `request` is a writable buffer."""
-        cdef Py_buffer view
-        PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
-        try:
-            return self.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
 
     cdef bint may_wait(self, const DirectRequest* asked) noexcept:
         """Whether this request, by its form, is one that costs less when it is answered together with others."""
