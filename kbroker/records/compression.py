@@ -19,12 +19,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, cast
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
 from kbroker.records.codec_libraries import native_codecs_loaded
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Codec(IntEnum):

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker._fast.log.batch_rules import is_stored_as_sent
+from kbroker._fast.log.log_fields import AppendRules
 from kbroker._fast.records.record_batch import (
     BatchError,
     CorruptBatchError,
@@ -240,7 +242,8 @@ def test_time_bounds_at_the_edges_of_64_bits(timestamp: int, now_ms: int, before
     """A hostile timestamp would wrap around into the allowed range, and no retention would ever end."""
     batch = encode_batch(simple_records([b"v"]), 1, base_timestamp=timestamp, max_timestamp=timestamp)
     expected = timestamp == -1 or (timestamp > -1 and now_ms - before_ms <= timestamp <= now_ms + after_ms)
-    assert validate(batch).is_plain(now_ms, before_ms, after_ms) == expected
+    rules = AppendRules(len(batch), before_ms, after_ms, 2**31 - 1, False, 0, 0)
+    assert is_stored_as_sent(rules, validate(batch), len(batch), now_ms) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,7 +253,12 @@ def test_what_is_not_plain(fields: dict[str, int]) -> None:
     """The short cut would let through what needs a closer look."""
     times = {"base_timestamp": 5, "max_timestamp": 5}
     payload = simple_records([b"v"])
-    assert validate(encode_batch(payload, 1, **times)).is_plain(5, 0, 0)
-    assert validate(encode_batch(payload, 1, attributes=0x10, **times)).is_plain(5, 0, 0)
-    assert not validate(encode_batch(payload, 1, **{**times, **fields})).is_plain(5, 0, 0)
-    assert not read_header(encode_batch(payload, 1, **times)).is_plain(5, 0, 0)
+    rules = AppendRules(1_000, 0, 0, 2**31 - 1, False, 0, 0)
+    assert is_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_000, 5)
+    assert is_stored_as_sent(rules, validate(encode_batch(payload, 1, attributes=0x10, **times)), 1_000, 5)
+    assert not is_stored_as_sent(rules, validate(encode_batch(payload, 1, **{**times, **fields})), 1_000, 5)
+    assert not is_stored_as_sent(rules, read_header(encode_batch(payload, 1, **times)), 1_000, 5)
+    assert not is_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_001, 5)
+    keys = AppendRules(1_000, 0, 0, 2**31 - 1, True, 0, 0)
+    keyless = validate(encode_batch(payload, 1, **times))
+    assert is_stored_as_sent(keys, keyless, 1_000, 5) == (not keyless.keyless_count)

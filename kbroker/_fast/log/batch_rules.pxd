@@ -25,3 +25,4 @@ cdef bint examine_batch(
 cpdef bint fits_segment(
     SegmentFields segment, int64_t limit, int64_t position, int64_t size, int64_t last_offset, int64_t max_timestamp
 ) noexcept
+cpdef bint is_stored_as_sent(AppendRules rules, BatchInfo info, int64_t size, int64_t now_ms) noexcept

@@ -5,8 +5,8 @@
 
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
-from kbroker._fast.log.log_fields cimport SegmentFields
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, RECORDS_POSITION, Header, walk_fits
+from kbroker._fast.log.log_fields cimport AppendRules, SegmentFields
+from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, RECORDS_POSITION, BatchInfo, Header, walk_fits
 from kbroker._fast.records.compressed_walk cimport walk_unpacked
 from kbroker._fast.records.native_codecs cimport Codecs
 from kbroker._fast.records.record_batch cimport examine
@@ -24,9 +24,29 @@ cdef bint examine_batch(
         walk, header, codecs, data + RECORDS_POSITION, size - RECORDS_POSITION, rules.expansion_bytes
     ):
         return False
+    return _records_fit(rules, header, walk)
+
+
+cdef inline bint _records_fit(const BatchRules* rules, const Header* header, const Walk* walk) noexcept nogil:
     if rules.needs_keys and walk.keyless_count:
         return False
     return walk_fits(header, walk, rules.now_ms, rules.before_max_ms, rules.after_max_ms)
+
+
+cpdef bint is_stored_as_sent(AppendRules rules, BatchInfo info, int64_t size, int64_t now_ms) noexcept:
+    """Whether an uncompressed batch of `size` bytes, found good by its checksum and a walk, is stored as it was sent.
+
+    No control batch, base offset 0, a sequence where there is a producer, keys where the topic asks for them, its own
+    timestamps within the topic's bounds, and their true maximum in the header.
+    """
+    cdef BatchRules asked = rules_at(rules, now_ms)
+    cdef Walk walk
+    if not info.walked or info.header.attributes & COMPRESSION_MASK or size > rules.max_message_bytes:
+        return False
+    walk.keyless_count = info.keyless_count
+    walk.min_timestamp = info.min_record_timestamp
+    walk.max_timestamp = info.max_record_timestamp
+    return _records_fit(&asked, &info.header, &walk)
 
 
 cpdef bint fits_segment(

@@ -66,8 +66,6 @@ cdef class BatchInfo:
     cdef readonly int64_t max_record_timestamp
     cdef int32_t max_timestamp_index
     cdef void take_walk(self, const Walk* walk) noexcept
-    cdef bint plain(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept
-    cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept
 
 
 cdef bint walk_fits(

@@ -145,22 +145,6 @@ cdef class BatchInfo:
             return self.header.base_offset + self.header.last_offset_delta
         return self.header.base_offset + self.max_timestamp_index
 
-    def is_plain(self, int64_t now_ms, int64_t before_ms, int64_t after_ms):
-        """Whether a producer's batch may be stored as it is: uncompressed, no control batch, base offset 0, a sequence
-        where there is a producer, its own timestamps, which are at most so long before and after now, and their true
-        maximum in the header."""
-        return self.plain(now_ms, before_ms, after_ms)
-
-    cdef bint plain(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
-        return not self.header.attributes & COMPRESSION_MASK and self.fits(now_ms, before_ms, after_ms)
-
-    cdef bint fits(self, int64_t now_ms, int64_t before_ms, int64_t after_ms) noexcept:
-        """`is_plain`, whatever the codec."""
-        cdef Walk walk
-        walk.min_timestamp = self.min_record_timestamp
-        walk.max_timestamp = self.max_record_timestamp
-        return self.walked and walk_fits(&self.header, &walk, now_ms, before_ms, after_ms)
-
     cdef void take_walk(self, const Walk* walk) noexcept:
         self.walked = True
         self.keyless_count = walk.keyless_count
@@ -178,7 +162,9 @@ cdef class BatchInfo:
 cdef bint walk_fits(
     const Header* header, const Walk* walk, int64_t now_ms, int64_t before_ms, int64_t after_ms
 ) noexcept nogil:
-    """`BatchInfo.fits`, by what the walk over its records has found: of that the earliest and latest time alone."""
+    """Whether a producer's batch may be stored as it is, by header and the earliest and latest time of its records: no
+    control batch, base offset 0, a sequence where there is a producer, its own timestamps, which are at most so long
+    before and after now, and their true maximum in the header."""
     if header.attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
         return False
     if header.producer_id >= 0 and header.base_sequence < 0:

@@ -6,8 +6,9 @@ Two steps, so that the first may run away from the event loop when it is long (a
    into the form that is stored: compressed as `compression.type` asks, with the timestamp type of the topic.
 2. `assign_offsets` writes base offset and leader epoch in place.  That is all that is left to do on the loop.
 
-The common case, an uncompressed batch from a producer kept as it is, is one call into `_fast.records.record_batch` and
-a few comparisons; only a batch that breaks a rule is looked at record by record, to tell the producer which ones.
+The common case, an uncompressed batch from a producer kept as it is, is two calls into `_fast`, of which the second
+has the rules of the fast path; only a batch that breaks a rule is looked at record by record, to tell the producer
+which ones.
 
 Checks, order and texts are those of Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
 LogValidator.  Stricter than Kafka: offset deltas must count 0, 1, 2 … (Kafka stores an uncompressed batch that does not
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.log.batch_rules import is_stored_as_sent
 from kbroker._fast.log.log_fields import AppendRules
 from kbroker._fast.records.compressed_walk import walk_compressed
 from kbroker._fast.records.record_batch import (
@@ -171,24 +173,19 @@ def validate_and_analyze(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     topic_partition: object = "",
     produce_version: int = LATEST_PRODUCE_VERSION,
+    rules: AppendRules | None = None,
 ) -> AnalyzedBatch:
     """Judges the one batch in `view` (writable) and gives it in the form to be stored.  Raises KafkaError subclasses.
 
-    `topic_partition` is only put into error texts.
+    `topic_partition` is only put into error texts.  `rules`: those of `config`, where the caller has them; most batches
+    need no closer look then.
     """
     try:
         info = validate(view)
     except BatchError as error:
         raise _refusal(error, view, config, origin, topic_partition, produce_version) from error
     size = info.size_in_bytes
-    if (
-        size == len(view)
-        and size <= config.max_message_bytes
-        and info.is_plain(now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
-        and config.compression_type in KEEPS_UNCOMPRESSED
-        and config.message_timestamp_type == CREATE_TIME
-        and (not info.keyless_count or not config.compact)
-    ):
+    if rules is not None and size == len(view) and is_stored_as_sent(rules, info, size, now_ms):
         return AnalyzedBatch(info, view, 0, 0, False, size)
     if size != len(view):
         view = _only_batch(view, size, produce_version)

@@ -206,7 +206,12 @@ class UnifiedLog(LogFields):
         if analyzed is None:
             now_ms = self._clock.now_ms()
             analyzed = validate_and_analyze(
-                records, config, now_ms, origin=origin, topic_partition=self.topic_partition
+                records,
+                config,
+                now_ms,
+                origin=origin,
+                topic_partition=self.topic_partition,
+                rules=self.append_rules,
             )
         info = analyzed.info
         local = self.local
