@@ -8,7 +8,7 @@ it.  `kbroker.config.row` explains the columns.
 from __future__ import annotations
 
 CLUSTER_ROWS = """
-request.timeout.ms|INT|30000|||- cluster|server-to-server request timeout
+request.timeout.ms|INT|30000|||+|server-to-server request timeout
 socket.connection.setup.timeout.ms|LONG|10000|||- cluster|outbound connect timeout
 socket.connection.setup.timeout.max.ms|LONG|30000|||- cluster|cap of the above with backoff
 controlled.shutdown.enable|BOOLEAN|true|||+|move leadership before stopping

@@ -26,6 +26,7 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
 from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
+from kbroker.handlers.heartbeat_size import MOST_NAMES, MOST_PARTITIONS, check_count
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -56,10 +57,11 @@ def handle_consumer_group_heartbeat(
     """ConsumerGroupHeartbeat v0-v1."""
     if not ctx.services.consumer_groups.is_enabled():
         return _refused(ErrorCode.UNSUPPORTED_VERSION, _NOT_SERVED)
-    refusal = refused_heartbeat(ctx, request.group_id, request.subscribed_topic_names)
-    if refusal:
-        return _refused(refusal)
     try:
+        _check_size(request)
+        refusal = refused_heartbeat(ctx, request.group_id, request.subscribed_topic_names)
+        if refusal:
+            return _refused(refusal)
         _check(ctx, request)
         heartbeat = _read(ctx, request)
         outcome = ctx.services.consumer_groups.heartbeat(heartbeat)
@@ -70,6 +72,11 @@ def handle_consumer_group_heartbeat(
     except KafkaError as error:
         return _refused(write_error(error), error.message)
     return answer_when_committed(outcome, _response, _refused)
+
+
+def _check_size(request: wire.ConsumerGroupHeartbeatRequest) -> None:
+    check_count([request.subscribed_topic_names or ()], MOST_NAMES, "topics")
+    check_count([row.partitions for row in request.topic_partitions or ()], MOST_PARTITIONS, "partitions")
 
 
 def _read(ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:

@@ -15,6 +15,7 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import ensure_group_topic
 from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
+from kbroker.handlers.heartbeat_size import MOST_NAMES, check_count
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import SHARE_VERSION
 from kbroker.protocol.api import ApiKey
@@ -43,6 +44,7 @@ async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareG
         check_share_groups(ctx)
         if len(request.member_id) > LONGEST_MEMBER_ID:
             raise InvalidRequestError(f"MemberId can't be longer than {LONGEST_MEMBER_ID} characters.")
+        check_count([names or ()], MOST_NAMES, "topics")
         refusal = refused_heartbeat(ctx, request.group_id, names)
         if refusal:
             return response(error_code=refusal)

@@ -42,6 +42,7 @@ NO_SUCH_TOPIC = "This server does not host this topic-partition."
 async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeShareGroupOffsetsRequest) -> Struct:
     """Versions 0 and 1.  Without topics: all that the group reads."""
     response = wire.DescribeShareGroupOffsetsResponse
+    known = ctx.services.metadata_cache.topic
     groups = []
     for asked in request.groups:
         described = response.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
@@ -49,7 +50,9 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
             check_share_groups(ctx)
             if not may_group(ctx, Operation.DESCRIBE, asked.group_id):
                 raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            if not asked.group_id:
+            # As in Kafka: what is asked of topics that do not exist comes to no group.
+            named = not asked.topics or any(map(known, (each.topic_name for each in asked.topics)))
+            if not asked.group_id and named:
                 raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
             described.topics = await _described_topics(ctx, asked.group_id, asked.topics)
         except KafkaError as error:

@@ -31,6 +31,7 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
 from kbroker.handlers.group_access import HIDDEN_TOPICS
+from kbroker.handlers.heartbeat_size import MOST_NAMES, check_count
 from kbroker.handlers.table import Handler
 from kbroker.metadata import topic_names
 from kbroker.protocol.api import ApiKey
@@ -46,8 +47,7 @@ if TYPE_CHECKING:
     Described = wire.StreamsGroupDescribeResponse.DescribedGroup
 
 Row = TypeVar("Row")
-# Tasks, topics, their settings and tags, all together.
-MAX_ITEMS = 10_000
+_NAMED = "tasks, topics, settings and tags"
 _NOT_SERVED = "The streams group protocol is not enabled."
 
 
@@ -79,22 +79,17 @@ def _check_size(request: Request) -> None:
     lists += [rows for rows in roles if rows is not None]
     subtopologies = [] if request.topology is None else request.topology.subtopologies
     lists.append(subtopologies)
-    _check_count(lists)
+    check_count(lists, MOST_NAMES, _NAMED)
     lists += [row.partitions for rows in roles for row in rows or ()]
     for each in subtopologies:
         lists += (each.source_topics, each.source_topic_regex, each.repartition_sink_topics, each.copartition_groups)
         lists += (each.state_changelog_topics, each.repartition_source_topics)
-    _check_count(lists)
+    check_count(lists, MOST_NAMES, _NAMED)
     for each in subtopologies:
         lists += [topic.topic_configs for topic in (*each.state_changelog_topics, *each.repartition_source_topics)]
         for group in each.copartition_groups:
             lists += (group.source_topics, group.source_topic_regex, group.repartition_source_topics)
-    _check_count(lists)
-
-
-def _check_count(lists: Iterable[Sized]) -> None:
-    if sum(map(len, lists)) > MAX_ITEMS:
-        raise InvalidRequestError(f"A heartbeat may name at most {MAX_ITEMS} tasks, topics, settings and tags in all.")
+    check_count(lists, MOST_NAMES, _NAMED)
 
 
 def _check_topics(ctx: RequestContext, request: Request) -> None:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kbroker.cli.main import run
+from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
@@ -216,3 +217,10 @@ def test_share_groups_can_be_turned_off(script: Script) -> None:
     finally:
         set_level(1, 1)
     assert script.heartbeat("g", ALICE, 0, ["t"]).error_code == 0
+
+
+def test_an_enormous_subscription_is_refused(script: Script) -> None:
+    """A single member would hold up every client of the broker for seconds, as often as it likes."""
+    answer = script.heartbeat("g", ALICE, 0, [f"t{number}" for number in range(10_001)])
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.error_message == "A heartbeat may name at most 10000 topics in all."
