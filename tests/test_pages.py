@@ -1,4 +1,5 @@
 """The commands of the guides in docs/, run as they stand there, in their order, against a broker on its usual ports.
+Those of operations.md are run by `cli/test_operations_page.py`.
 
 What a page takes for granted (a topic, a group, a file) is made first.  Blocks of another kind than `sh` are shown to
 the reader, and not run.
@@ -34,7 +35,6 @@ kbroker consume orders --from-beginning --exit-at-end --group readers
 #: What each page takes for granted.
 BEFORE = {
     "backup.md": START,
-    "operations.md": START,
     "quickstart.md": START,
 }
 
