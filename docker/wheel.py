@@ -1,7 +1,7 @@
 """Wheels that install and run where there is no compiler: `make wheel`, or `python docker/wheel.py [x86_64] [aarch64]`.
 
 Each is built of the sdist, in a tree of its own, by zig's C compiler (a package of PyPI), which compiles for either
-processor against the symbols of glibc 2.17, whatever the machine is that it runs on.  auditwheel looks at what each
+processor against the symbols of glibc 2.17, on any Linux machine.  auditwheel looks at what each
 library asks of the system and names the wheel by it; one that asks for more than manylinux_2_17 allows ends the build.
 """
 

@@ -12,7 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.cli.wire_groups import coordinator_of, listed_groups, refuse
+from kbroker.cli.wire_groups import coordinator_of, listed_groups, print_groups, refuse
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -30,11 +30,7 @@ def command() -> None:
 def list_groups(bootstrap: str, timeout: float, as_json: bool) -> None:
     """List the streams groups of a cluster, and their states."""
     with wire_cluster(bootstrap, timeout) as cluster:
-        rows = listed_groups(cluster, "streams")
-    if as_json:
-        print_json([{"group": group, "state": state} for group, state in rows])
-        return
-    print_table(("GROUP", "STATE"), rows)
+        print_groups(listed_groups(cluster, "streams"), as_json)
 
 
 @command.command("describe")

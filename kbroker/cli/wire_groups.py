@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.output import print_json, print_table
+
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
 
@@ -21,6 +23,14 @@ def listed_groups(cluster: Cluster, group_type: str) -> list[tuple[str, str]]:
         refuse(answer.error_code, None, f"broker {node_id}")
         found += [(row.group_id, row.group_state) for row in answer.groups]
     return sorted(found)
+
+
+def print_groups(groups: list[tuple[str, str]], as_json: bool) -> None:
+    """Groups with their states, as JSON or as a table."""
+    if as_json:
+        print_json([{"group": group, "state": state} for group, state in groups])
+    else:
+        print_table(("GROUP", "STATE"), groups)
 
 
 def coordinator_of(cluster: Cluster, group_id: str) -> Any:

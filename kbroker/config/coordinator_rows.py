@@ -98,7 +98,7 @@ share.coordinator.write.timeout.ms|INT|5000||>=1|+|
 share.coordinator.state.topic.prune.interval.ms|INT|300000||>=1|+i|
     how often share state that is no longer needed is deleted
 share.coordinator.cold.partition.snapshot.interval.ms|INT|300000||>=1|+i|
-    how often share-partitions that nobody reads get a snapshot
+    how often share-partitions without readers get a snapshot
 share.coordinator.cached.buffer.max.bytes|INT|1048588|cluster|>=524288|- buffers|max reusable buffer
 transaction.state.log.min.isr|INT|2||>=1|+|in-sync replicas that a write to __transaction_state needs
 transaction.state.log.load.buffer.size|INT|5242880||>=1|+|bytes that are read at a time where transactions are loaded
@@ -109,7 +109,7 @@ transaction.partition.verification.enable|BOOLEAN|true|cluster||+|
     whether a batch is taken only where its transaction is known to hold the partition
 producer.id.expiration.ms|INT|86400000|cluster|>=1|+|how long a producer that is silent is remembered in each partition
 producer.id.expiration.check.interval.ms|INT|600000||>=1|+i|how often silent producers are looked for
-transactional.id.expiration.ms|INT|604800000||>=1|+|how long a transactional id that nobody uses is remembered
+transactional.id.expiration.ms|INT|604800000||>=1|+|how long an unused transactional id is remembered
 transaction.max.timeout.ms|INT|900000||>=1|+|longest transaction that a client may ask for
 transaction.abort.timed.out.transaction.cleanup.interval.ms|INT|10000||>=1|+|
     how often transactions that have taken too long are looked for

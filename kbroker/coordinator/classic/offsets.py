@@ -107,7 +107,7 @@ class OffsetTable:
                     self._put(topic, partition, offset.committed)
 
     def _supersede(self, topic: str, partition: int, number: int) -> None:
-        """What open transactions wrote before `number` no longer counts, whatever becomes of them."""
+        """What open transactions wrote before `number` no longer counts, committed or aborted."""
         for offsets in self.pending.values():
             pending = offsets.get((topic, partition))
             if pending is not None and pending.number <= number and pending.committed is not None:

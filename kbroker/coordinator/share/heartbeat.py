@@ -48,7 +48,7 @@ class Topics:
 
 
 def check_request(request: HeartbeatRequest) -> None:
-    """Refuse what makes no sense, whatever the group is.  Raises InvalidRequestError."""
+    """Refuse a request that makes no sense for any group.  Raises InvalidRequestError."""
     if not request.group_id:
         raise InvalidRequestError("GroupId can't be empty.")
     if not request.member_id:
