@@ -22,13 +22,14 @@ from kbroker.coordinator.classic.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerChange, TimerKind
+from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerKind
 from kbroker.coordinator.consumer.embedded import assignment_bytes, owned_by_id, read_subscription
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.heartbeat import check_room, follow, known_static, replace_static
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, MemberState
 from kbroker.coordinator.consumer.migration import ClassicState, downgrade, may_downgrade
 from kbroker.coordinator.consumer.settings import MigrationPolicy
+from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.errors import (
     ErrorCode,
     FencedInstanceIdError,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.answer_memo import Repetition
 from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.kind_door import KindDoor
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -35,7 +36,6 @@ from kbroker.coordinator.consumer.draft import (
     HeartbeatRequest,
     Surroundings,
     TargetWork,
-    TimerChange,
     TimerKind,
 )
 from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
@@ -44,6 +44,7 @@ from kbroker.coordinator.consumer.migration import ClassicState, upgrade
 from kbroker.coordinator.consumer.records import GROUP, RECORD_TYPES, ResolvedRegex, parse
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
+from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownMemberIdError
 from kbroker.metadata.features import GROUP_VERSION, NO_LEVEL
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.classic.group_registry import GroupPartition
     from kbroker.coordinator.runtime.background import Background
+    from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import Features
     from kbroker.metadata.image import ClusterImage, MetadataDelta
@@ -64,7 +66,7 @@ T = TypeVar("T")
 logger = logging.getLogger("kbroker.groups")
 
 # A member that could not be removed, as its records could not be written, is tried again.
-RETRY_SECONDS = 1.0
+RETRY_MS = 1000
 
 
 class ConsumerGroups:
@@ -78,8 +80,8 @@ class ConsumerGroups:
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
+        self._groups = KindDoor(coordinator.registry, ConsumerGroup, GROUP_TYPE)
         self._registry = coordinator.registry
-        self._runtime = coordinator.registry.runtime
         self._rebalances = coordinator.rebalances
         self._settings = settings
         self._clock = clock
@@ -96,26 +98,12 @@ class ConsumerGroups:
 
     # Records
 
-    @staticmethod
-    def _replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
-        record = parse(key, value)
-        group_id = record.group_id
-        group = partition.groups.get(group_id)
-        kind = None if group is None else group.kind
-        if not isinstance(kind, ConsumerGroup):
-            if value is None:
-                return
-            kind = ConsumerGroup(group_id)
-            partition.group(group_id).become(kind)
-        if value is None and record.record_type == GROUP:
-            kind.end_standing()
-            partition.end_kind(group_id)
-        else:
-            kind.replay(record)
+    def _replay(self, partition: GroupPartition, key: bytes, value: bytes | None) -> None:
+        self._groups.replay(partition, parse(key, value), GROUP)
 
     def on_loaded(self, group_id: str) -> None:
         """Sessions begin anew."""
-        kind = self._find(group_id)
+        kind = self._groups.find(group_id)
         if kind is None:
             return
         draft = Draft()
@@ -131,16 +119,15 @@ class ConsumerGroups:
     def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
         """ConsumerGroupHeartbeat.  Raises KafkaError."""
         draft = Draft(describes=request.describes)
-        outcome = self._write(request.group_id, partial(self._heartbeat, request, draft))
+        outcome = self._groups.write(request.group_id, partial(self._heartbeat, request, draft))
         self._follow(request.group_id, draft)
         return outcome
 
     def repetition(self, request: HeartbeatRequest, client_id: str | None, client_host: str) -> Repetition | None:
         """What a heartbeat does that is equal to this one, whose answer `lasts`."""
-        kind = self._find(request.group_id)
-        deadline = self._runtime.shard(self._index(request.group_id)).timers.find(
-            (request.group_id, request.member_id, TimerKind.SESSION)
-        )
+        kind = self._groups.find(request.group_id)
+        timers = self._groups.timers(request.group_id)
+        deadline = timers.find((request.group_id, request.member_id, TimerKind.SESSION))
         if kind is None or deadline is None:
             return None
         seconds = self._settings.of_group(request.group_id).session_timeout_ms / 1000
@@ -158,7 +145,7 @@ class ConsumerGroups:
         around = self._around(request.group_id, now_ms)
         group = partition.groups.get(request.group_id)
         if request.member_epoch < 0:
-            answer, becomes = heartbeat.leave(self._consumer(group, request.group_id), request, around, draft)
+            answer, becomes = heartbeat.leave(self._groups.of(group, request.group_id), request, around, draft)
             return self._plan(answer, draft, group, becomes)
         kind = self._joined(group, request, around, draft)
         return Plan(heartbeat.heartbeat(kind, request, around, draft), draft.records)
@@ -175,21 +162,13 @@ class ConsumerGroups:
                 return ConsumerGroup(request.group_id)
             raise GroupIdNotFoundError(f"Consumer group {request.group_id} not found.")
         if group.kind is not None or not joins:
-            return self._consumer(group, request.group_id)
+            return self._groups.of(group, request.group_id)
         kind = upgrade(group, around, draft)
         # They join again, and find a group of the new kind.
         for member in group.members.values():
             group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
             group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         return kind
-
-    @staticmethod
-    def _consumer(group: Group | None, group_id: str) -> ConsumerGroup:
-        if group is None:
-            raise GroupIdNotFoundError(f"Group {group_id} not found.")
-        if not isinstance(group.kind, ConsumerGroup):
-            raise GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
-        return group.kind
 
     # Members that speak the classic protocol
 
@@ -200,12 +179,12 @@ class ConsumerGroups:
         def operation(partition: GroupPartition, now_ms: int) -> Plan[JoinResult]:
             around = self._around(request.group_id, now_ms)
             group = partition.groups.get(request.group_id)
-            kind = self._consumer(group, request.group_id)
+            kind = self._groups.of(group, request.group_id)
             result, becomes = classic_members.join(kind, request, around, draft)
             return self._plan(result, draft, group, becomes)
 
         try:
-            result = self._write(request.group_id, operation).answer
+            result = self._groups.write(request.group_id, operation).answer
         except KafkaError as error:
             code = ErrorCode.UNKNOWN_MEMBER_ID if isinstance(error, GroupIdNotFoundError) else write_error(error)
             reply(JoinResult(code, request.member_id))
@@ -239,13 +218,13 @@ class ConsumerGroups:
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[list[LeaveResult]]:
             group = partition.groups.get(group_id)
-            kind = self._consumer(group, group_id)
+            kind = self._groups.of(group, group_id)
             gone, results = classic_members.leaving_members(kind, leaving)
             becomes = departure.remove(kind, gone, self._around(group_id, now_ms), draft)
             return self._plan(results, draft, group, becomes)
 
         try:
-            results = self._write(group_id, operation).answer
+            results = self._groups.write(group_id, operation).answer
         except GroupIdNotFoundError as error:
             raise UnknownMemberIdError() from error
         self._follow(group_id, draft)
@@ -290,37 +269,26 @@ class ConsumerGroups:
             return self._plan(member, draft, group, becomes)
 
         try:
-            member = self._write(group_id, operation).answer
+            member = self._groups.write(group_id, operation).answer
         except KafkaError as error:
             logger.warning("group %s: member %s cannot be removed: %s", group_id, timer.member_id, error)
-            self._set_timer(group_id, timer, RETRY_SECONDS)
+            self._groups.change_timers(group_id, [timer._replace(delay_ms=RETRY_MS)], self._on_timer)
             return
         if member is not None:
             logger.info("group %s: member %s is removed: %s", group_id, timer.member_id, timer.kind.value)
         self._follow(group_id, draft)
 
-    def _set_timer(self, group_id: str, timer: TimerChange, seconds: float) -> None:
-        shard = self._runtime.shard(self._index(group_id))
-        key = (group_id, timer.member_id, timer.kind)
-        if not (timer.if_absent and key in shard.timers):
-            shard.timers.set(key, seconds, partial(self._on_timer, group_id, timer))
-
     # What follows from what was written
 
     def _follow(self, group_id: str, draft: Draft) -> None:
         if draft.timers:
-            for timer in draft.timers:
-                if timer.delay_ms is not None:
-                    self._set_timer(group_id, timer, timer.delay_ms / 1000)
-                else:
-                    shard = self._runtime.shard(self._index(group_id))
-                    shard.timers.cancel((group_id, timer.member_id, timer.kind))
+            self._groups.change_timers(group_id, draft.timers, self._on_timer)
         if draft.rebalanced is not None:
             self.rebalance_count += 1
             logger.info("group %s: a new epoch, as %s", group_id, draft.rebalanced)
         if draft.image_version is None and draft.work is None and not draft.resolve:
             return
-        kind = self._find(group_id)
+        kind = self._groups.find(group_id)
         if kind is None:
             return
         if draft.image_version is not None:
@@ -346,13 +314,7 @@ class ConsumerGroups:
             logger.error("group %s: no target for epoch %d", kind.group_id, work.epoch, exc_info=error)
             return
 
-        def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
-            group = partition.groups.get(kind.group_id)
-            if group is None or group.kind is not kind:
-                return Plan(None)
-            return Plan(None, targets.computed_records(kind, work, result, now_ms))
-
-        self._try(kind.group_id, operation, "its target assignment")
+        self._groups.write_found(kind, partial(targets.computed_records, kind, work, result), "its target assignment")
 
     def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str], describes: Callable[[str], bool] | None) -> None:
         kind.resolving = True
@@ -375,24 +337,14 @@ class ConsumerGroups:
             found = {
                 regex: each._replace(topics=frozenset(filter(describes, each.topics))) for regex, each in found.items()
             }
-        draft = Draft()
+        resolved, draft = found, Draft()
 
-        def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
-            group = partition.groups.get(kind.group_id)
-            if group is not None and group.kind is kind:
-                apply_resolved(kind, found, self._around(kind.group_id, now_ms), draft)
-            return Plan(None, draft.records)
+        def records(now_ms: int) -> list[KeyValue]:
+            apply_resolved(kind, resolved, self._around(kind.group_id, now_ms), draft)
+            return draft.records
 
-        if self._try(kind.group_id, operation, "what its regular expressions match"):
+        if self._groups.write_found(kind, records, "what its regular expressions match"):
             self._follow(kind.group_id, draft)
-
-    def _try(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[None]], what: str) -> bool:
-        try:
-            self._write(group_id, operation)
-        except KafkaError as error:
-            logger.warning("group %s: %s cannot be stored: %s", group_id, what, error)
-            return False
-        return True
 
     # Metadata
 
@@ -406,23 +358,11 @@ class ConsumerGroups:
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
         return Surroundings(now_ms, self._cache, self._settings.of_group(group_id), self._topics_version)
 
-    def _find(self, group_id: str) -> ConsumerGroup | None:
-        group = self._registry.groups.get(group_id)
-        return group.kind if group is not None and isinstance(group.kind, ConsumerGroup) else None
-
     def _existing(self, group_id: str) -> ConsumerGroup:
-        kind = self._find(group_id)
+        kind = self._groups.find(group_id)
         if kind is None:
             raise UnknownMemberIdError()
         return kind
-
-    def _write(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[T]]) -> Outcome[T]:
-        return self._runtime.write(self._index(group_id), operation)
-
-    def _index(self, group_id: str) -> int:
-        # The hash of an id takes longer than all else of a heartbeat.
-        group = self._registry.groups.get(group_id)
-        return self._runtime.partition_of(group_id) if group is None else group.partition_index
 
     def is_enabled(self) -> bool:
         """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""
@@ -444,5 +384,5 @@ class ConsumerGroups:
     def describe(self, group_id: str) -> tuple[ConsumerGroup, str]:
         """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or a client's error while it is
         not known whether there is such a group."""
-        kind = self._consumer(self._registry.find(group_id), group_id)
+        kind = self._groups.described(group_id)
         return kind, targets.preferred_assignor(kind, self._around(group_id))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbroker.coordinator.consumer import records
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerChange, TimerKind
+from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerKind
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.consumer.migration import ClassicState, downgrade, may_downgrade
 from kbroker.coordinator.consumer.subscriptions import epoch_without
+from kbroker.coordinator.modern.draft import TimerChange
 
 
 def remove(

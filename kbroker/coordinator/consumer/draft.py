@@ -7,12 +7,12 @@ An operation reads the group and adds to a `Draft`; nothing changes before the d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.coordinator.consumer.assignors.group_spec import GroupSpec
-from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.modern.draft import ModernDraft
 
 if TYPE_CHECKING:
     from kbroker.coordinator.consumer.settings import ConsumerSettings
@@ -31,16 +31,6 @@ class TimerKind(Enum):
     SYNC = "the member failed to sync within timeout"
 
 
-class TimerChange(NamedTuple):
-    """Set or cancel (`delay_ms` None) a member's timer.  A rebalance timer counts only in `member_epoch`."""
-
-    kind: TimerKind
-    member_id: str
-    delay_ms: int | None
-    member_epoch: int = 0
-    if_absent: bool = False
-
-
 class TargetWork(NamedTuple):
     """A target assignment to compute on another thread, for the group's epoch of now."""
 
@@ -50,26 +40,15 @@ class TargetWork(NamedTuple):
 
 
 @dataclass(slots=True)
-class Draft:
+class Draft(ModernDraft):
     """See the module's docstring.  `image_version`: the metadata that the topics were looked up in.  `resolve`:
     regular expressions to resolve on another thread.  `describes`: whether the client that asks may describe a topic;
     its expressions match no others.  None: all."""
 
-    records: list[KeyValue] = field(default_factory=list)
-    timers: list[TimerChange] = field(default_factory=list)
     image_version: int | None = None
     resolve: frozenset[str] = frozenset()
     describes: Callable[[str], bool] | None = None
     work: TargetWork | None = None
-    rebalanced: str | None = None
-
-    def set_timer(self, kind: TimerKind, member_id: str, delay_ms: int, member_epoch: int = 0) -> None:
-        """Have a timer set once the records are written."""
-        self.timers.append(TimerChange(kind, member_id, delay_ms, member_epoch))
-
-    def cancel_timer(self, kind: TimerKind, member_id: str) -> None:
-        """Have a timer cancelled once the records are written."""
-        self.timers.append(TimerChange(kind, member_id, None))
 
     def cancel_timers(self, member_id: str) -> None:
         """Have all timers of a member cancelled once the records are written."""

@@ -91,6 +91,9 @@ class ModernGroup(Generic[M, A]):
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
         return found
 
+    def end_standing(self) -> None:
+        """Forget that a request like the last one changes nothing; a kind that remembers such has it in here."""
+
     # What records say
 
     def apply_epoch(self, epoch: int, metadata_hash: int) -> None:

@@ -7,11 +7,11 @@ An operation reads the group and adds to a `Draft`; nothing changes before the d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.modern.draft import ModernDraft
 from kbroker.coordinator.streams.assignor import GroupSpec
 from kbroker.coordinator.streams.configuration import InternalTopic, StatusLine
 from kbroker.coordinator.streams.group import Known
@@ -32,16 +32,6 @@ class TimerKind(Enum):
     INITIAL = "the first assignment is made"
 
 
-class TimerChange(NamedTuple):
-    """Set or cancel (`delay_ms` None) a timer: a member's, or the group's (`member_id` empty).  A rebalance timer
-    counts only in `member_epoch`."""
-
-    kind: TimerKind
-    member_id: str
-    delay_ms: int | None
-    member_epoch: int = 0
-
-
 class TargetWork(NamedTuple):
     """A target assignment to compute on another thread, for the group's epoch of now."""
 
@@ -50,23 +40,12 @@ class TargetWork(NamedTuple):
 
 
 @dataclass(slots=True)
-class Draft:
+class Draft(ModernDraft):
     """See the module's docstring.  `known`: what the broker knows of the group from now on; `rebalanced`: why the group
     has a new epoch."""
 
-    records: list[KeyValue] = field(default_factory=list)
-    timers: list[TimerChange] = field(default_factory=list)
     known: Known | None = None
     work: TargetWork | None = None
-    rebalanced: str | None = None
-
-    def set_timer(self, kind: TimerKind, member_id: str, delay_ms: int, member_epoch: int = 0) -> None:
-        """Have a timer set once the records are written."""
-        self.timers.append(TimerChange(kind, member_id, delay_ms, member_epoch))
-
-    def cancel_timer(self, kind: TimerKind, member_id: str) -> None:
-        """Have a timer cancelled once the records are written."""
-        self.timers.append(TimerChange(kind, member_id, None))
 
     def cancel_timers(self, member_id: str) -> None:
         """Have the timers of a member cancelled once the records are written."""

@@ -10,12 +10,13 @@ Groups live in the registry of all groups, as the `kind` of theirs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
+from kbroker.coordinator.classic.kind_door import KindDoor
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -26,6 +27,7 @@ from kbroker.coordinator.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.coordinator.modern.group import JOIN_EPOCH
 from kbroker.coordinator.runtime.plan import Outcome, Plan
 from kbroker.coordinator.streams import heartbeat, targets
@@ -36,7 +38,6 @@ from kbroker.coordinator.streams.draft import (
     HeartbeatRequest,
     Surroundings,
     TargetWork,
-    TimerChange,
     TimerKind,
 )
 from kbroker.coordinator.streams.group import GROUP_TYPE, StreamsGroup
@@ -59,7 +60,7 @@ T = TypeVar("T")
 logger = logging.getLogger("kbroker.groups")
 
 # A member that could not be removed, as its records could not be written, is tried again.
-RETRY_SECONDS = 1.0
+RETRY_MS = 1000
 
 
 class StreamsGroups:
@@ -73,38 +74,24 @@ class StreamsGroups:
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
-        self._registry = coordinator.registry
-        self._runtime = coordinator.registry.runtime
+        self._groups = KindDoor(coordinator.registry, StreamsGroup, GROUP_TYPE)
         self._settings = settings
         self._clock = clock
         self._cache = metadata_cache
         self._background = background
         self.rebalance_count = 0
         for record_type in RECORD_TYPES:
-            self._registry.record_kinds[record_type] = self._replay
+            coordinator.registry.record_kinds[record_type] = self._replay
         coordinator.serve_kind(GROUP_TYPE, self)
 
     # Records
 
-    @staticmethod
-    def _replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
-        record = parse(key, value)
-        group_id = record.group_id
-        group = partition.groups.get(group_id)
-        kind = None if group is None else group.kind
-        if not isinstance(kind, StreamsGroup):
-            if value is None:
-                return
-            kind = StreamsGroup(group_id)
-            partition.group(group_id).become(kind)
-        if value is None and record.record_type == GROUP:
-            partition.end_kind(group_id)
-        else:
-            kind.replay(record)
+    def _replay(self, partition: GroupPartition, key: bytes, value: bytes | None) -> None:
+        self._groups.replay(partition, parse(key, value), GROUP)
 
     def on_loaded(self, group_id: str) -> None:
         """Sessions begin anew."""
-        kind = self._find(group_id)
+        kind = self._groups.find(group_id)
         if kind is None:
             return
         draft = Draft()
@@ -120,7 +107,7 @@ class StreamsGroups:
     def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
         """StreamsGroupHeartbeat.  Raises KafkaError."""
         draft = Draft()
-        outcome = self._write(request.group_id, partial(self._heartbeat, request, draft))
+        outcome = self._groups.write(request.group_id, partial(self._heartbeat, request, draft))
         self._follow(request.group_id, draft)
         return outcome
 
@@ -131,7 +118,7 @@ class StreamsGroups:
         if request.member_epoch < 0:
             if group is None:
                 raise GroupIdNotFoundError(f"Group {request.group_id} not found.")
-            answer = heartbeat.leave(self._streams(group, request.group_id), request, draft)
+            answer = heartbeat.leave(self._groups.of(group, request.group_id), request, draft)
             return Plan(answer, draft.records)
         around = self._around(request.group_id, now_ms)
         kind = self._joined(group, request, draft)
@@ -148,15 +135,7 @@ class StreamsGroups:
         if joins and group.kind is None and group.is_empty and not group.pending_joins:
             draft.records.append((state_records.group_key(request.group_id), None))
             return StreamsGroup(request.group_id)
-        return self._streams(group, request.group_id)
-
-    @staticmethod
-    def _streams(group: Group | None, group_id: str) -> StreamsGroup:
-        if group is None:
-            raise GroupIdNotFoundError(f"Group {group_id} not found.")
-        if not isinstance(group.kind, StreamsGroup):
-            raise GroupIdNotFoundError(f"Group {group_id} is not a streams group.")
-        return group.kind
+        return self._groups.of(group, request.group_id)
 
     # Members that speak the classic protocol have no place here
 
@@ -198,32 +177,23 @@ class StreamsGroups:
             return Plan(True, draft.records)
 
         try:
-            is_removed = self._write(group_id, operation).answer
+            is_removed = self._groups.write(group_id, operation).answer
         except KafkaError as error:
             logger.warning("group %s: what was due (%s) cannot be stored: %s", group_id, timer.kind.value, error)
-            self._set_timer(group_id, timer, RETRY_SECONDS)
+            self._groups.change_timers(group_id, [timer._replace(delay_ms=RETRY_MS)], self._on_timer)
             return
         if is_removed:
             logger.info("group %s: member %s is removed: %s", group_id, timer.member_id, timer.kind.value)
         self._follow(group_id, draft)
 
-    def _set_timer(self, group_id: str, timer: TimerChange, seconds: float) -> None:
-        timers = self._runtime.shard(self._index(group_id)).timers
-        timers.set((group_id, timer.member_id, timer.kind), seconds, partial(self._on_timer, group_id, timer))
-
     # What follows from what was written
 
     def _follow(self, group_id: str, draft: Draft) -> None:
-        for timer in draft.timers:
-            if timer.delay_ms is not None:
-                self._set_timer(group_id, timer, timer.delay_ms / 1000)
-            else:
-                timers = self._runtime.shard(self._index(group_id)).timers
-                timers.cancel((group_id, timer.member_id, timer.kind))
+        self._groups.change_timers(group_id, draft.timers, self._on_timer)
         if draft.rebalanced is not None:
             self.rebalance_count += 1
             logger.info("group %s: a new epoch, as %s", group_id, draft.rebalanced)
-        kind = self._find(group_id)
+        kind = self._groups.find(group_id)
         if kind is None:
             return
         if draft.known is not None:
@@ -243,35 +213,13 @@ class StreamsGroups:
             logger.error("group %s: no target for epoch %d", kind.group_id, work.epoch, exc_info=error)
             return
 
-        def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
-            group = partition.groups.get(kind.group_id)
-            if group is None or group.kind is not kind:
-                return Plan(None)
-            return Plan(None, targets.computed_records(kind, work, result, now_ms))
-
-        try:
-            self._write(kind.group_id, operation)
-        except KafkaError as failure:
-            logger.warning("group %s: its target assignment cannot be stored: %s", kind.group_id, failure)
+        self._groups.write_found(kind, partial(targets.computed_records, kind, work, result), "its target assignment")
 
     # What is there
 
     def _around(self, group_id: str, now_ms: int) -> Surroundings:
-        timers = self._runtime.shard(self._index(group_id)).timers
-        is_delayed = (group_id, "", TimerKind.INITIAL) in timers
+        is_delayed = (group_id, "", TimerKind.INITIAL) in self._groups.timers(group_id)
         return Surroundings(now_ms, self._cache, self._settings.of_group(group_id), is_delayed)
-
-    def _find(self, group_id: str) -> StreamsGroup | None:
-        group = self._registry.groups.get(group_id)
-        return group.kind if group is not None and isinstance(group.kind, StreamsGroup) else None
-
-    def _write(self, group_id: str, operation: Callable[[GroupPartition, int], Plan[T]]) -> Outcome[T]:
-        return self._runtime.write(self._index(group_id), operation)
-
-    def _index(self, group_id: str) -> int:
-        # The hash of an id takes longer than most of a heartbeat.
-        group = self._registry.groups.get(group_id)
-        return self._runtime.partition_of(group_id) if group is None else group.partition_index
 
     def is_enabled(self) -> bool:
         """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""
@@ -280,4 +228,4 @@ class StreamsGroups:
     def describe(self, group_id: str) -> StreamsGroup:
         """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether there is such a
         group."""
-        return self._streams(self._registry.find(group_id), group_id)
+        return self._groups.described(group_id)

@@ -15,12 +15,12 @@ from kbroker.coordinator.consumer.draft import (
     HeartbeatRequest,
     Surroundings,
     TargetWork,
-    TimerChange,
     TimerKind,
 )
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.settings import ConsumerSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
+from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage

@@ -8,6 +8,7 @@ from typing import Any
 
 from kbroker.config import BrokerConfig
 from kbroker.config.group import group_config
+from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.streams import heartbeat, records, targets
 from kbroker.coordinator.streams.assignor import assign
@@ -18,7 +19,6 @@ from kbroker.coordinator.streams.draft import (
     HeartbeatRequest,
     Surroundings,
     TargetWork,
-    TimerChange,
     TimerKind,
 )
 from kbroker.coordinator.streams.group import StreamsGroup
