@@ -31,6 +31,9 @@ from kbroker.storage.log.segment_view import BatchPlace, Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbroker._fast.records.batch_info import BatchInfo
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 
 logger = logging.getLogger("kbroker.storage")
@@ -318,6 +321,25 @@ class LogSegment(SegmentFields):
         tail = self.tail
         if tail is None:
             tail = self.prepare_append()
+        position = self._write(tail, last_offset, data, size)
+        if tail.append(base_offset, last_offset, size, max_timestamp):
+            self.index_batch(tail, last_offset if is_one else base_offset, position)
+        if not is_one:
+            tail.forget_batches()
+
+    def append_run(self, batches: Sequence[BatchInfo], data: Buffer, size: int) -> None:
+        """Writes several batches, one behind the other in `data`, at once.  OSError leaves everything as it was."""
+        tail = self.tail
+        if tail is None:
+            tail = self.prepare_append()
+        position = self._write(tail, batches[-1].last_offset, data, size)
+        for info in batches:
+            if tail.append(info.base_offset, info.last_offset, info.size_in_bytes, info.max_timestamp):
+                self.index_batch(tail, info.last_offset, position)
+            position += info.size_in_bytes
+
+    def _write(self, tail: AppendTail, last_offset: int, data: Buffer, size: int) -> int:
+        """Writes at the end; where that was."""
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
         file = self.open_file or self.file()
@@ -331,10 +353,7 @@ class LogSegment(SegmentFields):
             self.cut_failed_write(file, position)
             raise
         self.recently_used = True
-        if tail.append(base_offset, last_offset, size, max_timestamp):
-            self.index_batch(tail, last_offset if is_one else base_offset, position)
-        if not is_one:
-            tail.forget_batches()
+        return position
 
     def take_file(self, path: str, file: SegmentFile, allocated_bytes: int) -> None:
         """Replaces the log file of an empty segment; `account` counts the batch that it holds.

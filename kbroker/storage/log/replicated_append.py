@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kbroker._fast.log.batch_rules import fits_segment
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import CorruptMessageError
@@ -13,7 +14,9 @@ from kbroker.storage.log import markers
 from kbroker.storage.log.log_values import AppendResult
 
 if TYPE_CHECKING:
+    from kbroker.storage.log.log_segment import LogSegment
     from kbroker.storage.log.log_view import Log
+    from kbroker.storage.log.producer_state import ControlMarker
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -23,29 +26,92 @@ MAX_INT = 2**31 - 1
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
     """See UnifiedLog.append_as_follower.  What was appended before a bad batch stays.  Raises CorruptMessageError."""
-    view = memoryview(records)
-    first = last = -1
-    size = 0
+    run = _Run(log, memoryview(records))
     try:
-        for info in _batches(view):
-            if info.base_offset < log.log_end_offset:
-                raise CorruptMessageError(
-                    f"Out of order offsets found in append to {log.topic_partition}: {info.base_offset} after log end "
-                    f"offset {log.log_end_offset}"
-                )
-            _append(log, info, view[info.position : info.position + info.size_in_bytes])
-            first = info.base_offset if first < 0 else first
-            last = info.last_offset
-            size += info.size_in_bytes
+        for info in _batches(run.view):
+            run.take(info)
     except BatchError as error:
-        if last < 0:
+        run.write()
+        if run.last < 0:
             raise CorruptMessageError(str(error)) from error
         logger.warning("%s: left out the end of a replicated append: %s", log.topic_partition, error)
-    if last < 0:
+    finally:
+        # Also in front of a batch that is refused: the next fetch begins with that one.
+        run.write()
+        if log.committer is not None and run.last >= 0:
+            log.committer.appended(run.last + 1)
+    if run.last < 0:
         return None
-    if log.committer is not None:
-        log.committer.appended(last + 1)
-    return AppendResult(first, last, NO_TIMESTAMP, log.log_start_offset, False, size)
+    return AppendResult(run.first, run.last, NO_TIMESTAMP, log.log_start_offset, False, run.size)
+
+
+class _Run:
+    """Batches that follow each other and fit one segment: written by one system call.
+
+    `first`, `last` and `size` are of all that was written.
+    """
+
+    __slots__ = ("_batches", "_bytes", "_log", "_next", "_segment", "first", "last", "size", "view")
+
+    def __init__(self, log: Log, view: memoryview) -> None:
+        self.view = view
+        self.first = self.last = -1
+        self.size = 0
+        self._log = log
+        self._next = log.log_end_offset
+        self._batches: list[tuple[BatchInfo, ControlMarker | None]] = []
+        self._bytes = 0
+        self._segment: LogSegment | None = None
+
+    def take(self, info: BatchInfo) -> None:
+        """The next batch.  CorruptMessageError where its offsets do not ascend, InvalidRecordError for a bad marker."""
+        log = self._log
+        if info.base_offset < self._next:
+            raise CorruptMessageError(
+                f"Out of order offsets found in append to {log.topic_partition}: {info.base_offset} after log end "
+                f"offset {self._next}"
+            )
+        marker = None
+        if info.producer_id >= 0 and info.is_control:
+            marker = markers.read_marker(self.view[info.position : info.position + info.size_in_bytes])
+        if self._batches and not self._fits(info):
+            self.write()
+        if not self._batches:
+            self._segment = _segment_for(log, info)
+        self._batches.append((info, marker))
+        self._bytes += info.size_in_bytes
+        self._next = info.last_offset + 1
+        if info.magic < MAGIC_V2:
+            self.write()
+
+    def _fits(self, info: BatchInfo) -> bool:
+        segment = self._segment
+        if segment is None or segment.tail is None or info.magic < MAGIC_V2:
+            return False
+        limit = self._log.local.config.roll_bytes
+        end = segment.tail.size + self._bytes
+        return fits_segment(segment, limit, end, info.size_in_bytes, info.last_offset, info.max_timestamp)
+
+    def write(self) -> None:
+        """Writes what was taken.  KafkaStorageError: nothing of it was written."""
+        batches, segment, log = self._batches, self._segment, self._log
+        if not batches or segment is None:
+            return
+        self._batches, size, self._bytes = [], self._bytes, 0
+        first, last = batches[0][0], batches[-1][0]
+        try:
+            segment.append_run([info for info, _ in batches], self.view[first.position : first.position + size], size)
+        except OSError as error:
+            raise log.storage_error("appending records", error) from error
+        self.first = first.base_offset if self.first < 0 else self.first
+        self.last = last.last_offset
+        self.size += size
+        log.local.log_end_offset = self.last + 1
+        for info, marker in batches:
+            if info.magic >= MAGIC_V2:
+                log.leader_epoch_cache.assign(info.partition_leader_epoch, info.base_offset)
+            if info.producer_id >= 0:
+                markers.update_producer(log, info, info.base_offset, info.last_offset, marker, segment)
 
 
 def _batches(view: memoryview) -> Iterator[BatchInfo]:
@@ -60,21 +126,10 @@ def _batches(view: memoryview) -> Iterator[BatchInfo]:
         position += info.size_in_bytes
 
 
-def _append(log: Log, info: BatchInfo, batch: memoryview) -> None:
-    base, last, size = info.base_offset, info.last_offset, info.size_in_bytes
-    roll_base = base
+def _segment_for(log: Log, info: BatchInfo) -> LogSegment:
+    roll_base = info.base_offset
     if info.magic < MAGIC_V2:
         log.forget_epochs(info.magic)
         # Where a compressed message begins only its messages tell; a segment's base must lie before that.
-        roll_base = max(log.log_end_offset, last - MAX_INT)
-    else:
-        log.leader_epoch_cache.assign(info.partition_leader_epoch, base)
-    segment = log.segment_for(size, last, info.max_timestamp, roll_base)
-    marker = markers.read_marker(batch) if info.producer_id >= 0 and info.is_control else None
-    try:
-        segment.append(base, last, info.max_timestamp, batch, size)
-    except OSError as error:
-        raise log.storage_error("appending records", error) from error
-    log.local.log_end_offset = last + 1
-    if info.producer_id >= 0:
-        markers.update_producer(log, info, base, last, marker, segment)
+        roll_base = max(log.log_end_offset, info.last_offset - MAX_INT)
+    return log.segment_for(info.size_in_bytes, info.last_offset, info.max_timestamp, roll_base)
