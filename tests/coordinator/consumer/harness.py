@@ -15,23 +15,17 @@ from kbroker.coordinator.consumer.draft import (
     HeartbeatRequest,
     Surroundings,
     TargetWork,
-    TimerKind,
 )
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.settings import ConsumerSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
 from kbroker.coordinator.modern.draft import TimerChange
-from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.coordinator.modern.kind_records import KindRecord
+from kbroker.metadata.image import MetadataDelta, TopicImage
+from tests.coordinator.harness import topic_image
+from tests.coordinator.modern_world import GROUP, ModernWorld
 
-GROUP = "g"
 A_ID, B_ID, C_ID = (bytes([n]) * 16 for n in (1, 2, 3))
-
-
-def topic_image(name: str, topic_id: bytes, partition_count: int) -> TopicImage:
-    partitions = tuple(PartitionImage(index, 1, 0, (1,), (1,)) for index in range(partition_count))
-    return TopicImage(name, topic_id, partitions)
 
 
 def settings(**changes: Any) -> ConsumerSettings:
@@ -40,21 +34,24 @@ def settings(**changes: Any) -> ConsumerSettings:
 
 
 @dataclass
-class PureWorld:
+class PureWorld(ModernWorld[ConsumerGroup]):
     """The group is None while it does not exist; `log` holds every record that was written."""
 
     settings: ConsumerSettings = field(default_factory=settings)
-    now_ms: int = 1_700_000_000_000
-    group: ConsumerGroup | None = None
-    log: list[KeyValue] = field(default_factory=list)
-    timers: dict[tuple[TimerKind, str], tuple[int, TimerChange]] = field(default_factory=dict)
     works: list[TargetWork] = field(default_factory=list)
     topics_version: int = 0
 
-    def __post_init__(self) -> None:
-        broker = BrokerImage(1, {})
-        topics = [topic_image("a", A_ID, 4), topic_image("b", B_ID, 2)]
-        self.cache = MetadataCache(ClusterImage.of("cluster", brokers=[broker], topics=topics))
+    def first_topics(self) -> list[TopicImage]:
+        return [topic_image("a", A_ID, 4), topic_image("b", B_ID, 2)]
+
+    def new_group(self) -> ConsumerGroup:
+        return ConsumerGroup(GROUP)
+
+    def parse(self, key: bytes, value: bytes | None) -> KindRecord:
+        return records.parse(key, value)
+
+    def is_end(self, record: KindRecord) -> bool:
+        return record.record_type == records.GROUP and record.value is None
 
     # Operations
 
@@ -68,7 +65,7 @@ class PureWorld:
             fields = {"rebalance_timeout_ms": 300_000, "topic_names": frozenset({"a"}), "owned": {}} | fields
         request = HeartbeatRequest(GROUP, member_id, epoch, **fields)
         draft = Draft()
-        group = self.group or ConsumerGroup(GROUP)
+        group = self.group or self.new_group()
         if epoch < 0:
             answer, _ = heartbeat.leave(group, request, self.around, draft)
         else:
@@ -87,14 +84,8 @@ class PureWorld:
         return True
 
     def write(self, draft: Draft) -> None:
-        """Replay what was decided, from bytes as after a restart, and do what follows."""
-        self.replay(draft.records)
-        self.log += draft.records
-        for change in draft.timers:
-            if change.delay_ms is None:
-                self.timers.pop((change.kind, change.member_id), None)
-            else:
-                self.timers[change.kind, change.member_id] = (self.now_ms + change.delay_ms, change)
+        """Store what was decided, and do what follows."""
+        self.store(draft)
         if self.group is not None and draft.image_version is not None:
             self.group.image_version = draft.image_version
         if draft.work is not None:
@@ -117,56 +108,15 @@ class PureWorld:
         result = ASSIGNORS[work.assignor](work.spec)
         self.write(Draft(targets.computed_records(self.group, work, result, self.now_ms)))
 
-    def replay(self, pairs: list[KeyValue]) -> None:
-        for key, value in pairs:
-            record = records.parse(key, value)
-            if record.record_type == records.GROUP and record.value is None:
-                self.group = None
-            elif self.group is not None or record.value is not None:
-                self.group = self.group or ConsumerGroup(GROUP)
-                self.group.replay(record)
-
-    # Time and topics
-
-    def pass_time(self, ms: int) -> None:
-        """Let timers go off at their moments."""
-        end = self.now_ms + ms
-        while due := min((at for at, _ in self.timers.values() if at <= end), default=None):
-            key, (_, change) = next((key, each) for key, each in self.timers.items() if each[0] == due)
-            self.now_ms = max(self.now_ms, due)
-            del self.timers[key]
-            self.expire(change)
-        self.now_ms = end
+    # Topics
 
     def publish(self, delta: MetadataDelta) -> None:
-        self.cache.publish(self.cache.image.with_topics(delta), delta)
+        super().publish(delta)
         if delta.created:
             self.topics_version = self.cache.image.version
 
     def create_topic(self, name: str, topic_id: bytes, partition_count: int) -> None:
         self.publish(MetadataDelta(created=(topic_image(name, topic_id, partition_count),)))
-
-    def grow_topic(self, name: str, partition_count: int) -> None:
-        old = self.cache.topic(name)
-        assert old is not None
-        self.publish(MetadataDelta(changed=(TopicChange(old, topic_image(name, old.topic_id, partition_count)),)))
-
-    def delete_topic(self, name: str) -> None:
-        topic = self.cache.topic(name)
-        assert topic is not None
-        self.publish(MetadataDelta(deleted=(topic,)))
-
-    # What is there
-
-    @property
-    def state(self) -> str:
-        return "Dead" if self.group is None else self.group.state.value
-
-    def reloaded(self) -> ConsumerGroup | None:
-        """The group as another broker finds it."""
-        other = PureWorld()
-        other.replay(self.log)
-        return other.group
 
 
 def facts(group: ConsumerGroup | None) -> Mapping[str, Any]:

@@ -41,7 +41,7 @@ class Consumer:
 class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = PureWorld(settings(group_consumer_assignment_interval_ms=1_000))
+        self.world = PureWorld(settings=settings(group_consumer_assignment_interval_ms=1_000))
         self.consumers: dict[int, Consumer] = {}
         self.count = 0
         self.epoch = 0

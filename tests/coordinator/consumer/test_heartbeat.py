@@ -114,7 +114,7 @@ def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:
 
 def test_targets_are_not_made_more_often_than_the_interval() -> None:
     """A thousand members that join one after the other would have a thousand assignments computed."""
-    world = PureWorld(settings(group_consumer_assignment_interval_ms=1_000))
+    world = PureWorld(settings=settings(group_consumer_assignment_interval_ms=1_000))
     first = world.beat("m1", 0)
     assert owned(first) == ALL_A
     second = world.beat("m2", 0)
@@ -182,7 +182,7 @@ def test_regular_expressions_follow_new_topics() -> None:
 
 def test_a_full_group_takes_no_more() -> None:
     """`group.consumer.max.size` would not hold."""
-    world = PureWorld(settings(group_consumer_max_size=1))
+    world = PureWorld(settings=settings(group_consumer_max_size=1))
     answer = world.beat("m1", 0)
     assert code_of(world, "m2", 0) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert world.beat("m1", answer.member_epoch).member_epoch == answer.member_epoch

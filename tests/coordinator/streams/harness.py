@@ -9,7 +9,7 @@ from typing import Any
 from kbroker.config import BrokerConfig
 from kbroker.config.group import group_config
 from kbroker.coordinator.modern.draft import TimerChange
-from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.streams import heartbeat, records, targets
 from kbroker.coordinator.streams.assignor import assign
 from kbroker.coordinator.streams.configuration import InternalTopic
@@ -25,11 +25,10 @@ from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.coordinator.streams.settings import StreamsSettings
 from kbroker.coordinator.streams.tasks import NO_TASKS, Tasks
 from kbroker.coordinator.streams.topology import Subtopology, TopicInfo, Topology
-from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicChange
+from kbroker.metadata.image import MetadataDelta, TopicImage
 from tests.coordinator.harness import topic_image
+from tests.coordinator.modern_world import GROUP, ModernWorld
 
-GROUP = "g"
 # Words of `a` by a repartition topic into a table.
 WORDS = Topology.of(
     0,
@@ -50,23 +49,27 @@ def settings(**changes: Any) -> StreamsSettings:
 
 
 @dataclass
-class PureWorld:
+class PureWorld(ModernWorld[StreamsGroup]):
     """The group is None while it does not exist; `log` holds every record that was written.  Internal topics that a
     heartbeat finds missing are made after it, while `makes_topics`."""
 
     settings: StreamsSettings = field(default_factory=settings)
     topology: Topology = WORDS
-    now_ms: int = 1_700_000_000_000
-    group: StreamsGroup | None = None
-    log: list[KeyValue] = field(default_factory=list)
-    timers: dict[tuple[TimerKind, str], tuple[int, TimerChange]] = field(default_factory=dict)
     works: list[TargetWork] = field(default_factory=list)
     makes_topics: bool = True
     topic_number: int = 0
 
-    def __post_init__(self) -> None:
-        topics = [topic_image("a", b"a" * 16, 3)]
-        self.cache = MetadataCache(ClusterImage.of("cluster", brokers=[BrokerImage(1, {})], topics=topics))
+    def first_topics(self) -> list[TopicImage]:
+        return [topic_image("a", b"a" * 16, 3)]
+
+    def new_group(self) -> StreamsGroup:
+        return StreamsGroup(GROUP)
+
+    def parse(self, key: bytes, value: bytes | None) -> KindRecord:
+        return records.parse(key, value)
+
+    def is_end(self, record: KindRecord) -> bool:
+        return record.record_type == records.GROUP and record.value is None
 
     # Operations
 
@@ -85,7 +88,7 @@ class PureWorld:
             } | fields
         request = HeartbeatRequest(GROUP, member_id, epoch, **fields)
         draft = Draft()
-        group = self.group or StreamsGroup(GROUP)
+        group = self.group or self.new_group()
         if epoch < 0:
             answer = heartbeat.leave(group, request, draft)
         else:
@@ -113,14 +116,8 @@ class PureWorld:
         self.write(draft)
 
     def write(self, draft: Draft) -> None:
-        """Replay what was decided, from bytes as after a restart, and do what follows."""
-        self.replay(draft.records)
-        self.log += draft.records
-        for change in draft.timers:
-            if change.delay_ms is None:
-                self.timers.pop((change.kind, change.member_id), None)
-            else:
-                self.timers[change.kind, change.member_id] = (self.now_ms + change.delay_ms, change)
+        """Store what was decided, and do what follows."""
+        self.store(draft)
         if self.group is None:
             return
         if draft.known is not None:
@@ -136,56 +133,12 @@ class PureWorld:
         self.group.known.computing = False
         self.write(Draft(targets.computed_records(self.group, work, assign(work.spec), self.now_ms)))
 
-    def replay(self, pairs: list[KeyValue]) -> None:
-        for key, value in pairs:
-            record = records.parse(key, value)
-            if record.record_type == records.GROUP and record.value is None:
-                self.group = None
-            elif self.group is not None or record.value is not None:
-                self.group = self.group or StreamsGroup(GROUP)
-                self.group.replay(record)
-
-    # Time and topics
-
-    def pass_time(self, ms: int) -> None:
-        """Let timers go off at their moments."""
-        end = self.now_ms + ms
-        while due := min((at for at, _ in self.timers.values() if at <= end), default=None):
-            key, (_, change) = next((key, each) for key, each in self.timers.items() if each[0] == due)
-            self.now_ms = max(self.now_ms, due)
-            del self.timers[key]
-            self.expire(change)
-        self.now_ms = end
-
-    def publish(self, delta: MetadataDelta) -> None:
-        self.cache.publish(self.cache.image.with_topics(delta), delta)
+    # Topics
 
     def create_topic(self, name: str, partition_count: int) -> None:
         self.topic_number += 1
         topic = topic_image(name, self.topic_number.to_bytes(16, "big"), partition_count)
         self.publish(MetadataDelta(created=(topic,)))
-
-    def grow_topic(self, name: str, partition_count: int) -> None:
-        old = self.cache.topic(name)
-        assert old is not None
-        self.publish(MetadataDelta(changed=(TopicChange(old, topic_image(name, old.topic_id, partition_count)),)))
-
-    def delete_topic(self, name: str) -> None:
-        topic = self.cache.topic(name)
-        assert topic is not None
-        self.publish(MetadataDelta(deleted=(topic,)))
-
-    # What is there
-
-    @property
-    def state(self) -> str:
-        return "Dead" if self.group is None else self.group.state.value
-
-    def reloaded(self) -> StreamsGroup | None:
-        """The group as another broker finds it."""
-        other = PureWorld()
-        other.replay(self.log)
-        return other.group
 
 
 def facts(group: StreamsGroup | None) -> Mapping[str, Any]:

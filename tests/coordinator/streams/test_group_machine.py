@@ -40,7 +40,7 @@ class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = PureWorld(
-            settings(
+            settings=settings(
                 group_streams_assignment_interval_ms=1_000,
                 group_streams_initial_rebalance_delay_ms=2_000,
                 group_streams_num_standby_replicas=STANDBYS,

@@ -30,7 +30,7 @@ def settle(world: PureWorld, members: str) -> None:
 
 def test_the_first_assignment_waits_for_more_members() -> None:
     """The first instance of many would be given all tasks, and give most of them up at once."""
-    world = PureWorld(settings(group_streams_initial_rebalance_delay_ms=3_000))
+    world = PureWorld(settings=settings(group_streams_initial_rebalance_delay_ms=3_000))
     answers = {member: world.beat(member, 0) for member in "ab"}
     assert all(Status.ASSIGNMENT_DELAYED in statuses(answer) for answer in answers.values())
     world.beat("a", answers["a"].member_epoch)
@@ -44,7 +44,7 @@ def test_the_first_assignment_waits_for_more_members() -> None:
 
 def test_assignments_keep_their_distance() -> None:
     """A thousand members that join at once would have a thousand assignments made."""
-    world = PureWorld(settings(group_streams_assignment_interval_ms=1_000))
+    world = PureWorld(settings=settings(group_streams_assignment_interval_ms=1_000))
     world.beat("a", 0)
     assert world.group is not None
     made_for = world.group.assignment_epoch
@@ -132,7 +132,7 @@ def test_a_change_of_standby_replicas_makes_a_new_assignment() -> None:
 
 def test_a_full_group_takes_no_more_members() -> None:
     """`group.streams.max.size` would not protect the broker."""
-    world = PureWorld(settings(group_streams_max_size=1))
+    world = PureWorld(settings=settings(group_streams_max_size=1))
     world.beat("a", 0)
     world.beat("a", 0)
     with pytest.raises(GroupMaxSizeReachedError):
