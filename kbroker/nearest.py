@@ -11,3 +11,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def unknown_hint(names: Iterable[str], known: Iterable[str]) -> str:
+    """The hint for the first of some names that is not known; empty when all are."""
+    all_known = list(known)
+    return next((did_you_mean(name, all_known) for name in names if name not in all_known), "")

@@ -6,7 +6,7 @@ Spoken over Kafka's protocol without TLS and SASL.  Elections and reassignments 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,6 +21,15 @@ NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
 Partition = tuple[str, int]
 Assignment = dict[Partition, list[int]]
+
+
+class Move(NamedTuple):
+    """Replicas of a partition on the move."""
+
+    partition: str
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
 
 
 @click.group("cluster")
@@ -208,7 +217,8 @@ def _controller(cluster: WireCluster) -> Any:
 @click.option("--unclean", is_flag=True, help="Also a replica that may lack acknowledged records, which are then lost.")
 @bootstrap_option()
 @timeout_option
-def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool) -> int:
+@json_option
+def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool, as_json: bool) -> int:
     """Make the preferred replica of partitions the leader, of all without names."""
     from kbroker.errors import ErrorCode
     from kbroker.schemas import wire
@@ -229,18 +239,22 @@ def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool)
     with wire_cluster(bootstrap, timeout) as cluster:
         answer = _controller(cluster).send(request)
     refuse(answer.error_code, None)
-    errors, elected = [], 0
+    errors, results = [], []
     for topic in answer.replica_election_results:
         for row in topic.partition_result:
             name = f"{topic.topic}-{row.partition_id}"
             if not row.error_code:
-                elected += 1
-                click.echo(f"{name}: elected")
+                results.append((name, "elected"))
             elif ErrorCode(row.error_code).name == NOT_NEEDED:
-                click.echo(f"{name}: has that leader")
+                results.append((name, "has that leader"))
             else:
                 errors.append(f"{name}: {ErrorCode(row.error_code).name}: {row.error_message or ''}".rstrip(": "))
-    if not elected and not errors:
+    if as_json:
+        print_json([{"partition": name, "result": result} for name, result in results])
+        return print_errors(errors)
+    for name, result in results:
+        click.echo(f"{name}: {result}")
+    if not errors and all(result != "elected" for _, result in results):
         click.echo("nothing to elect")
     return print_errors(errors)
 
@@ -256,23 +270,35 @@ def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool)
 @click.option("--cancel", is_flag=True, help="Call the reassignment off.")
 @bootstrap_option()
 @timeout_option
-def reassign(names: tuple[str, ...], bootstrap: str, timeout: float, replicas: str | None, cancel: bool) -> int:
+@json_option
+def reassign(
+    names: tuple[str, ...], bootstrap: str, timeout: float, replicas: str | None, cancel: bool, as_json: bool
+) -> int:
     """Move replicas of partitions to other brokers; without names, show what is on the move."""
     wanted = _named(names)
     if wanted is None:
         if replicas or cancel:
             raise click.UsageError("name the partitions")
         with wire_cluster(bootstrap, timeout) as cluster:
-            _print_moves(_moves(cluster))
+            moves = _moves(cluster)
+        if as_json:
+            print_json([move._asdict() for move in moves])
+        else:
+            _print_moves(moves)
         return 0
     if bool(replicas) == cancel:
         raise click.UsageError("give either --replicas or --cancel")
     target = None if replicas is None else _parse_ids(replicas)
     with wire_cluster(bootstrap, timeout) as cluster:
         errors = _alter(cluster, dict.fromkeys(wanted, target), timeout)
-    for topic, index in wanted:
-        if not any(each.startswith(f"{topic}-{index}:") for each in errors):
-            click.echo(f"{topic}-{index}: {'called off' if cancel else f'on its way to {_ids(target or ())}'}")
+    taken = [f"{topic}-{index}" for topic, index in wanted]
+    taken = [name for name in taken if not any(each.startswith(f"{name}:") for each in errors)]
+    if as_json:
+        result = "called off" if cancel else "on its way"
+        print_json([{"partition": name, "replicas": target, "result": result} for name in taken])
+        return print_errors(errors)
+    for name in taken:
+        click.echo(f"{name}: {'called off' if cancel else f'on its way to {_ids(target or ())}'}")
     return print_errors(errors)
 
 
@@ -308,13 +334,13 @@ def _alter(cluster: WireCluster, target: Mapping[Partition, Sequence[int] | None
     ]
 
 
-def _moves(cluster: WireCluster) -> list[tuple[str, list[int], list[int], list[int]]]:
+def _moves(cluster: WireCluster) -> list[Move]:
     from kbroker.schemas import wire
 
     answer = _controller(cluster).send(wire.ListPartitionReassignmentsRequest(topics=None))
     refuse(answer.error_code, answer.error_message)
     return [
-        (
+        Move(
             f"{topic.name}-{row.partition_index}",
             list(row.replicas),
             list(row.adding_replicas),
@@ -325,7 +351,7 @@ def _moves(cluster: WireCluster) -> list[tuple[str, list[int], list[int], list[i
     ]
 
 
-def _print_moves(moves: Sequence[tuple[str, list[int], list[int], list[int]]]) -> None:
+def _print_moves(moves: Sequence[Move]) -> None:
     if not moves:
         click.echo("no replicas are on the move")
         return
@@ -362,7 +388,8 @@ def drained(assignment: Assignment, broker: int, others: Sequence[int], racks: M
 @click.option("--dry-run", is_flag=True, help="Show where the replicas would go, and move nothing.")
 @bootstrap_option()
 @timeout_option
-def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool) -> int:
+@json_option
+def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: bool) -> int:
     """Move all replicas from a broker to the others, before it is taken out of the cluster."""
     with wire_cluster(bootstrap, timeout) as cluster:
         metadata = _metadata(cluster)
@@ -376,15 +403,22 @@ def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool) -> int:
         alone = [f"{topic}-{index}" for (topic, index), replicas in target.items() if not replicas]
         if alone:
             raise click.ClickException(f"no other broker can take {', '.join(alone[:5])}")
-        if not target:
-            click.echo(f"broker {broker} has no replicas")
-            return 0
-        print_table(
-            ("PARTITION", "REPLICAS", "WILL BE"),
-            [(f"{name[0]}-{name[1]}", _ids(assignment[name]), _ids(replicas)) for name, replicas in target.items()],
-        )
-        if dry_run:
-            return 0
-        errors = _alter(cluster, target, timeout)
-    click.echo(f"\n{len(target) - len(errors)} partitions are on the move; see `kbroker cluster reassign`")
+        plan = [(f"{topic}-{index}", assignment[topic, index], ids) for (topic, index), ids in target.items()]
+        if not as_json:
+            _print_plan(broker, plan)
+        errors = [] if dry_run or not target else _alter(cluster, target, timeout)
+    moving = 0 if dry_run else len(target) - len(errors)
+    if as_json:
+        rows = [{"partition": name, "replicas": now, "target": then} for name, now, then in plan]
+        print_json({"broker": broker, "dry_run": dry_run, "moving": moving, "partitions": rows})
+    elif target and not dry_run:
+        click.echo(f"\n{moving} partitions are on the move; see `kbroker cluster reassign`")
     return print_errors(errors)
+
+
+def _print_plan(broker: int, plan: Sequence[tuple[str, list[int], list[int]]]) -> None:
+    if not plan:
+        click.echo(f"broker {broker} has no replicas")
+        return
+    rows = [(name, _ids(now), _ids(then)) for name, now, then in plan]
+    print_table(("PARTITION", "REPLICAS", "WILL BE"), rows)

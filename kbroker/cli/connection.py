@@ -1,6 +1,7 @@
 """How commands reach a broker: the options they share, the client they make, and its errors as one line.
 
-The client is confluent-kafka, so every command works on any Kafka; `-X` hands it its own settings (TLS, SASL, …).
+The client is confluent-kafka, so every command works on any Kafka; `-X` hands it its own settings (TLS, SASL, …), and
+`--profile` takes all of it from a profile (`profiles.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kbroker.cli.advertised import check_advertised
 from kbroker.cli.output import parse_pairs
+from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
 from kbroker.errors import ErrorCode
 from kbroker.nearest import did_you_mean
 
@@ -65,7 +68,8 @@ class Cluster:
 
     def check_reachable(self) -> None:
         """Says at once that nothing listens there, where the client would try until its time is up."""
-        plain = self.settings.get("security.protocol", "plaintext").lower() in ("plaintext", "sasl_plaintext")
+        protocol = self.settings.get("security.protocol", "plaintext").lower()
+        plain = protocol in ("plaintext", "sasl_plaintext")
         reasons = []
         for host, port in self.addresses():
             try:
@@ -74,6 +78,8 @@ class Cluster:
             except OSError as error:
                 other = error.strerror or str(error)
             if other is None:
+                if protocol == "plaintext":
+                    check_advertised(host, port, self.timeout)
                 return
             reasons.append(f"{host}:{port}: {other}")
         raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
@@ -103,6 +109,17 @@ class Cluster:
         except (KafkaException, click.ClickException):
             return ""
 
+    def near_group(self, name: str) -> str:
+        """`; did you mean X?` for a group that there is not."""
+        from confluent_kafka import KafkaException
+
+        try:
+            admin = self.admin()  # It must live until the answer is there.
+            future = admin.list_consumer_groups(request_timeout=CONNECT_SECONDS)
+            return did_you_mean(name, [group.group_id for group in result_of(future, CONNECT_SECONDS).valid])
+        except (KafkaException, click.ClickException):
+            return ""
+
 
 def _spoken_there(connection: socket.socket) -> str | None:
     """What a server speaks that is no Kafka; None when it may be one, as one that is slow to answer may."""
@@ -121,17 +138,21 @@ timeout_option = click.option(
 
 
 def bootstrap_option(*others: str) -> Callable[[F], F]:
-    """`-b`, `--bootstrap-server` and other names for it; the command gets `bootstrap`."""
-    return click.option(
-        "-b",
-        *others,
-        "--bootstrap-server",
-        "bootstrap",
-        default=DEFAULT_BOOTSTRAP,
-        show_default=True,
-        metavar="HOST:PORT[,…]",
-        help="Where the cluster is.",
-    )
+    """`-b`, `--bootstrap-server` and other names for it, and `--profile`; the command gets `bootstrap`."""
+
+    def decorate(function: F) -> F:
+        option: Callable[[F], F] = click.option(
+            "-b",
+            *others,
+            "--bootstrap-server",
+            "bootstrap",
+            callback=bootstrap_of(DEFAULT_BOOTSTRAP),
+            metavar="HOST:PORT[,…]",
+            help=f"Where the cluster is.  [default: the profile's, or {DEFAULT_BOOTSTRAP}]",
+        )
+        return option(profile_option(function))
+
+    return decorate
 
 
 def cluster_options(function: F) -> F:
@@ -139,7 +160,8 @@ def cluster_options(function: F) -> F:
 
     @functools.wraps(function)
     def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: object) -> object:
-        return function(cluster=Cluster(bootstrap, parse_pairs(client_settings, "-X"), timeout), **others)
+        settings = merged_settings(parse_pairs(client_settings, "-X"))
+        return function(cluster=Cluster(bootstrap, settings, timeout), **others)
 
     decorated: Any = with_cluster
     for option in (

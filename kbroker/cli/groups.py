@@ -81,7 +81,7 @@ def describe_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> 
         # Kafka describes an unknown group as a dead one; only its offsets tell that it never was.
         committed = _committed(admin, cluster, name)
         if group.state.name == "DEAD" and not committed:
-            errors.append(f"{name}: GROUP_ID_NOT_FOUND: there is no such group")
+            errors.append(f"{name}: GROUP_ID_NOT_FOUND: there is no such group{cluster.near_group(name)}")
             continue
         groups.append(_group(group, committed, _end_offsets(admin, cluster, committed)))
     if as_json:
@@ -213,7 +213,8 @@ def reset_offsets(
     committed = _committed(admin, cluster, group)
     partitions = sorted(committed) if all_topics else _named_partitions(admin, cluster, topics)
     if not partitions:
-        raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets")
+        near = cluster.near_group(group)
+        raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets{near}")
     targets = _targets(admin, cluster, partitions, committed, reset)
     if execute:
         _commit(admin, cluster, group, targets)
@@ -308,6 +309,12 @@ def _commit(admin: AdminClient, cluster: Cluster, group: str, targets: dict[Part
             raise click.ClickException(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
 
 
+def _with_near(error: str, cluster: Cluster) -> str:
+    """The error of a group, with the name that may have been meant where there is no such group."""
+    name, _, text = error.partition(": ")
+    return error.rstrip(".") + cluster.near_group(name) if text.startswith("GROUP_ID_NOT_FOUND") else error
+
+
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True)
 @json_option
@@ -320,6 +327,7 @@ def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> in
     except Exception as error:
         raise client_error(error) from None
     gone, errors = results_of(futures, cluster.timeout)
+    errors = [_with_near(error, cluster) for error in errors]
     if as_json:
         print_json([{"group": name, "result": "deleted"} for name in gone])
     else:

@@ -10,6 +10,7 @@ import click
 
 from kbroker.cli.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogSource, MetricsListener, Value
 from kbroker.cli.output import json_option, print_json, print_table, size_text, time_text
+from kbroker.cli.profile_option import profile_of, profile_option
 from kbroker.cli.repair import repair_log
 from kbroker.nearest import did_you_mean
 
@@ -37,11 +38,12 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
             elif bootstrap is not None:
                 source = KafkaProtocol(bootstrap, timeout)
             else:
-                source = MetricsListener(metrics or DEFAULT_METRICS, timeout)
+                source = MetricsListener(metrics or default_metrics(), timeout)
             return function(source=source, **rest)
 
         decorated: Any = with_source
         options = [
+            profile_option,
             click.option(
                 "--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS"
             ),
@@ -49,7 +51,7 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
                 "-m",
                 "--metrics",
                 metavar="URL",
-                help=f"A running kbroker's metrics.listener.  [default: {DEFAULT_METRICS}]",
+                help=f"A running kbroker's metrics.listener.  [default: the profile's, or {DEFAULT_METRICS}]",
             ),
         ]
         if protocol:
@@ -64,6 +66,19 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
         return result
 
     return decorate
+
+
+def default_metrics() -> str:
+    """The profile's metrics listener, or this machine's.  ClickException for a profile without one."""
+    profile = profile_of(click.get_current_context())
+    if profile is None:
+        return DEFAULT_METRICS
+    if profile.metrics is None:
+        raise click.ClickException(
+            f"profile {profile.name} names no metrics listener: `kbroker profile add {profile.name} --replace "
+            f"-b {profile.bootstrap} --metrics URL`, or --metrics here"
+        )
+    return profile.metrics
 
 
 @click.group("logs")

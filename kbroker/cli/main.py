@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from kbroker import __version__
+from kbroker.nearest import did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("kbroker.cli.start", "Run the broker in the foreground."),
@@ -26,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "share": ("kbroker.cli.share", "List and describe share groups."),
     "streams": ("kbroker.cli.streams", "List and describe streams groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
+    "profile": ("kbroker.cli.profile", "Keep clusters by name, with the settings of their clients."),
     "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
     "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
@@ -49,7 +51,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = COMMANDS.get(cmd_name)
         if entry is None:
-            return None
+            near = did_you_mean(cmd_name, COMMANDS)
+            if not near or ctx.resilient_parsing:
+                return None
+            raise click.UsageError(f"No such command {cmd_name!r}{near}", ctx)
         command = importlib.import_module(entry[0]).command
         assert isinstance(command, click.Command)
         return command

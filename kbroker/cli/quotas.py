@@ -12,6 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.nearest import unknown_hint
 from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ def _entity(options: Options) -> Entity:
         if name is not None or default:
             entity[kind] = name
     return entity
+
+
+QUOTAS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
 
 
 def _named(entity: Entity) -> str:
@@ -84,13 +94,22 @@ def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **o
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
 @bootstrap_option()
 @timeout_option
-def set_quotas(pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_only: bool, **options: object) -> None:
+@json_option
+def set_quotas(
+    pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_only: bool, as_json: bool, **options: object
+) -> None:
     """Set quotas of an entity: a user, a client id, both, or an address."""
     entity = _entity(options)
     values = {key: _number(key, text) for key, text in parse_pairs(pairs, "set").items()}
     _alter(bootstrap, timeout, entity, dict(values), validate_only)
+    result = "valid" if validate_only else "set"
+    if as_json:
+        print_json(
+            [{"entity": entity, "quota": key, "value": value, "result": result} for key, value in values.items()]
+        )
+        return
     for key, value in values.items():
-        click.echo(f"{key}={_shown(value)}: {'valid' if validate_only else 'set'} for {_named(entity)}")
+        click.echo(f"{key}={_shown(value)}: {result} for {_named(entity)}")
 
 
 @command.command("remove")
@@ -98,7 +117,8 @@ def set_quotas(pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_
 @entity_options
 @bootstrap_option()
 @timeout_option
-def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, **options: object) -> None:
+@json_option
+def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool, **options: object) -> None:
     """Remove quotas of an entity."""
     entity = _entity(options)
     with connected(bootstrap, timeout) as connection:
@@ -107,6 +127,9 @@ def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, **optio
     if missing and entity:
         raise click.ClickException(f"{_named(entity)} has no quota {', '.join(missing)}")
     _alter(bootstrap, timeout, entity, dict.fromkeys(keys), False)
+    if as_json:
+        print_json([{"entity": entity, "quota": key, "result": "removed"} for key in keys])
+        return
     for key in keys:
         click.echo(f"{key}: removed for {_named(entity)}")
 
@@ -160,4 +183,4 @@ def _alter(
     with connected(bootstrap, timeout) as connection:
         answer = connection.send(request(entries=[entry], validate_only=validate_only))
     for result in answer.entries:
-        refuse(result.error_code, result.error_message)
+        refuse(result.error_code, f"{result.error_message or ''}{unknown_hint(values, QUOTAS)}")

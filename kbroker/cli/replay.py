@@ -17,6 +17,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.cli.profile_option import merged_settings
 from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, running, shape_of, shaping, warn
 from kbroker.types import JsonObject, Options
 
@@ -96,7 +97,8 @@ def command() -> None:
 @click.option("--name", default="", help="How reports call this run.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @shaping
-def run_command(paths: tuple[str, ...], output: str, **given: Any) -> int:  # fmt: skip
+@json_option
+def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any) -> int:  # fmt: skip
     """Send a trace's records at their times, whatever the broker's delay, and measure.
 
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
@@ -129,7 +131,10 @@ def run_command(paths: tuple[str, ...], output: str, **given: Any) -> int:  # fm
         reasons = trace.reasons() if counts.get["malformed"] else {}
         malformed = keep_malformed(trace, given["malformed"], given, reasons)
     summary = summary_of(output)
-    _print_summary(summary)
+    if as_json:
+        print_json({**summary, "malformed": malformed, "output": output})
+    else:
+        _print_summary(summary)
     warn(None, malformed, given["malformed"])
     if document["status"] == STOPPED:
         click.echo(f"kbroker: stopped; {output} has what was measured until then", err=True)
@@ -183,7 +188,10 @@ def verify_command(run: str, as_json: bool, **given: Any) -> int:
 @click.option("--compare", is_flag=True, help="Two runs side by side.")
 @click.option("--output", "-o", metavar="DIRECTORY", help="Where the report goes (default: into the run).")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="A metric of the broker to plot (repeatable).")
-def report_command(runs: tuple[str, ...], compare: bool, output: str | None, metrics: tuple[str, ...]) -> int:
+@json_option
+def report_command(
+    runs: tuple[str, ...], compare: bool, output: str | None, metrics: tuple[str, ...], as_json: bool
+) -> int:
     """Write report.html, report.json and Parquet of a run; with --compare of two."""
     if len(runs) != (2 if compare else 1):
         raise click.UsageError("--compare takes two runs" if compare else "give one run, or two with --compare")
@@ -201,7 +209,10 @@ def report_command(runs: tuple[str, ...], compare: bool, output: str | None, met
             page = write_report(runs[0], output or runs[0], metrics)
     except TraceError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(str(page))
+    if as_json:
+        print_json({"page": str(page)})
+    else:
+        click.echo(str(page))
     return 0
 
 
@@ -213,7 +224,7 @@ def _delivery(given: Options) -> Delivery:
         acks=given["acks"], idempotence=idempotence, compression=given["compression"], linger_ms=given["linger_ms"],
         batch_bytes=given["batch_bytes"], timeout_s=given["delivery_timeout"], queue_records=given["queue_records"],
         transaction_records=given["transaction_records"], late_ms=given["late_ms"],
-        consume_wait_ms=given["consume_wait_ms"], client=parse_pairs(given["client"], "-X"),
+        consume_wait_ms=given["consume_wait_ms"], client=merged_settings(parse_pairs(given["client"], "-X")),
     )  # fmt: skip
 
 

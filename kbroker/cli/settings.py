@@ -11,16 +11,17 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
-from kbroker.config import broker_config_rows
+from kbroker.config import broker_config_rows, topic_config_rows
 from kbroker.config.origin import origin_in
-from kbroker.nearest import did_you_mean
+from kbroker.nearest import unknown_hint
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from kbroker.replay.client.connection import Connection
 
-BROKER = 4
+TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
-SOURCES = {2: "this broker", 3: "all brokers", 4: "set at start", 5: "default"}
+SOURCES = {1: "topic", 2: "this broker", 3: "all brokers", 4: "set at start", 5: "default"}
 
 
 @click.group("settings")
@@ -31,24 +32,36 @@ def command() -> None:
 @command.command("show")
 @click.argument("names", nargs=-1)
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: the only one]")
+@click.option("--topic", metavar="TOPIC", help="A topic's settings, those that it takes from the broker included.")
 @click.option("--changed", is_flag=True, help="Only those that are not at their defaults.")
 @bootstrap_option()
 @timeout_option
 @json_option
 def show_settings(
-    names: tuple[str, ...], broker: int | None, changed: bool, bootstrap: str, timeout: float, as_json: bool
+    names: tuple[str, ...],
+    broker: int | None,
+    topic: str | None,
+    changed: bool,
+    bootstrap: str,
+    timeout: float,
+    as_json: bool,
 ) -> None:
-    """Show the settings in force on a broker, and where each comes from.  All when none is named.
+    """Show the settings in force on a broker or for a topic, and where each comes from.  All when none is named.
 
     A kbroker names file and line, environment variable or --override for what was set at its start.
     """
     with connected(bootstrap, timeout) as connection:
-        rows = _describe(connection, _broker(connection) if broker is None else broker, names)
+        if topic is not None:
+            rows = _describe(connection, TOPIC, topic, names)
+        else:
+            rows = _describe(connection, BROKER, str(_broker(connection) if broker is None else broker), names)
     unknown = sorted(set(names) - {row["name"] for row in rows})
     if unknown:
-        near = did_you_mean(unknown[0], (row.name for row in broker_config_rows())) if len(unknown) == 1 else ""
-        raise click.ClickException(f"the broker has no setting {', '.join(unknown)}{near}")
-    rows = [row for row in rows if not changed or row["source"] != SOURCES[5]]
+        known = broker_config_rows() if topic is None else topic_config_rows()
+        near = unknown_hint(unknown, (row.name for row in known)) if len(unknown) == 1 else ""
+        what = "the broker" if topic is None else "a topic"
+        raise click.ClickException(f"{what} has no setting {', '.join(unknown)}{near}")
+    rows = [row for row in rows if not changed or row["origin"] or row["source"] != SOURCES[5]]
     if as_json:
         print_json(rows)
         return
@@ -64,14 +77,21 @@ def show_settings(
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
 @bootstrap_option()
 @timeout_option
+@json_option
 def set_settings(
-    pairs: tuple[str, ...], broker: int | None, validate_only: bool, bootstrap: str, timeout: float
+    pairs: tuple[str, ...], broker: int | None, validate_only: bool, bootstrap: str, timeout: float, as_json: bool
 ) -> None:
     """Change settings while brokers run; they are kept over restarts."""
     settings = parse_pairs(pairs, "set")
     _alter(bootstrap, timeout, broker, [(key, SET, value) for key, value in settings.items()], validate_only)
+    result = "valid" if validate_only else "set"
+    if as_json:
+        print_json(
+            [{"name": key, "value": value, "broker": broker, "result": result} for key, value in settings.items()]
+        )
+        return
     for key, value in settings.items():
-        click.echo(f"{key}={value}: {'valid' if validate_only else 'set'} for {_target(broker)}")
+        click.echo(f"{key}={value}: {result} for {_target(broker)}")
 
 
 @command.command("unset")
@@ -79,9 +99,13 @@ def set_settings(
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
 @bootstrap_option()
 @timeout_option
-def unset_settings(names: tuple[str, ...], broker: int | None, bootstrap: str, timeout: float) -> None:
+@json_option
+def unset_settings(names: tuple[str, ...], broker: int | None, bootstrap: str, timeout: float, as_json: bool) -> None:
     """Go back to what server.properties or the default says."""
     _alter(bootstrap, timeout, broker, [(name, DELETE, None) for name in names], False)
+    if as_json:
+        print_json([{"name": name, "broker": broker, "result": "unset"} for name in names])
+        return
     for name in names:
         click.echo(f"{name}: unset for {_target(broker)}")
 
@@ -102,16 +126,20 @@ def _broker(connection: Connection) -> int:
     return brokers[0]
 
 
-def _describe(connection: Connection, broker: int, names: tuple[str, ...]) -> list[dict[str, object]]:
+def _describe(connection: Connection, kind: int, name: str, names: tuple[str, ...]) -> list[JsonObject]:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message, wire
 
     resource = wire.DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=BROKER, resource_name=str(broker), configuration_keys=list(names) or None
+        resource_type=kind, resource_name=name, configuration_keys=list(names) or None
     )
     (result,) = connection.send(
         request_message(ApiKey.DESCRIBE_CONFIGS)(resources=[resource], include_documentation=True)
     ).results
+    if kind == TOPIC and result.error_code:
+        topics = connection.send(request_message(ApiKey.METADATA)(topics=None, allow_auto_topic_creation=False)).topics
+        hint = unknown_hint([name], (topic.name for topic in topics))
+        refuse(result.error_code, f"there is no topic {name}{hint}" if hint else result.error_message)
     refuse(result.error_code, result.error_message)
     return [
         {
@@ -150,4 +178,5 @@ def _alter(
             request_message(ApiKey.INCREMENTAL_ALTER_CONFIGS)(resources=[resource], validate_only=validate_only)
         )
     (result,) = answer.responses
-    refuse(result.error_code, result.error_message)
+    hint = unknown_hint((name for name, _, _ in operations), (row.name for row in broker_config_rows()))
+    refuse(result.error_code, f"{result.error_message or ''}{hint}")

@@ -11,7 +11,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.cli.wire_groups import coordinator_of, listed_groups, print_groups, refuse
+from kbroker.cli.wire_groups import coordinator_of, listed_groups, near_group, print_groups, refuse
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ def _described(cluster: Cluster, group_id: str) -> JsonObject:
 
     connection = coordinator_of(cluster, group_id)
     (group,) = connection.send(request_message(ApiKey.SHARE_GROUP_DESCRIBE)(group_ids=[group_id])).groups
-    refuse(group.error_code, group.error_message, group_id)
+    if group.error_code:
+        near = near_group(cluster, group_id, "share")
+        refuse(
+            group.error_code, (group.error_message or "").rstrip(".") + near if near else group.error_message, group_id
+        )
     message = request_message(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
     asked = message.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
     (offsets,) = connection.send(message(groups=[asked])).groups

@@ -12,7 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.cli.wire_groups import coordinator_of, listed_groups, print_groups, refuse
+from kbroker.cli.wire_groups import coordinator_of, listed_groups, near_group, print_groups, refuse
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -81,7 +81,11 @@ def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
 
     connection = coordinator_of(cluster, group_id)
     (group,) = connection.send(request_message(ApiKey.STREAMS_GROUP_DESCRIBE)(group_ids=[group_id])).groups
-    refuse(group.error_code, group.error_message, group_id)
+    if group.error_code:
+        near = near_group(cluster, group_id, "streams")
+        refuse(
+            group.error_code, (group.error_message or "").rstrip(".") + near if near else group.error_message, group_id
+        )
     topology = group.topology
     return {
         "group": group_id,

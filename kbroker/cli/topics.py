@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,11 +17,15 @@ from kbroker.cli.connection import (
     results_of,
 )
 from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_table
+from kbroker.config import topic_config_rows
+from kbroker.errors import ErrorCode
+from kbroker.nearest import unknown_hint
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+INVALID_CONFIG = ErrorCode.INVALID_CONFIG.name
 TOPIC_SOURCE = 1
 """DescribeConfigs' source of a value that the topic itself sets."""
 
@@ -194,6 +199,7 @@ def create_topics(
     except Exception as error:
         raise client_error(error) from None
     created, errors = results_of(futures, cluster.timeout)
+    errors = [error + _near_setting(error, settings) for error in errors]
     if if_not_exists:
         errors = [error for error in errors if "TOPIC_ALREADY_EXISTS" not in error]
     _report(list(created), "valid" if validate_only else "created", as_json)
@@ -227,12 +233,17 @@ def alter_topic(
             _alter_configs(admin, cluster, name, settings, deleted)
     except click.ClickException as error:
         near = cluster.near_topic(name) if error.message.startswith(UNKNOWN_TOPIC) else ""
+        near = near or _near_setting(error.message, [*settings, *deleted])
         raise click.ClickException(error.message.rstrip(".") + near if near else error.message) from None
     except click.Abort:
         raise
     except Exception as error:
         raise client_error(error) from None
     _report([name], "altered", as_json)
+
+
+def _near_setting(error: str, names: Iterable[str]) -> str:
+    return unknown_hint(names, (row.name for row in topic_config_rows())) if INVALID_CONFIG in error else ""
 
 
 def _add_partitions(admin: AdminClient, cluster: Cluster, name: str, count: int) -> None:

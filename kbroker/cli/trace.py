@@ -121,7 +121,8 @@ def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **g
 @reading
 @click.option("--output", "-o", required=True, metavar="DIRECTORY", help="Where the Parquet files go.")
 @shaping
-def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
+@json_option
+def convert_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any) -> int:
     """Write a trace as Parquet in the common schema, shaped if wanted.
 
     The output appears when it is complete.  Malformed rows go to OUTPUT.malformed, or where --malformed says.
@@ -147,7 +148,10 @@ def convert_command(paths: tuple[str, ...], output: str, **given: Any) -> int:
             malformed = keep_malformed(trace, side, given, reasons)
             if not rows:
                 raise click.ClickException(no_rows(paths, malformed, side))
-    print_table(("records", "malformed", "output"), [(rows, sum(malformed.values()), output)])
+    if as_json:
+        print_json({"records": rows, "malformed": malformed, "output": output})
+    else:
+        print_table(("records", "malformed", "output"), [(rows, sum(malformed.values()), output)])
     warn(None, malformed, side)
     return MALFORMED_STATUS if malformed and given["strict"] else 0
 

@@ -18,6 +18,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table, time_text
+from kbroker.nearest import unknown_hint
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -127,8 +128,15 @@ def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: 
 @click.option("--all", "every", is_flag=True, help="All that no coordinator knows.")
 @bootstrap_option()
 @timeout_option
+@json_option
 def abort_hanging(
-    topic: str, partition: int | None, start_offset: int | None, every: bool, bootstrap: str, timeout: float
+    topic: str,
+    partition: int | None,
+    start_offset: int | None,
+    every: bool,
+    bootstrap: str,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Abort a transaction that no coordinator ends: its records stay, and read_committed consumers skip them.
 
@@ -155,8 +163,11 @@ def abort_hanging(
                     f"{each} is of transactional id {each.transactional_id}: its coordinator ends it"
                 )
             _abort(cluster, each)
-            click.echo(f"aborted: {each}")
-    if not chosen:
+            if not as_json:
+                click.echo(f"aborted: {each}")
+    if as_json:
+        print_json([{**asdict(each), "result": "aborted"} for each in chosen])
+    elif not chosen:
         click.echo(f"{topic}: no transaction hangs")
 
 
@@ -207,7 +218,9 @@ def _described(cluster: Cluster, transactional_id: str) -> dict[str, object]:
         raise click.ClickException(f"broker {row.node_id}, which coordinates {transactional_id}, is not known")
     request = request_message(ApiKey.DESCRIBE_TRANSACTIONS)(transactional_ids=[transactional_id])
     (state,) = cluster.node(row.node_id).send(request).transaction_states
-    _refuse(state.error_code, transactional_id)
+    if state.error_code:
+        hint = unknown_hint([transactional_id], (row.transactional_id for row in _listed(cluster, (), None)))
+        _refuse(state.error_code, transactional_id, hint)
     return {
         "transactional_id": transactional_id,
         "coordinator": row.node_id,
@@ -292,8 +305,8 @@ def _abort(cluster: Cluster, transaction: OpenTransaction) -> None:
     _refuse(row.error_code, str(transaction))
 
 
-def _refuse(code: int, what: str) -> None:
+def _refuse(code: int, what: str, hint: str = "") -> None:
     from kbroker.errors import ErrorCode
 
     if code:
-        raise click.ClickException(f"{what}: {ErrorCode(code).name}")
+        raise click.ClickException(f"{what}: {ErrorCode(code).name}{hint}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.output import print_json, print_table
+from kbroker.nearest import unknown_hint
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
@@ -44,6 +45,12 @@ def coordinator_of(cluster: Cluster, group_id: str) -> Any:
     if row.node_id not in cluster.nodes():
         raise click.ClickException(f"broker {row.node_id}, which coordinates {group_id}, is not known")
     return cluster.node(row.node_id)
+
+
+def near_group(cluster: Cluster, group_id: str, group_type: str) -> str:
+    """`; did you mean X?` for a group of this type that there is not."""
+    known = [name for name, _ in listed_groups(cluster, group_type)]
+    return unknown_hint([group_id], known)
 
 
 def refuse(code: int, message: str | None, what: str) -> None:

@@ -207,9 +207,12 @@ def _topic_entry(config: BrokerConfig, row: ConfigRow, text: str | None) -> Conf
         synonyms = (Synonym(row.name, text, ConfigSource.TOPIC), *synonyms)
         return _entry(row, text, synonyms, read_only=False)
     value = render_value(topic_value_from_broker(row.name, config))
-    sources = (source for source, values in _set_by(config) if any(name in values for name in row.synonyms))
-    value_source = next(sources, ConfigSource.DEFAULT)
-    return _entry(row, value, synonyms, read_only=False)._replace(value_source=value_source)
+    entry = _entry(row, value, synonyms, read_only=False)
+    set_by = ((source, name) for source, values in _set_by(config) for name in row.synonyms if name in values)
+    value_source, name = next(set_by, (ConfigSource.DEFAULT, ""))
+    if value_source is ConfigSource.STATIC_BROKER:
+        entry = entry._replace(doc=with_origin(entry.doc, f"{name}: {config.origin_of(name)}"))
+    return entry._replace(value_source=value_source)
 
 
 def _set_by(config: BrokerConfig) -> Iterator[tuple[ConfigSource, Mapping[str, object]]]:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.cli.main import run
+from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
+from tests.conftest import StartBroker
 from tests.ports import free_port
 
 
@@ -106,3 +109,21 @@ def test_a_setting_that_may_have_been_meant_is_named(broker: BrokerProcess) -> N
     """Who mistypes a name would take the setting for one that kbroker does not have."""
     said = kbroker(broker, "show", "log.retention.our", status=1).stderr
     assert "the broker has no setting log.retention.our; did you mean log.retention.hours?" in said
+
+
+def test_a_topics_settings_say_where_they_come_from(
+    kbroker_process: StartBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Why a topic keeps its records for a day would be searched for in every place but the right one."""
+    broker = kbroker_process({"log.retention.hours": "24"}, environ={"KBROKER_LOG_SEGMENT_BYTES": "1048576"})
+    with Client(broker.port) as client:
+        client.create("orders", configs={"cleanup.policy": "compact"})
+    assert run(["settings", "set", "message.max.bytes=2000000", "-b", broker.bootstrap]) == 0
+    capsys.readouterr()
+    assert run(["settings", "show", "--topic", "orders", "--json", "-b", broker.bootstrap]) == 0
+    rows = {row["name"]: row["origin"] or row["source"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["cleanup.policy"] == "topic"
+    assert rows["max.message.bytes"] == "all brokers"
+    assert rows["segment.bytes"] == "log.segment.bytes: environment KBROKER_LOG_SEGMENT_BYTES"
+    assert rows["retention.ms"].startswith("log.retention.hours: ")
+    assert rows["segment.ms"] == "default"

@@ -11,6 +11,8 @@ import pytest
 from kbroker.cli.main import run
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
+from tests.conftest import StartBroker
+from tests.ports import free_port
 
 CLIENTS = (
     ("topics", "list"),
@@ -93,3 +95,49 @@ def test_the_topic_that_may_have_been_meant_is_named(arguments: tuple[str, ...],
     """Who mistypes a name would look for the fault in the broker."""
     where = ("-m", broker.metrics_url) if arguments[0] == "logs" else ("-b", broker.bootstrap)
     assert "; did you mean orders?" in refused(*arguments, *where)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("groups", "describe", "reders"), "readers"),
+        (("groups", "delete", "reders"), "readers"),
+        (("groups", "reset-offsets", "reders", "--all-topics", "--to-earliest"), "readers"),
+        (("settings", "set", "num.io.thread=3"), "num.io.threads"),
+        (("settings", "show", "num.io.thread"), "num.io.threads"),
+        (("settings", "show", "--topic", "oders"), "orders"),
+        (("settings", "show", "--topic", "orders", "retention.mss"), "retention.ms"),
+        (("topics", "create", "new", "-c", "retention.mss=1"), "retention.ms"),
+        (("topics", "alter", "orders", "-c", "retention.mss=1"), "retention.ms"),
+        (("quotas", "set", "producr_byte_rate=1", "--user", "u"), "producer_byte_rate"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_the_group_or_setting_that_may_have_been_meant_is_named(
+    arguments: tuple[str, ...], meant: str, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same for groups, settings and quotas."""
+    with Client(broker.port) as client:
+        row = {"partition_index": 0, "committed_offset": 0}
+        commit = {"group_id": "readers", "topics": [{"name": "orders", "partitions": [row]}]}
+        client.ask("OffsetCommit", 8, {"generation_id_or_member_epoch": -1, "member_id": "", **commit})
+    assert run([*arguments, "-b", broker.bootstrap]) == 1
+    assert f"; did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_a_command_that_may_have_been_meant_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reader would look it up."""
+    assert run(["topix"]) == 2
+    assert "No such command 'topix'; did you mean topics?" in capsys.readouterr().err
+
+
+def test_an_address_that_clients_do_not_reach_is_named_at_once(
+    kbroker_process: StartBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong advertised.listeners would end in `Local: Timed out`, which says nothing of it."""
+    gone = f"127.0.0.1:{free_port()}"
+    broker = kbroker_process({"advertised.listeners": f"PLAINTEXT://{gone}"})
+    for arguments in (("topics", "list"), ("settings", "show"), ("consume", "orders")):
+        assert run([*arguments, "-b", broker.bootstrap]) == 1
+        said = capsys.readouterr().err
+        assert f"gives clients {gone} (Connection refused) to go on with" in said and "advertised.listeners" in said

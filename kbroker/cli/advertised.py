@@ -1,0 +1,56 @@
+"""Whether brokers can be reached at the addresses that they give their clients.
+
+A client asks the address it was given which brokers there are, and goes on with the addresses of the answer
+(advertised.listeners).  Where none of these can be reached, librdkafka tries until its time is up, and then says that
+its time was up.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import click
+
+from kbroker.errors import ErrorCode
+
+MOST_TRIED = 5
+"""Brokers that are tried; each may take until the time-out."""
+CONNECT_SECONDS = 3.0
+
+
+def check_advertised(host: str, port: int, timeout: float) -> None:
+    """ClickException when no broker that `host:port` names can be reached; nothing where that cannot be known."""
+    failures = []
+    for broker_host, broker_port in _advertised(host, port, timeout)[:MOST_TRIED]:
+        if (broker_host, broker_port) == (host, port):
+            return
+        try:
+            with socket.create_connection((broker_host, broker_port), timeout=min(timeout, CONNECT_SECONDS)):
+                return
+        except OSError as error:
+            failures.append(f"{broker_host}:{broker_port} ({error.strerror or error})")
+    if failures:
+        raise click.ClickException(
+            f"{host}:{port} answers, but gives clients {', '.join(failures)} to go on with, which cannot be reached "
+            "from here: advertised.listeners of the broker must name an address that clients reach"
+        )
+
+
+def _advertised(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
+    """Where the brokers are that a broker names."""
+    from kbroker.protocol.api import ApiKey
+    from kbroker.replay.client.connection import Connection
+    from kbroker.replay.client.errors import ClientError
+    from kbroker.schemas import request_message
+
+    request = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)
+    try:
+        with Connection(
+            host, port, client_id="kbroker-cli", connect_timeout_s=timeout, request_timeout_s=timeout
+        ) as connection:
+            answer = connection.send(request)
+    except ClientError:
+        return []
+    if getattr(answer, "error_code", 0) != ErrorCode.NONE:
+        return []
+    return [(broker.host, broker.port) for broker in answer.brokers]

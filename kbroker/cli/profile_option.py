@@ -1,0 +1,83 @@
+"""`--profile` of the commands that talk to a cluster, and what a profile gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from kbroker.cli.profiles import VARIABLE, Profile, ProfileError, Profiles, default_path
+
+_KEY = "kbroker.profile"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def profile_option(function: F) -> F:
+    """Adds `--profile`; the other options read what it gives through `profile_of`."""
+    option: Callable[[F], F] = click.option(
+        "--profile",
+        metavar="NAME",
+        envvar=VARIABLE,
+        # Eager: what the other options of the command default to is in it.
+        is_eager=True,
+        expose_value=False,
+        callback=_choose,
+        shell_complete=_complete,
+        help=f"A cluster of `kbroker profile`.  [default: {VARIABLE}, or the one in use]",
+    )
+    return option(function)
+
+
+def _choose(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
+    try:
+        profiles = Profiles(default_path())
+        name = name or profiles.current
+        ctx.meta[_KEY] = profiles.get(name) if name else None
+    except ProfileError as error:
+        # Said when it is asked for: an address on the command line does without.
+        ctx.meta[_KEY] = error
+
+
+def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        names = Profiles(default_path()).names
+    except ProfileError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def profile_of(ctx: click.Context) -> Profile | None:
+    """The profile that a command takes, or none.  UsageError when there is none of the name that was given."""
+    found: Profile | ProfileError | None = ctx.meta.get(_KEY)
+    if isinstance(found, ProfileError):
+        raise click.UsageError(str(found), ctx)
+    return found
+
+
+def set_aside(ctx: click.Context) -> None:
+    """An address was given: a profile that was not named on the command line is of another cluster."""
+    if ctx.get_parameter_source("profile") is not ParameterSource.COMMANDLINE:
+        ctx.meta[_KEY] = None
+
+
+def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """The callback of an address's option: what was given, the profile's, or the default."""
+
+    def choose(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            set_aside(ctx)
+            return value
+        profile = profile_of(ctx)
+        return profile.bootstrap if profile is not None else default
+
+    return choose
+
+
+def merged_settings(given: dict[str, str]) -> dict[str, Any]:
+    """The profile's settings of clients, and over them those of the command line."""
+    profile = profile_of(click.get_current_context())
+    return {**(profile.settings if profile is not None else {}), **given}
