@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
+from kbroker.assembly.console import Console
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
@@ -233,11 +234,15 @@ class Broker:
 
     async def _start_metrics(self, node_id: int, cluster_id: str) -> None:
         self.loop_delay.start(self.loop)
+        sources = self.figures.sources(node_id, cluster_id, self.stats, self.loop_delay)
         self.metrics = await start_metrics_server(
             self.config.get("metrics.listener"),
-            self.figures.sources(node_id, cluster_id, self.stats, self.loop_delay),
+            sources,
             self.readiness,
             pages={"logs": LogPages(self.log_manager, self.clock)},
+            sites=Console(
+                self.config, sources, self.readiness, lambda: self.services, self.listeners.all, self.authorizer
+            ).sites(),
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

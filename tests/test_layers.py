@@ -44,7 +44,8 @@ CLUSTER = QUOTAS | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
-ASSEMBLY = HANDLERS | {"assembly"}
+CONSOLE = HANDLERS | {"console"}
+ASSEMBLY = CONSOLE | {"assembly"}
 BROKER = ASSEMBLY | {"broker", "process", "garbage", "service_manager", "stop_signals"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
@@ -78,6 +79,7 @@ PACKAGES: dict[str, set[str]] = {
     "replication": REPLICATION,
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,
+    "console": CONSOLE,
     "assembly": ASSEMBLY,
     "broker": BROKER - {"process"},
     "process": BROKER,

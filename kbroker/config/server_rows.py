@@ -8,9 +8,15 @@ from __future__ import annotations
 
 SERVER_ROWS = """
 metrics.listener|STRING|http://127.0.0.1:9644||metrics listener|+|
-    address of /metrics, /healthz and /readyz; none turns it off
+    address of /metrics, /healthz, /readyz and /console/; none turns it off
 kbroker.metrics.max.partitions|INT|2000||>=0|+|
     partitions up to which /metrics has series for each of them; beyond it sums by topic
+kbroker.console.enable|BOOLEAN|true|||+|web pages about the broker, /console/ at metrics.listener (docs/console.md)
+kbroker.console.messages|STRING|loopback||one of loopback, always, never|+|
+    where the console shows records: `loopback` only while metrics.listener is an address of this machine alone; the
+    listener knows no users, so with `always` everybody who reaches it reads every topic
+kbroker.console.hosts|LIST|||distinct|+|
+    names under which browsers reach the console, besides addresses and localhost; others are refused
 socket.busy.poll.us|INT|50||0..1000|+|
     how long the loop looks for the next request before it sleeps, while requests follow each other so closely; 0: not
 socket.tcp.congestion|STRING|null|||+|

@@ -1,12 +1,13 @@
 """The small HTTP server behind `metrics.listener`: /metrics, /healthz, /readyz and JSON pages, on the broker's loop.
 
 A page is a coroutine function that is given the parts of the path after its name; it answers with a status and a value,
-which a thread turns into JSON.  Pages are there when the broker is ready.
+which a thread turns into JSON.  Pages are there when the broker is ready.  A site answers everything under its name by
+itself (`http_messages`); the first one is where `/` leads.
 
 GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
-Limits, so that a stray client costs nothing: a request target of 1 KiB, 16 KiB of header, no body, 64 connections,
+Limits, so that a stray client costs nothing: a request target of 1 KiB, 16 KiB of header, no body, 128 connections,
 15 seconds for a head to arrive or for the next request of a kept connection.
 """
 
@@ -17,11 +18,11 @@ import gzip
 import json
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from kbroker.metrics.http_messages import JSON, Answer, Page, Pages, Request, Sites
 from kbroker.metrics.readiness import Readiness
 from kbroker.metrics.sources import Sources
 
@@ -30,37 +31,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kbroker.metrics")
 
-Page = Callable[[Sequence[str]], Awaitable[tuple[int, object]]]
-Pages = Mapping[str, Page]
-
 DEFAULT_PORT = 9644
 MAX_TARGET_BYTES = 1024
 MAX_HEAD_BYTES = 16 * 1024
-MAX_CONNECTIONS = 64
+MAX_CONNECTIONS = 128
 IDLE_SECONDS = 15.0
 _COMPRESS_FROM_BYTES = 4096
+_READ_HEADERS = frozenset((b"accept", b"accept-encoding", b"host", b"origin", b"sec-fetch-site", b"if-none-match"))
 
 _REASONS = {
     200: "OK",
+    302: "Found",
+    304: "Not Modified",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     413: "Content Too Large",
     414: "URI Too Long",
+    421: "Misdirected Request",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-
-
-class Request(NamedTuple):
-    """A parsed head."""
-
-    method: str
-    path: str
-    accept: str
-    gzip: bool
-    keep_alive: bool
 
 
 class _RefusedError(Exception):
@@ -75,10 +68,16 @@ class MetricsServer:
     """What the connections share: the sources, the readiness and the listening socket."""
 
     def __init__(
-        self, sources: Sources, readiness: Readiness, executor: Executor | None = None, pages: Pages | None = None
+        self,
+        sources: Sources,
+        readiness: Readiness,
+        executor: Executor | None = None,
+        pages: Pages | None = None,
+        sites: Sites | None = None,
     ) -> None:
         self.sources = sources
         self.pages = pages or {}
+        self.sites = sites or {}
         self.readiness = readiness
         self.executor = executor
         self.connections: set[_Connection] = set()
@@ -147,12 +146,13 @@ async def start_metrics_server(
     readiness: Readiness,
     executor: Executor | None = None,
     pages: Pages | None = None,
+    sites: Sites | None = None,
 ) -> MetricsServer | None:
     """Serve on `listener`.  None when it is `none`, or when the address can't be had: metrics never stop a broker."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor, pages)
+    server = MetricsServer(sources, readiness, executor, pages, sites)
     try:
         await server.listen(*address)
     except OSError as error:
@@ -178,8 +178,7 @@ class _Connection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._target = b""
         self._head_bytes = 0
-        self._accept = ""
-        self._gzip = False
+        self._headers: dict[bytes, str] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         import httptools
@@ -221,8 +220,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._target = b""
-        self._accept = ""
-        self._gzip = False
+        self._headers = {}
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -231,10 +229,8 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         lowered = name.lower()
-        if lowered == b"accept":
-            self._accept = value.decode("latin-1")
-        elif lowered == b"accept-encoding":
-            self._gzip = b"gzip" in value
+        if lowered in _READ_HEADERS:
+            self._headers[lowered] = value.decode("latin-1").strip()
         elif lowered == b"content-length" and value.strip() != b"0":
             raise _RefusedError(413)
 
@@ -246,9 +242,22 @@ class _Connection(asyncio.Protocol):
             return
         self._head_bytes = 0
         method = self._parser.get_method().decode("latin-1")
-        path = self._target.partition(b"?")[0].decode("latin-1")
-        keep_alive = bool(self._parser.should_keep_alive())
-        self._waiting.append(Request(method, path, self._accept, self._gzip, keep_alive))
+        path, _, query = self._target.decode("latin-1").partition("?")
+        said = self._headers.get
+        self._waiting.append(
+            Request(
+                method,
+                path,
+                query,
+                said(b"accept", ""),
+                "gzip" in said(b"accept-encoding", ""),
+                bool(self._parser.should_keep_alive()),
+                said(b"host", ""),
+                said(b"origin", ""),
+                said(b"sec-fetch-site", ""),
+                said(b"if-none-match", ""),
+            )
+        )
 
     def _answer_next(self) -> None:
         """Take the next complete request, when none is being answered."""
@@ -274,55 +283,65 @@ class _Connection(asyncio.Protocol):
             self._arm()
 
     async def _answer(self, request: Request) -> None:
-        status, body, content_type = await self._route(request)
-        extra = ""
+        answer = await self._route(request)
+        body, headers = answer.body, dict(answer.headers)
         if request.gzip and len(body) >= _COMPRESS_FROM_BYTES:
-            body = await self._loop.run_in_executor(self._server.executor, gzip.compress, body, 1)
-            extra = "Content-Encoding: gzip\r\n"
-        if status == 405:
-            extra = "Allow: GET, HEAD\r\n"
-        self._write(status, body, content_type, extra, keep_alive=request.keep_alive, head=request.method == "HEAD")
+            if answer.gzipped is None:
+                body = await self._loop.run_in_executor(self._server.executor, gzip.compress, body, 1)
+            else:
+                body = answer.gzipped
+            headers["Content-Encoding"] = "gzip"
+        if answer.status == 405:
+            headers["Allow"] = "GET, HEAD"
+        answer = answer._replace(body=body, headers=headers)
+        self._write(answer, keep_alive=request.keep_alive, head=request.method == "HEAD")
 
-    async def _route(self, request: Request) -> tuple[int, bytes, str]:
-        plain = "text/plain; charset=utf-8"
+    async def _route(self, request: Request) -> Answer:
+        server = self._server
         name, *parts = unquote(request.path).strip("/").split("/")
-        page = self._server.pages.get(name)
-        if page is None and request.path not in ("/metrics", "/healthz", "/readyz"):
-            known = ["/metrics", "/healthz", *(f"/{each}" for each in self._server.pages), "/readyz"]
-            return 404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode(), plain
-        if request.method not in ("GET", "HEAD"):
-            return 405, b"GET or HEAD only\n", plain
+        if request.path == "/" and server.sites:
+            return Answer(302, b"", headers={"Location": f"/{next(iter(server.sites))}/"})
+        page, site = server.pages.get(name), server.sites.get(name)
+        if page is None and site is None and request.path not in ("/metrics", "/healthz", "/readyz"):
+            known = ["/metrics", "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
+            return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
+        if not request.is_read:
+            return Answer(405, b"GET or HEAD only\n")
+        if site is not None:
+            return await site(request)
         if page is not None:
-            status, body = await self._server.page(page, parts)
-            return status, body, "application/json"
+            status, body = await server.page(page, parts)
+            return Answer(status, body, JSON)
         if request.path == "/healthz":
-            return 200, b"ok\n", plain
+            return Answer(200, b"ok\n")
         if request.path == "/readyz":
-            is_serving, text = self._server.readiness.look()
-            return 200 if is_serving else 503, f"{text}\n".encode(), plain
-        body, content_type = await self._server.scrape(request.accept)
-        return 200, body, content_type
+            is_serving, text = server.readiness.look()
+            return Answer(200 if is_serving else 503, f"{text}\n".encode())
+        body, content_type = await server.scrape(request.accept)
+        return Answer(200, body, content_type)
 
-    def _write(
-        self, status: int, body: bytes, content_type: str, extra: str = "", *, keep_alive: bool, head: bool = False
-    ) -> None:
+    def _write(self, answer: Answer, *, keep_alive: bool, head: bool = False) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        start = (
-            f"HTTP/1.1 {status} {_REASONS[status]}\r\n"
-            f"Content-Type: {content_type}\r\n"
-            f"Content-Length: {len(body)}\r\n"
-            f"Connection: {'keep-alive' if keep_alive else 'close'}\r\n"
-            f"Cache-Control: no-store\r\n{extra}\r\n"
-        ).encode("latin-1")
-        self._transport.write(start if head else start + body)
+        headers = {
+            "Content-Type": answer.content_type,
+            "Content-Length": str(len(answer.body)),
+            "Connection": "keep-alive" if keep_alive else "close",
+            "Cache-Control": "no-store",
+            **answer.headers,
+        }
+        if answer.status == 304:  # It is the length of what is left out.
+            del headers["Content-Length"]
+        lines = [f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}", *map(": ".join, headers.items())]
+        start = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        self._transport.write(start if head else start + answer.body)
         if not keep_alive:
             self._transport.close()
 
     def _refuse(self, status: int) -> None:
         self._parser = None
         self._waiting.clear()
-        self._write(status, f"{_REASONS[status]}\n".encode(), "text/plain; charset=utf-8", keep_alive=False)
+        self._write(Answer(status, f"{_REASONS[status]}\n".encode()), keep_alive=False)
 
     def _arm(self) -> None:
         self._disarm()

@@ -135,9 +135,9 @@ async def take(sources: Sources) -> Snapshot:
     """Read all sources.  Run it on the event loop."""
     pieces = Pieces()
     logs = list(sources.logs())
-    rows = await _log_rows(logs, len(logs) <= sources.max_partitions, pieces)
+    rows = await log_rows(logs, len(logs) <= sources.max_partitions, pieces)
     topics = rows.topics
-    groups, lags = await _group_rows(sources, rows.ends, pieces)
+    groups, lags = await group_rows(sources, rows.ends, pieces)
     maintenance = await sources.maintenance(pieces)
     samples = await _client_samples(sources, pieces)
     delay = sources.loop_delay
@@ -189,14 +189,16 @@ def _at_most(rows: Iterable[QuotaRow], count: int) -> tuple[QuotaRow, ...]:
     return kept if len(kept) <= count else ()
 
 
-class _LogRows(NamedTuple):
+class LogRows(NamedTuple):
+    """Sums over logs; `ends` are the high watermarks by topic and partition, `partitions` is empty unless asked for."""
+
     topics: tuple[TopicRow, ...]
     directories: tuple[DirectoryRow, ...]
     ends: Mapping[tuple[str, int], int]
     partitions: tuple[PartitionRow, ...]
 
 
-async def _log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -> _LogRows:
+async def log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -> LogRows:
     """Sums by topic and by directory, the end of each partition, and, where asked for, a row for each."""
     sums: dict[str, list[int]] = {}
     used: dict[str, list[int]] = {}
@@ -229,7 +231,7 @@ async def _log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -
                     segment_count,
                 )
             )
-    return _LogRows(
+    return LogRows(
         tuple(TopicRow(topic, *row) for topic, row in sums.items()),
         tuple(DirectoryRow(path, *share) for path, share in used.items()),
         ends,
@@ -246,9 +248,10 @@ async def _client_samples(sources: Sources, pieces: Pieces) -> tuple[ClientSampl
     return tuple(samples)
 
 
-async def _group_rows(
+async def group_rows(
     sources: Sources, ends: Mapping[tuple[str, int], int], pieces: Pieces
 ) -> tuple[tuple[GroupRow, ...], tuple[LagRow, ...]]:
+    """All groups, and how far each is behind by partition; of the latter none where there are too many."""
     groups: list[GroupRow] = []
     lags: list[LagRow] = []
     for group in sources.groups():

@@ -15,7 +15,7 @@ OF_THE_CHECKOUT = re.compile(r"^\.ci/|(^|/)\.gitignore$")
 # What the build adds.
 OF_THE_SDIST = re.compile(r"^(PKG-INFO|setup\.cfg|kbroker\.egg-info/.*)$")
 # What of the package is there for users: modules and their types, data, and no sources of extensions.
-OF_THE_WHEEL = re.compile(r"^kbroker/.*(\.py|\.pyi|py\.typed|\.toml|\.html)$")
+OF_THE_WHEEL = re.compile(r"^kbroker/.*(\.py|\.pyi|py\.typed|\.toml|\.html|/static/[^/]+)$")
 
 
 @functools.cache

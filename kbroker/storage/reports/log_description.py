@@ -85,13 +85,14 @@ def _damages(manager: LogManager, log: UnifiedLog) -> list[Damage]:
     return manager.environment.damages.known({log.topic_partition: log})
 
 
-def description(manager: LogManager, log: UnifiedLog, clock: Clock) -> Description:
-    """Everything about one log: `kbroker logs describe`, and `explain` in `explanation`."""
+def description(manager: LogManager, log: UnifiedLog, clock: Clock, most_segments: int | None = None) -> Description:
+    """Everything about one log: `kbroker logs describe`, and `explain` in `explanation`.  `most_segments`: how many of
+    the newest segments are told of; all unless given."""
     return {
         **summary(manager, log),
         "topic_id": uuid_to_text(log.topic_id) if log.topic_id != ZERO_UUID else None,
         "path": log.directory,
-        "segments": segments(manager, log),
+        "segments": segments(manager, log, most_segments),
         "checkpoints": {
             "recovery_point": log.recovery_point,
             "log_start_offset": log.log_start_offset,
@@ -132,11 +133,16 @@ def explanation(manager: LogManager, log: UnifiedLog, clock: Clock) -> Descripti
     return described
 
 
-def segments(manager: LogManager, log: UnifiedLog) -> list[Description]:
-    """All segments, oldest first.  `state`: active, clean (compacted before), dirty, or waiting (not cleanable yet)."""
+def segments(manager: LogManager, log: UnifiedLog, most: int | None = None) -> list[Description]:
+    """All segments, or the newest `most`, oldest first.  `state`: active, clean (compacted before), dirty, or waiting
+    (not cleanable yet)."""
     candidate = dirt(manager, log)
     active = log.local.segments.active
-    return [_segment(segment, _segment_state(segment, active, candidate)) for segment in log.local.segments]
+    skipped = 0 if most is None else max(0, log.segment_count - most)
+    return [
+        _segment(segment, _segment_state(segment, active, candidate))
+        for segment in islice(log.local.segments, skipped, None)
+    ]
 
 
 def _segment(segment: LogSegment, state: str) -> Description:

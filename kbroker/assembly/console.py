@@ -1,0 +1,69 @@
+"""The console of a broker, put together from its settings and parts when the first viewer comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from kbroker.metrics.http_server import parse_listener
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.console.site import ConsoleSite
+    from kbroker.gate.authorizer import Authorizer
+    from kbroker.handlers.services import Services
+    from kbroker.metrics.http_messages import Answer, Request, Sites
+    from kbroker.metrics.readiness import Readiness
+    from kbroker.metrics.sources import Sources
+    from kbroker.network.listener import Listener
+
+SITE = "console"
+
+
+class Console:
+    """The site of a broker; `services()` gives the parts of one that is ready."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        sources: Sources,
+        readiness: Readiness,
+        services: Callable[[], Services],
+        listeners: Sequence[Listener],
+        authorizer: Authorizer | None,
+    ) -> None:
+        self._config = config
+        self._sources = sources
+        self._readiness = readiness
+        self._services = services
+        self._listeners = listeners
+        self._authorizer = authorizer
+        self._site: ConsoleSite | None = None
+
+    def sites(self) -> Sites:
+        """What the metrics listener serves besides its own: the console, unless it is turned off."""
+        return {SITE: self} if self._config.get("kbroker.console.enable") else {}
+
+    async def __call__(self, request: Request) -> Answer:
+        if self._site is None:
+            # Its modules cost neither time at the start nor memory where none looks.
+            await asyncio.get_running_loop().run_in_executor(None, import_module, "kbroker.console.site")
+            self._site = self._make()
+        return await self._site(request)
+
+    def _make(self) -> ConsoleSite:
+        from kbroker.console import guard
+        from kbroker.console.parts import Parts
+        from kbroker.console.site import ConsoleSite
+
+        config = self._config
+        address = parse_listener(config.get("metrics.listener"))
+        assert address is not None, "a request came by it"
+        why_no_messages = guard.why_no_messages(
+            config.get("kbroker.console.messages"), address[0], has_authorizer=self._authorizer is not None
+        )
+        hosts = frozenset(name.lower() for name in config.get("kbroker.console.hosts")) | {address[0].lower()}
+        parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages)
+        return ConsoleSite(SITE, parts, hosts)

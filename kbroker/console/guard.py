@@ -1,0 +1,95 @@
+"""Whose requests the console answers: those of its own pages in a browser, and of programs that are no browser.
+
+The listener knows no users, so another web page, open in the browser of a person who can reach it, must not be able to
+ask in its place:
+
+- a page whose name was made to lead to the broker's address (DNS rebinding) says that name in `Host`, which must be an
+  address, `localhost`, or a name in `kbroker.console.hosts`;
+- a page of another origin is named by `Origin` or by `Sec-Fetch-Site`, and nothing allows it to read an answer (no
+  CORS headers).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from kbroker.metrics.http_messages import Request
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_OWN = frozenset({"", "same-origin", "none"})
+
+
+def refusal(request: Request, hosts: Collection[str]) -> str | None:
+    """Why the request is not answered; None where it is.  `hosts`: names that lead here, besides `localhost`."""
+    name = host_name(request.host)
+    if name is None or not _is_known(name, hosts):
+        return (
+            f"the console is not served under the name {name or 'that was sent'!r}: use an address or localhost, or "
+            "name it in kbroker.console.hosts"
+        )
+    return None
+
+
+def foreign(request: Request) -> bool:
+    """Whether a page of another origin asks."""
+    if request.fetch_site not in _OWN:
+        return True
+    return bool(request.origin) and urlsplit(request.origin).netloc.lower() != request.host.lower()
+
+
+def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool) -> str:
+    """Why records are not shown, as a sentence; empty where they are.  `policy`: `kbroker.console.messages`."""
+    if policy == "never":
+        return "Records are not shown: kbroker.console.messages is never."
+    if has_authorizer:
+        return "Records are not shown: the broker has an authorizer, which the console could not ask."
+    if policy == "loopback" and not is_loopback(listener_host):
+        return (
+            f"Records are not shown: {listener_host} can be reached from other machines, and the listener knows no "
+            "users. kbroker.console.messages=always shows them to everybody who reaches it."
+        )
+    return ""
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, in small letters and without its port; None where it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a listener with this address is reached from the same machine alone."""
+    if _is_local_name(host):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_known(name: str, hosts: Collection[str]) -> bool:
+    if _is_local_name(name) or name in hosts:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_local_name(name: str) -> bool:
+    return name == "localhost" or name.endswith(".localhost")

@@ -1,0 +1,205 @@
+"""The first page: whether the broker is well, and what it does.
+
+Totals only grow while the broker runs; a browser makes rates of two answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbroker.metrics.sources import STARTED_AT
+from kbroker.protocol.api import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.console.parameters import Parameters
+    from kbroker.console.parts import GroupRows, Parts, Value
+    from kbroker.metrics.snapshot import LogRows
+
+MOST_SHOWN = 8
+_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A log directory: bytes of its partitions, bytes left on its file system, whether appends find no space."""
+
+    path: str
+    partition_count: int
+    size_bytes: int
+    free_bytes: int | None
+    is_refusing: bool
+    is_offline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ApiTotals:
+    """All requests of one API since the start."""
+
+    api: str
+    answered: int
+    errors: int
+    bytes_in: int
+    bytes_out: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSize:
+    """A topic among the largest."""
+
+    topic: str
+    partition_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """A group among those furthest behind."""
+
+    group_id: str
+    state: str
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Numbers that only grow; `records` are the high watermarks of all partitions, which falls with deleted topics."""
+
+    requests: int
+    errors: int
+    bytes_in: int
+    bytes_out: int
+    produced_bytes: int
+    fetched_bytes: int
+    records: int
+    accepted: int
+    refused: int
+    rebalances: int
+    cpu_seconds: float
+    loop_delay_count: int
+    loop_delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Times in milliseconds since the epoch."""
+
+    now_ms: int
+    version: str
+    node_id: int
+    cluster_id: str
+    uptime_seconds: float
+    is_ready: bool
+    health: Sequence[str]
+    totals: Totals
+    loop_delay_max_seconds: float
+    memory_bytes: int
+    connections: Mapping[str, int]
+    fetches_waiting: int
+    topic_count: int
+    partition_count: int
+    segment_count: int
+    size_bytes: int
+    directories: Sequence[Directory]
+    apis: Sequence[ApiTotals]
+    largest_topics: Sequence[TopicSize]
+    group_states: Mapping[str, int]
+    lag: int
+    furthest_groups: Sequence[GroupLag]
+    transaction_states: Mapping[str, int]
+    messages_are_shown: bool
+
+
+async def overview(parts: Parts, _: Parameters) -> Value:
+    """GET /console/api/overview."""
+    logs = await parts.logs.get()
+    groups = await parts.groups.get()
+    return partial(_value, logs, groups, _moment(parts, logs))
+
+
+def _value(logs: LogRows, groups: GroupRows, moment: Overview) -> Overview:
+    """With what takes a look at every row."""
+    largest = sorted(logs.topics, key=attrgetter("size_bytes"), reverse=True)[:MOST_SHOWN]
+    furthest = sorted((group for group in groups.groups if group.lag), key=attrgetter("lag"), reverse=True)
+    return replace(
+        moment,
+        largest_topics=[TopicSize(row.topic, row.partition_count, row.size_bytes) for row in largest],
+        group_states=Counter(group.state for group in groups.groups),
+        lag=sum(group.lag for group in groups.groups),
+        furthest_groups=[GroupLag(row.group_id, row.state, row.lag) for row in furthest[:MOST_SHOWN]],
+    )
+
+
+def _moment(parts: Parts, logs: LogRows) -> Overview:
+    sources = parts.sources
+    is_ready, health = parts.readiness.look()
+    requests = [(sources.api_name(row[0]), row) for row in sources.requests.snapshot()]
+    connections = sources.connections()
+    delay = sources.loop_delay
+    delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
+    return Overview(
+        now_ms=int(time.time() * 1000),
+        version=sources.version,
+        node_id=sources.node_id,
+        cluster_id=sources.cluster_id,
+        uptime_seconds=time.time() - STARTED_AT,
+        is_ready=is_ready,
+        health=health.splitlines(),
+        totals=Totals(
+            requests=sum(row[1] for _, row in requests),
+            errors=sum(row[2] for _, row in requests),
+            bytes_in=sum(row[3] for _, row in requests),
+            bytes_out=sum(row[4] for _, row in requests),
+            produced_bytes=sum(row[3] for _, row in requests if row[0] == ApiKey.PRODUCE),
+            fetched_bytes=sum(row[4] for _, row in requests if row[0] == ApiKey.FETCH),
+            records=sum(logs.ends.values()),
+            accepted=sum(connections.accepted.values()),
+            refused=sum(connections.refused.values()),
+            rebalances=sources.rebalances(),
+            cpu_seconds=time.process_time(),
+            loop_delay_count=sum(delay_buckets),
+            loop_delay_seconds=delay_sum / 1e9,
+        ),
+        loop_delay_max_seconds=delay.max_ns / 1e9 if delay is not None else 0.0,
+        memory_bytes=_memory_bytes(),
+        connections=dict(connections.current),
+        fetches_waiting=sources.fetches_waiting(),
+        topic_count=len(logs.topics),
+        partition_count=len(logs.partitions),
+        segment_count=sum(row.segment_count for row in logs.topics),
+        size_bytes=sum(row.size_bytes for row in logs.topics),
+        directories=_directories(parts, logs),
+        apis=[ApiTotals(name, row[1], row[2], row[3], row[4], row[5] / 1e9) for name, row in requests],
+        largest_topics=(),
+        group_states={},
+        lag=0,
+        furthest_groups=(),
+        transaction_states=dict(sources.transactions().states),
+        messages_are_shown=not parts.why_no_messages,
+    )
+
+
+def _directories(parts: Parts, logs: LogRows) -> list[Directory]:
+    used = {row.path: row for row in logs.directories}
+    rows = []
+    for space in parts.sources.directories():
+        row = used.get(space.path)
+        count, size = (0, 0) if row is None else (row.partition_count, row.size_bytes)
+        rows.append(Directory(space.path, count, size, space.free_bytes, space.is_refusing, is_offline=False))
+    offline = parts.sources.offline().directories
+    return rows + [Directory(path, 0, 0, None, is_refusing=False, is_offline=True) for path in offline]
+
+
+def _memory_bytes() -> int:
+    """What of the process is in memory."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,65 @@
+"""What the console asks: the parts of one broker, and what it gathers from them for all viewers together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.console.parameters import Parameters
+from kbroker.console.shared_values import SharedValue
+from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
+from kbroker.periodic import Pieces
+
+if TYPE_CHECKING:
+    from kbroker.handlers.services import Services
+    from kbroker.metrics.readiness import Readiness
+    from kbroker.metrics.sources import Sources
+    from kbroker.network.listener import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """All groups with their lag; `lags` by partition, none where there are too many."""
+
+    groups: tuple[GroupRow, ...]
+    lags: tuple[LagRow, ...]
+
+
+class Parts:
+    """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        readiness: Readiness,
+        services: Callable[[], Services],
+        listeners: Sequence[Listener],
+        why_no_messages: str,
+    ) -> None:
+        self.sources = sources
+        self.readiness = readiness
+        self.listeners = listeners
+        self.why_no_messages = why_no_messages
+        self._services = services
+        self.logs = SharedValue(self._gather_logs)
+        self.groups = SharedValue(self._gather_groups)
+
+    @property
+    def services(self) -> Services:
+        """The broker's parts."""
+        return self._services()
+
+    async def _gather_logs(self) -> LogRows:
+        return await log_rows(list(self.sources.logs()), True, Pieces())
+
+    async def _gather_groups(self) -> GroupRows:
+        logs = await self.logs.get()
+        return GroupRows(*await group_rows(self.sources, logs.ends, Pieces()))
+
+
+Value = Callable[[], object]
+"""Makes what becomes JSON, in a thread, of values that no longer change."""
+
+Endpoint = Callable[[Parts, Parameters], Awaitable[Value]]
+"""Gathers an answer on the loop.  Raises BadParameterError, NotThereError."""

@@ -1,0 +1,95 @@
+"""The console's door: files under `/console/`, JSON under `/console/api/`.
+
+An answer in JSON is a value, or `{"error": "..."}` with a status: 400 for a parameter, 403 for what is not shown, 404
+for what is not there, 503 while the broker is not ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from kbroker.console import guard
+from kbroker.console.overview import overview
+from kbroker.console.parameters import BadParameterError, NotThereError, Parameters
+from kbroker.console.static_files import START, StaticFile, read_static_files
+from kbroker.console.topics import partition, topic, topics
+from kbroker.metrics.http_messages import JSON, Answer, Request
+
+if TYPE_CHECKING:
+    from kbroker.console.parts import Endpoint, Parts
+
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "overview": overview,
+    "topics": topics,
+    "topic": topic,
+    "partition": partition,
+}
+
+
+class ConsoleSite:
+    """Answers requests under `/NAME`.  `hosts`: names that lead here, besides `localhost`."""
+
+    def __init__(self, name: str, parts: Parts, hosts: Collection[str]) -> None:
+        self._root = f"/{name}"
+        self._parts = parts
+        self._hosts = hosts
+        self._files: dict[str, StaticFile] | None = None
+
+    async def __call__(self, request: Request) -> Answer:
+        refused = guard.refusal(request, self._hosts)
+        if refused is not None:
+            return _error(421, refused)
+        path = unquote(request.path).removeprefix(self._root)
+        if not path:
+            return Answer(302, b"", headers={"Location": f"{self._root}/"})
+        if path.startswith("/api/"):
+            if guard.foreign(request):
+                return _error(403, "a page of another origin may not ask")
+            return await self._api(path.removeprefix("/api/"), request.query)
+        return await self._file(path.removeprefix("/") or START, request.known_tag)
+
+    async def _file(self, name: str, known_tag: str) -> Answer:
+        if self._files is None:
+            self._files = await asyncio.get_running_loop().run_in_executor(None, read_static_files)
+        file = self._files.get(name)
+        if file is None:
+            return _error(404, f"the console has no file {name}")
+        headers = {**guard.SECURITY_HEADERS, "ETag": file.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if known_tag == file.tag:
+            return Answer(304, b"", file.content_type, headers)
+        return Answer(200, file.body, file.content_type, headers, file.gzipped)
+
+    async def _api(self, name: str, query: str) -> Answer:
+        endpoint = ENDPOINTS.get(name)
+        if endpoint is None:
+            return _error(404, f"the console has no {name}; there are {', '.join(ENDPOINTS)}")
+        if not self._parts.readiness.ready:
+            return _error(503, f"the broker is {self._parts.readiness.text}")
+        try:
+            value = await endpoint(self._parts, Parameters(query))
+            body = await asyncio.get_running_loop().run_in_executor(None, lambda: to_json(value()))
+        except BadParameterError as error:
+            return _error(400, str(error))
+        except NotThereError as error:
+            return _error(404, str(error.args[0]))
+        return Answer(200, body, JSON, guard.SECURITY_HEADERS)
+
+
+def to_json(value: object) -> bytes:
+    """A value of dataclasses, mappings, sequences and plain values as JSON."""
+    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise TypeError(f"{type(value).__name__} does not become JSON")
+
+
+def _error(status: int, text: str) -> Answer:
+    return Answer(status, to_json({"error": text}), JSON, guard.SECURITY_HEADERS)

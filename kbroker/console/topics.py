@@ -1,0 +1,216 @@
+"""Topics, one topic with its partitions, one partition with what becomes of its log.
+
+What is said of a log is what `kbroker logs` says (`storage/reports`).  In a cluster topics are the cluster's, sizes
+those of the logs on this broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kbroker.console.parameters import NotThereError, View, page_of, view_of
+from kbroker.handlers.config_entries import topic_entries
+from kbroker.periodic import Pieces
+from kbroker.storage.reports.log_description import description, summary
+from kbroker.types import TopicPartition, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker.console.parameters import Key, Parameters
+    from kbroker.console.parts import Parts, Value
+    from kbroker.handlers.config_entries import ConfigEntry
+    from kbroker.metadata.image import PartitionImage, TopicImage
+    from kbroker.metrics.snapshot import LogRows
+    from kbroker.storage.reports.log_description import Description
+
+MOST_SEGMENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """A topic in the list.  `record_count`: offsets between log starts and high watermarks."""
+
+    topic: str
+    partition_count: int
+    replication_factor: int
+    is_internal: bool
+    cleanup_policy: str
+    size_bytes: int
+    segment_count: int
+    record_count: int
+
+
+_TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
+    "topic": attrgetter("topic"),
+    "partition_count": attrgetter("partition_count"),
+    "size_bytes": attrgetter("size_bytes"),
+    "segment_count": attrgetter("segment_count"),
+    "record_count": attrgetter("record_count"),
+    "cleanup_policy": attrgetter("cleanup_policy"),
+}
+
+
+async def topics(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/topics?q=&sort=&start=&count="""
+    view = view_of(parameters, _TOPIC_KEYS)
+    logs = await parts.logs.get()
+    image = parts.services.metadata_cache.image
+    defaults = parts.services.config.get("log.cleanup.policy")
+    return partial(_page_of_topics, view, logs, image.topics, ",".join(defaults))
+
+
+def _page_of_topics(view: View, logs: LogRows, images: Mapping[str, TopicImage], default_policy: str) -> object:
+    counts: dict[str, int] = {}
+    for each in logs.partitions:
+        counts[each.topic] = counts.get(each.topic, 0) + each.high_watermark - each.log_start_offset
+    sums = {row.topic: row for row in logs.topics}
+    lines = []
+    for name, image in images.items():
+        row = sums.get(name)
+        size, segments = (0, 0) if row is None else (row.size_bytes, row.segment_count)
+        policy = image.configs.get("cleanup.policy", default_policy)
+        lines.append(
+            TopicLine(
+                name,
+                len(image.partitions),
+                image.replication_factor,
+                image.is_internal,
+                policy,
+                size,
+                segments,
+                counts.get(name, 0),
+            )
+        )
+    return page_of(lines, view, _TOPIC_KEYS, attrgetter("topic"))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of the topic; `is_set`: on the topic itself."""
+
+    name: str
+    value: str | None
+    source: str
+    is_set: bool
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    """A partition of the topic.  `log` is what is known of its log where it is on this broker."""
+
+    partition: int
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    log: Description | None
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic and a page of its partitions, from `start` on."""
+
+    topic: str
+    topic_id: str
+    is_internal: bool
+    partition_count: int
+    replication_factor: int
+    size_bytes: int
+    record_count: int
+    settings: Sequence[Setting]
+    start: int
+    partitions: Sequence[PartitionLine]
+    messages_are_shown: bool
+
+
+async def topic(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/topic?name=&start=&count="""
+    image = _topic_image(parts, parameters)
+    start = parameters.number("start", 0, 0, 1 << 31)
+    shown = image.partitions[start : start + parameters.number("count", 50, 1, 200)]
+    pieces = Pieces()
+    lines = []
+    for each in shown:
+        if pieces.due():
+            await pieces.rest()
+        lines.append(_partition_line(parts, image.name, each))
+    rows = await parts.logs.get()
+    own = [row for row in rows.partitions if row.topic == image.name]
+    services = parts.services
+    return partial(
+        Topic,
+        image.name,
+        uuid_to_text(image.topic_id),
+        image.is_internal,
+        len(image.partitions),
+        image.replication_factor,
+        sum(row.size_bytes for row in own),
+        sum(row.high_watermark - row.log_start_offset for row in own),
+        [_setting(entry, image) for entry in topic_entries(services.config, image.configs, read=True)],
+        start,
+        lines,
+        not parts.why_no_messages,
+    )
+
+
+def _topic_image(parts: Parts, parameters: Parameters) -> TopicImage:
+    name = parameters.text("name")
+    image = parts.services.metadata_cache.topic(name)
+    if image is None:
+        raise NotThereError(f"there is no topic {name}")
+    return image
+
+
+def _setting(entry: ConfigEntry, image: TopicImage) -> Setting:
+    source = entry.value_source.name.lower().replace("_", " ")
+    return Setting(entry.name, entry.value, source, entry.name in image.configs, entry.doc)
+
+
+def _partition_line(parts: Parts, topic: str, image: PartitionImage) -> PartitionLine:
+    manager = parts.services.log_manager
+    log = manager.logs.get(TopicPartition(topic, image.partition))
+    return PartitionLine(
+        image.partition, image.leader, image.replicas, image.isr, None if log is None else summary(manager, log)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition; `log` has the newest segments and says how many there are."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    log: Description | None
+    messages_are_shown: bool
+
+
+async def partition(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/partition?name=&partition="""
+    image = _topic_image(parts, parameters)
+    index = parameters.number("partition", 0, 0, 1 << 31)
+    if index >= len(image.partitions):
+        raise NotThereError(f"topic {image.name} has no partition {index}")
+    services = parts.services
+    log = services.log_manager.logs.get(TopicPartition(image.name, index))
+    found = None
+    if log is not None:
+        found = description(services.log_manager, log, services.clock, most_segments=MOST_SEGMENTS)
+    each = image.partitions[index]
+    return partial(
+        Partition,
+        image.name,
+        index,
+        each.leader,
+        each.leader_epoch,
+        each.replicas,
+        each.isr,
+        found,
+        not parts.why_no_messages,
+    )
