@@ -7,6 +7,8 @@
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
+#   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
+#   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
@@ -42,7 +44,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak faults histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -155,11 +157,16 @@ SECONDS ?= 300
 soak: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.soak.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
+# Three brokers and ZooKeeper under producers and groups, killed, stopped and cut off: make faults ROUNDS=200 SEED=7
+ROUNDS ?= 20
+faults: install $(MADE)/test
+	$(BIN)/python -m tests.scenarios.faults.run --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
 # Replicated partitions, their fetchers and a controller under faults on virtual time: make histories HISTORIES=100000
 HISTORIES ?= 10000
 histories: install $(MADE)/test
 	KBROKER_HISTORIES=$(HISTORIES) KBROKER_HISTORY_SEED=$(or $(SEED),1) \
-	  $(BIN)/python -m pytest tests/replication/simulation -k stays $(SIDE_BY_SIDE) $(PYTEST)
+	  $(BIN)/python -m pytest tests/replication/simulation -k stays -n $(WORKERS) --timeout 0 $(PYTEST)
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .

@@ -182,7 +182,11 @@ class NodeClient:
 
     async def send(self, request: Message, version: int, *, seconds: float | None = None) -> Any:
         """The answer.  Raises a `NodeError`; ValueError for a request that is larger than the setting allows."""
-        channel = self._channel or await self._connected()
+        channel = self._channel
+        if channel is None:
+            channel = await self._connected()
+            if channel is not self._channel:
+                raise UnreachableError("the connection was lost as soon as it was there")
         return await self._post(channel, request, version, seconds)
 
     def _post(self, channel: Channel, request: Message, version: int, seconds: float | None) -> asyncio.Future[Any]:
@@ -231,14 +235,20 @@ class NodeClient:
         if endpoint is None:
             self._back_off()
             raise UnreachableError("it is not known where the broker is")
-        lost: list[Channel | None] = [None]
+        channel: Channel | None = None
+        failures: list[Exception | None] = []
+
+        def lost(error: Exception | None) -> None:
+            failures.append(error)
+            self._lost(channel, error)
+
         try:
             async with asyncio.timeout(self._settings.connect_seconds):
                 channel = await self._transport.connect(
                     endpoint.host,
                     endpoint.port,
                     self._received,
-                    lambda error: self._lost(lost[0], error),
+                    lost,
                     self._settings.max_answer_bytes,
                 )
         except (OSError, TimeoutError) as error:
@@ -247,10 +257,13 @@ class NodeClient:
         if self._closed:
             channel.close()
             raise UnreachableError("the client is closed")
-        lost[0] = channel
         self._endpoint = endpoint
-        if self._settings.negotiates:
+        if self._settings.negotiates and not failures:
             await self._negotiate(channel)
+        if failures:
+            # It ended before this task went on: nothing would ever say so again.
+            self._back_off()
+            raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {failures[0] or 'the connection was lost'}")
         self._channel = channel
         self._failures = 0
         return channel
@@ -302,7 +315,7 @@ class NodeClient:
             self._fail_all(NodeTimeoutError(f"{name} was not answered within {seconds:g} s"))
 
     def _lost(self, channel: Channel | None, error: Exception | None) -> None:
-        if channel is None or channel is self._channel or self._channel is None:
+        if channel is not None and (channel is self._channel or self._channel is None):
             self._fail_all(ConnectionLostError(str(error or "the other side has closed the connection")))
 
     def _end(self, error: NodeError) -> None:

@@ -111,7 +111,9 @@ class _TcpChannel:
         self._protocol = protocol
 
     def send(self, parts: list[Buffer]) -> None:
-        self._transport.writelines([memoryview(part) for part in parts])
+        # Where it is closing, `lost` is about to be called.
+        if not self._transport.is_closing():
+            self._transport.writelines([memoryview(part) for part in parts])
 
     def close(self) -> None:
         self._protocol.close()

@@ -42,6 +42,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID = -1
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 # The first version of ListOffsets that may ask for each special timestamp.
 FIRST_VERSION_OF_TIMESTAMP = {
     EARLIEST_TIMESTAMP: 0,
@@ -55,15 +56,23 @@ FIRST_VERSION_OF_TIMESTAMP = {
 logger = logging.getLogger("kbroker.storage")
 
 
+class Asked(NamedTuple):
+    """What is asked of a partition: `bound` is the offset behind the last that may be answered, `refusal` the error
+    instead of what would be answered there while the leader's high watermark may be behind that of the last one."""
+
+    timestamp: int
+    bound: int
+    refusal: ErrorCode
+    with_epoch: bool
+
+
 class Waiting(NamedTuple):
-    """A partition's answer that a thread has to find, and the offset that bounds what may be answered."""
+    """A partition's answer that a thread has to find."""
 
     log: UnifiedLog
     search: DeferredSearch
     answer: wire.ListOffsetsResponse.ListOffsetsPartitionResponse
-    bound: int
-    timestamp: int
-    with_epoch: bool
+    asked: Asked
 
 
 async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequest) -> Struct:
@@ -71,8 +80,9 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
     No answer goes beyond the high watermark (READ_COMMITTED: the last stable offset): max timestamp answers -1 while
-    its record lies there.  A partition named twice is refused with INVALID_REQUEST, once.  v0 answers a list of
-    offsets where segments begin (`offsets_before`), and a partition named twice twice.
+    its record lies there.  A new leader that may not know of all that is committed refuses what lies there (KIP-207:
+    OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE).  A partition named twice is refused with INVALID_REQUEST,
+    once.  v0 answers a list of offsets where segments begin (`offsets_before`), and a partition named twice twice.
     """
     if ctx.api_version == 0:
         return await _list_segment_offsets(ctx, request)
@@ -161,7 +171,7 @@ async def _search_all(waiting: Sequence[Waiting]) -> None:
                 found = await loop.run_in_executor(None, search.search)
                 if found is None:
                     found = search.go_on()
-            _fill(each.answer, found, each.bound, each.timestamp, each.with_epoch)
+            _fill(each.answer, found, each.asked)
         except OSError as error:
             each.answer.error_code = each.log.storage_error("looking an offset up", error).code
         except ValueError as error:
@@ -190,10 +200,17 @@ def _find_offset(
         bound = log.log_end_offset
     else:
         bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+    with_epoch = ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH
+    refusal = ErrorCode.NONE
+    if request.replica_id == CONSUMER_REPLICA_ID and partition.high_watermark_lags:
+        is_known = ctx.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        refusal = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     if timestamp == LATEST_TIMESTAMP:
+        if refusal:
+            raise KafkaError.of(refusal)
         answer.offset = bound
-        if ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH:
+        if with_epoch:
             answer.leader_epoch = partition.leader_epoch
         return answer
     if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
@@ -205,26 +222,27 @@ def _find_offset(
     except ValueError as error:
         log.local.note_damage(error)
         raise CorruptMessageError(f"a batch of {log.topic_partition} cannot be read: {error}") from error
-    with_epoch = ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH
+    what = Asked(timestamp, bound, refusal, with_epoch)
     if isinstance(found, DeferredSearch):
-        waiting.append(Waiting(log, found, answer, bound, timestamp, with_epoch))
+        waiting.append(Waiting(log, found, answer, what))
     else:
-        _fill(answer, found, bound, timestamp, with_epoch)
+        _fill(answer, found, what)
     return answer
 
 
 def _fill(
     answer: wire.ListOffsetsResponse.ListOffsetsPartitionResponse,
     found: TimestampOffset | None,
-    bound: int,
-    timestamp: int,
-    with_epoch: bool,
+    asked: Asked,
 ) -> None:
     # As in Kafka: only the log start needs no bound, what may not be fetched yet is answered as not found.
-    if found is not None and (found.offset < bound or timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)):
+    needs_no_bound = asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    if found is not None and (found.offset < asked.bound or needs_no_bound):
         answer.timestamp, answer.offset = found.timestamp, found.offset
-        if with_epoch:
+        if asked.with_epoch:
             answer.leader_epoch = found.leader_epoch
+    elif not needs_no_bound:
+        answer.error_code = asked.refusal
 
 
 async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.OffsetForLeaderEpochRequest) -> Struct:

@@ -328,6 +328,12 @@ class Partition(PartitionFields):
         self.advance()
 
     @property
+    def high_watermark_lags(self) -> bool:
+        """Whether this leader does not know yet that all is committed that came before its epoch: clients may have seen
+        a high watermark behind this one (KIP-207)."""
+        return self.log.high_watermark < self.epoch_start
+
+    @property
     def low_watermark(self) -> int:
         """The least offset at which the log starts in an in-sync replica: DeleteRecords answers with it."""
         followers = [self.followers.get(each, NO_FOLLOWER) for each in self.isr if each != self.node_id]

@@ -216,3 +216,58 @@ def test_every_release_has_its_row() -> None:
     for text in ("", "4.0", "3", "3.9.1.2.3", "x"):
         with pytest.raises(ValueError, match="protocol"):
             protocol_version(text)
+
+
+class _LostAtOnce:
+    """A network whose first connection ends before the one who opened it goes on."""
+
+    def __init__(self, inner: TcpTransport) -> None:
+        self.inner = inner
+        self.count = 0
+
+    async def connect(self, host: str, port: int, received: Any, lost: Any, max_frame_bytes: int) -> Any:
+        self.count += 1
+        if self.count > 1:
+            return await self.inner.connect(host, port, received, lost, max_frame_bytes)
+        lost(ConnectionResetError("reset"))
+        return _Dead()
+
+
+class _Dead:
+    def send(self, parts: Any) -> None:
+        raise RuntimeError("the handler is closed")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_connection_that_ends_as_soon_as_it_is_there_is_not_used() -> None:
+    """A controller's queue for a broker, or a follower, would stand still on a connection that is gone."""
+
+    async def scenario(peer: Peer, _client: NodeClient) -> None:
+        loop = asyncio.get_running_loop()
+        endpoint = Endpoint("127.0.0.1", peer.port)
+        settings = ClientSettings("1", backoff_seconds=0.001, max_backoff_seconds=0.002)
+        client = NodeClient(loop, _LostAtOnce(TcpTransport(loop)), lambda: endpoint, settings)
+        with pytest.raises(UnreachableError, match="reset"):
+            await client.send(ALTER(broker_id=1), 3)
+        asked = asyncio.ensure_future(client.send(ALTER(broker_id=1), 3))
+        header, _ = await peer.request()
+        peer.answer(header.correlation_id, wire.AlterPartitionResponse(), 3)
+        assert (await asked).error_code == 0
+        client.close()
+
+    run(scenario)
+
+
+def test_a_request_on_a_connection_that_is_closing_fails_as_lost() -> None:
+    """Whatever sends would have to know the errors of the event loop, too."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        await client.connect()
+        channel: Any = client._channel
+        channel._transport.close()
+        with pytest.raises(ConnectionLostError):
+            await client.send(ALTER(broker_id=1), 3)
+
+    run(scenario)

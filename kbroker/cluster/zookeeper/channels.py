@@ -81,6 +81,11 @@ class _Channel:
             except ValueError as error:
                 logger.error("%s for broker %d can't be sent: %s", type(request).__name__, self._node_id, error)
                 return None
+            except Exception:
+                # A defect; the broker must not miss all that is queued behind it.
+                logger.exception("%s to broker %d", type(request).__name__, self._node_id)
+                self._client.disconnect()
+                await asyncio.sleep(RETRY_SECONDS)
 
     def close(self) -> None:
         self._task.cancel()

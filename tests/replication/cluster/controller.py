@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Node:
     epoch: int
     client: NodeClient
     alive: bool = True
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -146,15 +148,18 @@ class HandController:
 
     async def _tell_one(self, node_id: int, names: list[TopicPartition]) -> None:
         await self.leader_and_isr(node_id, names)
-        await self._send(node_id, self._metadata(names, node_id), 8)
+        await self._send(node_id, lambda: self._metadata(names, node_id), 8)
 
     async def tell_metadata(self, names: list[TopicPartition]) -> None:
-        await asyncio.gather(*(self._send(each, self._metadata(names, each), 8) for each in self._alive()))
+        await asyncio.gather(*(self._send(each, partial(self._metadata, names, each), 8) for each in self._alive()))
 
     def _alive(self) -> list[int]:
         return [node_id for node_id, node in self.nodes.items() if node.alive]
 
     async def leader_and_isr(self, node_id: int, names: list[TopicPartition], **head: Any) -> Any:
+        return await self._send(node_id, lambda: self._states(node_id, names, head), 7)
+
+    def _states(self, node_id: int, names: list[TopicPartition], head: dict[str, Any]) -> Any:
         request = wire.LeaderAndIsrRequest
         topics: dict[str, list[Any]] = {}
         for name in names:
@@ -183,8 +188,7 @@ class HandController:
             for each in self._alive()
         ]
         values = {"controller_epoch": self.epoch, "broker_epoch": self.nodes[node_id].epoch, **head}
-        body = request(controller_id=CONTROLLER, topic_states=states, live_leaders=leaders, **values)
-        return await self._send(node_id, body, 7)
+        return request(controller_id=CONTROLLER, topic_states=states, live_leaders=leaders, **values)
 
     async def stop_replica(self, node_id: int, name: TopicPartition, *, delete: bool, epoch: int) -> Any:
         request = wire.StopReplicaRequest
@@ -198,7 +202,7 @@ class HandController:
             broker_epoch=self.nodes[node_id].epoch,
             topic_states=[state],
         )
-        return await self._send(node_id, body, 4)
+        return await self._send(node_id, lambda: body, 4)
 
     def _metadata(self, names: list[TopicPartition], node_id: int) -> Any:
         request = wire.UpdateMetadataRequest
@@ -244,14 +248,18 @@ class HandController:
             live_brokers=brokers,
         )
 
-    async def _send(self, node_id: int, body: Any, version: int) -> Any:
-        """As a ZooKeeper controller: until it is answered, or the broker is gone."""
+    async def _send(self, node_id: int, make: Callable[[], Any], version: int) -> Any:
+        """As a ZooKeeper controller: each broker's one after the other, until it is answered or the broker is gone.
+
+        A request is made in its turn, as what was so before may not reach a broker later; None: there is nothing."""
         node = self.nodes[node_id]
-        while node.alive and self.nodes.get(node_id) is node:
-            try:
-                return await node.client.send(body, version)
-            except NodeError:
-                await asyncio.sleep(0.05)
+        async with node.turn:
+            body = make()
+            while body is not None and node.alive and self.nodes.get(node_id) is node:
+                try:
+                    return await node.client.send(body, version)
+                except NodeError:
+                    await asyncio.sleep(0.05)
         return None
 
     # What it serves

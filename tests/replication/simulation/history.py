@@ -3,6 +3,7 @@
 committed   what any replica has below its high watermark is the same record for good, at the same offset
 in sync     each replica in the controller's ISR has all that is committed, unless its process is gone
 one leader  per leader epoch
+a client    that asks for the end of the partition never gets a lesser one, whoever leads by then
 acks=all    what was acknowledged is in the end in the log of each replica, at the offset that was said
 agreement   in the end the logs of all replicas are the same below the high watermark, byte for byte
 progress    when the faults end, all replicas come back in sync and everything gets committed
@@ -34,7 +35,7 @@ NAME = TopicPartition(TEST_TOPIC, 0)
 NODES = (1, 2, 3)
 STEP_SECONDS = 0.01
 SETTLE_SECONDS = 20.0
-FAULTS = ("crash", "crash", "restart", "restart", "separate", "heal", "depose", "slow", "elect", "break")
+FAULTS = ("crash", "crash", "restart", "restart", "separate", "heal", "depose", "slow", "elect", "break", "hang")
 RELEASES = ("3.9", "3.9", "2.8", "2.6")
 
 
@@ -72,6 +73,8 @@ class History:
         self.loop.set_exception_handler(self._on_failure)
         self._epoch = 10
         self._value = 0
+        self._client_epoch = -1
+        self._client_end = 0
         self._down: set[int] = set()
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -97,6 +100,7 @@ class History:
             if self.rng.random() < self.scale.fault_chance:
                 self._fault()
             self.observe()
+            await self._ask_for_the_end()
         await self._settle()
 
     def _later(self, work: Any) -> None:
@@ -135,9 +139,7 @@ class History:
 
     def _fault(self) -> None:
         rng = self.rng
-        kind = rng.choice(
-            ("crash", "crash", "restart", "restart", "separate", "heal", "depose", "slow", "elect", "break")
-        )
+        kind = rng.choice(FAULTS)
         node_id = rng.choice(NODES)
         if kind == "crash" and len(self._down) < 2 and node_id not in self._down:
             self._crash(node_id)
@@ -160,6 +162,9 @@ class History:
         elif kind == "break":
             for each in [each for each in self.network.connections if node_id in (each.source, each.target)]:
                 each.end(self.network.delay())
+        elif kind == "hang":
+            self.note(f"broker {node_id} hangs")
+            self.network.hang(node_id, rng.uniform(0.05, 0.6))
 
     def _crash(self, node_id: int) -> None:
         isr = self.controller.image(TEST_TOPIC).isr
@@ -218,6 +223,21 @@ class History:
                     f"{each} is in sync and ends at {partition.log.log_end_offset}, committed is up to {end}"
                 )
 
+    async def _ask_for_the_end(self) -> None:
+        """As a client does that knows the newest leader epoch so far (KIP-320)."""
+        led = [each for each in self.nodes.values() if (found := each.hosted()) and found.role is Role.LEADER]
+        for node in led:
+            partition = node.hosted()
+            if partition is None or partition.leader_epoch < self._client_epoch:
+                continue
+            try:
+                end = await node.latest(partition.leader_epoch)
+            except KafkaError:
+                continue
+            if end < self._client_end:
+                raise ViolationError(f"{node.node_id} says {end} to a client that was told {self._client_end}")
+            self._client_epoch, self._client_end = partition.leader_epoch, end
+
     def _look(self, node: SimNode, partition: Partition) -> None:
         log = partition.log
         if partition.role is Role.LEADER:
@@ -244,6 +264,7 @@ class History:
                 raise ViolationError(f"the replicas do not come together: {self.controller.image(TEST_TOPIC)}")
             await asyncio.sleep(0.1)
             self.observe()
+            await self._ask_for_the_end()
             image = self.controller.image(TEST_TOPIC)
             if self.loop.time() > deadline - SETTLE_SECONDS + 2:
                 for each in NODES:

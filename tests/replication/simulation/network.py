@@ -1,4 +1,5 @@
-"""A network on virtual time: frames take a while, connections break, pairs of nodes cannot reach each other.
+"""A network on virtual time: frames take a while, connections break, pairs of nodes cannot reach each other, and nodes
+hang for a while, as with a slow disk or a process that is stopped.
 
 What goes over it are the same bytes as over TCP.  On one connection frames stay in order and requests are served one
 after the other, as a broker does; between connections nothing is in order.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.replication.simulation.virtual_loop import VirtualLoop
 
+LATER = 1e-6
 Server = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -35,6 +37,7 @@ class Network:
         self.slowness = 1.0
         self.servers: dict[int, Server] = {}
         self.cut: set[frozenset[int]] = set()
+        self._hangs: dict[int, float] = {}
         self.connections: set[_Connection] = set()
 
     def delay(self) -> float:
@@ -48,6 +51,14 @@ class Network:
     def separate(self, one: int, other: int) -> None:
         """Nothing gets through any more; both sides find that out later."""
         self.cut.add(frozenset((one, other)))
+
+    def hang(self, node: int, seconds: float) -> None:
+        """The node takes in nothing for so long; what comes meanwhile waits."""
+        self._hangs[node] = self.loop.time() + seconds
+
+    def wait_of(self, node: int) -> float:
+        """Seconds until the node takes something in."""
+        return max(0.0, self._hangs.get(node, 0.0) - self.loop.time())
 
     def heal(self) -> None:
         self.cut.clear()
@@ -128,6 +139,8 @@ class _Connection:
     async def _serve(self) -> None:
         while True:
             frame = await self._requests.get()
+            while wait := self._network.wait_of(self.target):
+                await asyncio.sleep(wait)
             header = decode_request_header(frame)
             request = request_message(header.api_key).program(header.api_version).decode(frame, header.size)
             answer = await self._server(header, request)
@@ -143,7 +156,11 @@ class _Connection:
             self._network.loop.call_at(self._back, self._answered, encoded[4:])
 
     def _answered(self, frame: bytes) -> None:
-        if self._open and not self._is_broken():
+        if self._open and (wait := self._network.wait_of(self.source)):
+            # Those behind it come later than this.
+            self._back = max(self._back, self._network.loop.time() + wait + LATER)
+            self._network.loop.call_at(self._back, self._answered, frame)
+        elif self._open and not self._is_broken():
             self._received(frame)
 
     def end(self, after: float) -> None:

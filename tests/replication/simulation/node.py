@@ -15,10 +15,11 @@ from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.config import LogConfig
-from kbroker.errors import KafkaError
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers.fetch import _target
 from kbroker.handlers.fetch_partition import read_partition
 from kbroker.handlers.inter_broker import HANDLERS
+from kbroker.handlers.log_offsets import HANDLERS as LOG_OFFSET_HANDLERS
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.protocol.api import ApiKey
@@ -39,6 +40,7 @@ from tests.storage.batches import environment, open_log
 MAX_LAG = 0.1
 WAIT_SECONDS = 0.02
 FROM_CONTROLLER = {row.api_key: row.handle for row in HANDLERS}
+LOG_OFFSETS: dict[int, Callable[..., Any]] = {row.api_key: row.handle for row in LOG_OFFSET_HANDLERS}
 TEST_TOPIC = "t"
 
 
@@ -177,10 +179,20 @@ class SimNode:
             return await answer if asyncio.iscoroutine(answer) else answer
         if header.api_key == ApiKey.FETCH:
             return await self._fetch(header.api_version, request)
-        if header.api_key == ApiKey.LIST_OFFSETS:
-            return self._list_offsets(request)
-        assert header.api_key == ApiKey.OFFSET_FOR_LEADER_EPOCH
-        return self._offset_for_leader_epoch(request)
+        assert header.api_key in LOG_OFFSETS
+        return await LOG_OFFSETS[header.api_key](ctx, request)
+
+    async def latest(self, leader_epoch: int) -> int:
+        """The high watermark as a client sees it that knows of this leader epoch.  KafkaError."""
+        asked = wire.ListOffsetsRequest
+        row = asked.ListOffsetsPartition(partition_index=0, current_leader_epoch=leader_epoch, timestamp=-1)
+        request = asked(replica_id=-1, topics=[asked.ListOffsetsTopic(name=TEST_TOPIC, partitions=[row])])
+        ctx = SimpleNamespace(services=self.services, api_version=7, gate=None)
+        answer: Any = await LOG_OFFSETS[ApiKey.LIST_OFFSETS](ctx, request)
+        (found,) = answer.topics[0].partitions
+        if found.error_code:
+            raise KafkaError.of(ErrorCode(found.error_code))
+        return int(found.offset)
 
     async def _fetch(self, version: int, request: Any) -> Any:
         """Without sessions; a fetch that finds nothing is answered a while later."""
@@ -202,41 +214,3 @@ class SimNode:
                 for topic, data, _ in found
             ]
         )
-
-    def _each(self, rows: Any, find: Callable[[Any, Any], Any], answer: type) -> list[Any]:
-        found = []
-        for topic, row in rows:
-            try:
-                found.append(find(topic, row))
-            except KafkaError as error:
-                index = getattr(row, "partition_index", getattr(row, "partition", 0))
-                names = {"partition": index} if hasattr(row, "partition") else {"partition_index": index}
-                found.append(answer(error_code=error.code, **names))
-        return found
-
-    def _list_offsets(self, request: Any) -> Any:
-        response: Any = wire.ListOffsetsResponse
-
-        def find(topic: Any, row: Any) -> Any:
-            partition = self.replicas.partition(topic.name, row.partition_index)
-            partition.check_leader_epoch(row.current_leader_epoch)
-            log = partition.log
-            offset = log.log_end_offset if row.timestamp == -1 else log.log_start_offset
-            return response.ListOffsetsPartitionResponse(partition_index=row.partition_index, offset=offset)
-
-        (topic,) = request.topics
-        rows = self._each([(topic, row) for row in topic.partitions], find, response.ListOffsetsPartitionResponse)
-        return response(topics=[response.ListOffsetsTopicResponse(name=topic.name, partitions=rows)])
-
-    def _offset_for_leader_epoch(self, request: Any) -> Any:
-        response: Any = wire.OffsetForLeaderEpochResponse
-
-        def find(topic: Any, row: Any) -> Any:
-            partition = self.replicas.partition(topic.topic, row.partition)
-            partition.check_leader_epoch(row.current_leader_epoch)
-            epoch, end = partition.log.end_offset_for_epoch(row.leader_epoch)
-            return response.EpochEndOffset(partition=row.partition, leader_epoch=epoch, end_offset=end)
-
-        (topic,) = request.topics
-        rows = self._each([(topic, row) for row in topic.partitions], find, response.EpochEndOffset)
-        return response(topics=[response.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)])

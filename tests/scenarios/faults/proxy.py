@@ -1,0 +1,128 @@
+"""Ports of loopback that pass everything on to another port, until they are cut or hang.
+
+open     bytes pass
+cut      all connections are reset, and new ones as well
+hanging  connections stay and are accepted, and nothing passes; what was sent arrives when they go on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+HOST = "127.0.0.1"
+CHUNK = 1 << 16
+
+
+class State(enum.Enum):
+    """See the module."""
+
+    OPEN = "open"
+    CUT = "cut"
+    HANGING = "hanging"
+
+
+class Proxy:
+    """One port, on the loop of `Proxies`; `target` is the port behind it."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.port = 0
+        self._state = State.OPEN
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._accept, HOST, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def set(self, state: State) -> None:
+        """From now on."""
+        self._state = state
+        if state is State.HANGING:
+            self._passes.clear()
+            return
+        if state is State.CUT:
+            self._reset()
+        self._passes.set()
+
+    async def reset(self) -> None:
+        """Break the connections that are there."""
+        self._reset()
+
+    def _reset(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            writer.transport.abort()
+            self._writers.discard(writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._state is State.CUT:
+            return
+        try:
+            back, there = await asyncio.open_connection(HOST, self.target)
+        except OSError:
+            return
+        self._writers.add(there)
+        pumps = [asyncio.create_task(self._pump(reader, there)), asyncio.create_task(self._pump(back, writer))]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            there.transport.abort()
+            self._writers.discard(there)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(CHUNK):
+                await self._passes.wait()
+                writer.write(chunk)
+                await writer.drain()
+
+
+class Proxies:
+    """All proxies of a test, on an event loop of their own in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def to(self, target: int) -> Proxy:
+        """A new port in front of `target`."""
+        proxy = Proxy(target)
+        self._run(proxy.start())
+        return proxy
+
+    def set(self, proxy: Proxy, state: State) -> None:
+        """See `Proxy.set`."""
+        self._run(proxy.set(state))
+
+    def reset(self, proxy: Proxy) -> None:
+        """See `Proxy.reset`."""
+        self._run(proxy.reset())
+
+    def close(self) -> None:
+        """Nothing passes any more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
