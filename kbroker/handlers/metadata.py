@@ -13,6 +13,8 @@ Brokers, and leaders and replicas of the topics that were asked for.
   operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
 - Topics that the client may not describe are left out of a list of all; asked for, they are
   TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
+- A broker that has just joined a cluster answers when a controller has told it what there is (at most after 10 s):
+  clients would take all topics for deleted.
 - A request that names a topic neither by name nor, from v12, by id is answered with INVALID_REQUEST throughout.
 """
 
@@ -53,6 +55,7 @@ logger = logging.getLogger("kbroker.handlers")
 
 TOPIC_ID_REQUESTS_FROM = 12
 NEW_PARTITIONS_PER_REQUEST = 64
+FIRST_METADATA_SECONDS = 10.0
 
 
 async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) -> Struct:
@@ -60,6 +63,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     pace = ctx.services.slices.pace()
     if not await _is_valid(request, ctx.api_version, pace):
         return await _invalid_request(request, pace)
+    await ctx.services.metadata_cache.filled(FIRST_METADATA_SECONDS)
     refused_ids, names = await _resolve(ctx, request, pace)
     found: list[TopicImage] = []
     failed: list[tuple[str, ErrorCode]] = []

@@ -13,6 +13,8 @@ at topics (`view` is any hashable value).  An entry is dropped when its topic ch
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
@@ -28,9 +30,10 @@ Subscriber = Callable[[ClusterImage, ClusterImage, MetadataDelta], None]
 class MetadataCache:
     """Holds the image that requests are answered from."""
 
-    __slots__ = ("_by_id", "_derived", "_image", "_subscribers", "_topics")
+    __slots__ = ("_by_id", "_derived", "_filled", "_image", "_subscribers", "_topics")
 
     def __init__(self, image: ClusterImage) -> None:
+        self._filled = asyncio.Event()
         self._subscribers: list[Subscriber] = []
         self._derived: dict[Hashable, dict[str, object]] = {}
         self._set(image)
@@ -39,6 +42,15 @@ class MetadataCache:
         self._image = image
         self._topics: Mapping[str, TopicImage] = image.topics
         self._by_id: Mapping[bytes, TopicImage] = image.topics_by_id
+        if image.brokers:
+            self._filled.set()
+
+    async def filled(self, seconds: float) -> None:
+        """Wait until a controller elsewhere has said what there is, at most for so long."""
+        if not self._filled.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._filled.wait()
 
     @property
     def image(self) -> ClusterImage:

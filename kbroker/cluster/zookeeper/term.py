@@ -199,9 +199,9 @@ class Term:
         self.context.deleting.update(name for name in deletions if name in self.context.image.topics)
         everything = of_topics(self.context.image.topics.values())
         kept = [name for name in everything if name.topic not in self.context.deleting]
-        self.changes.send_metadata(())
-        self.changes.send_states(kept)
+        # All at once: a broker that has just come would show clients a cluster without topics in between.
         self.changes.send_metadata(everything)
+        self.changes.send_states(kept)
         self.context.deleting.clear()
         await self.settle()
         await self.complete_reassignments()

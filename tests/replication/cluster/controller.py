@@ -88,7 +88,10 @@ class HandController:
             self.nodes[node_id].client.close()
         client = NodeClient(loop, self._transport or TcpTransport(loop), lambda: endpoint, settings, Random(epoch))
         self.nodes[node_id] = Node(host, port, epoch, client)
-        await self.tell_metadata([])
+        all_at_once = {node_id: self._all()}
+        await asyncio.gather(
+            *(self._send(each, partial(self._metadata, all_at_once.get(each, []), each), 8) for each in self._alive())
+        )
         await self.tell(self._all())
 
     async def died(self, node_id: int, *, unclean: bool = False) -> None:

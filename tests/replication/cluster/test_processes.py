@@ -12,7 +12,9 @@ from typing import Any
 
 import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from kbroker.testing.broker import answers_api_versions
 from tests.replication.cluster.processes import Cluster, running, until
 
 TOPIC = "replicated"
@@ -137,3 +139,24 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_followers_are_killed(tmp_
         await same_logs(cluster)
 
     run(scenario, tmp_path)
+
+
+def test_metadata_wait_for_the_first_word_of_a_controller(tmp_path: Path) -> None:
+    """Clients that ask a broker which has just started would take all topics for deleted."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.controller.create(TOPIC, [(1, 2)])
+        await cluster.kill(2)
+        member = cluster.members[2]
+        member.launch(200)
+        await until(lambda: answers_api_versions(member.port), "the broker never answered")
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{member.port}", "log_level": 0})
+        asked = asyncio.create_task(asyncio.to_thread(admin.list_topics, timeout=60))
+        # Served behind the request for metadata, if that was served by now.
+        assert await asyncio.to_thread(answers_api_versions, member.port)
+        await cluster.controller.came(2, member.port, 200)
+        found = await asked
+        assert TOPIC in found.topics
+        assert {1, 2} <= set(found.brokers)
+
+    run(scenario, tmp_path, count=2)

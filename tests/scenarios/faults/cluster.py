@@ -72,6 +72,11 @@ class Node:
         """The proxies by name."""
         return {"clients": self.clients, "brokers": self.brokers, "zookeeper": self.zookeeper}
 
+    def knows_all(self) -> bool:
+        """Whether its metadata have all brokers; until then it says that there are none."""
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.process.port}", "log_level": 0})
+        return len(admin.list_topics(timeout=10).brokers) == len(BROKERS)
+
     def records(self, topic: str, partition: int) -> bytes:
         """The log of a partition, all segments in order."""
         folder = self.process.data_dir / f"{topic}-{partition}"
@@ -154,6 +159,8 @@ def running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
             for node in cluster.nodes.values():
                 node.process.start()
             wait_for(lambda: len(cluster.zookeeper.get_children("/brokers/ids")) == len(BROKERS), "brokers", seconds=60)
+            for node in cluster.nodes.values():
+                wait_for(node.knows_all, f"broker {node.number} to know the others", seconds=60)
             yield cluster
         finally:
             for node in cluster.nodes.values():

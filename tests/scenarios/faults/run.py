@@ -167,7 +167,12 @@ class Faults:
                 for each, least in zip(producer.acknowledged, counts, strict=True)
             )
 
-        wait_for(all_go_on, "every producer to be acknowledged", seconds=PROGRESS_SECONDS)
+        try:
+            wait_for(all_go_on, "every producer to be acknowledged", seconds=PROGRESS_SECONDS)
+        except Waited:
+            for producer, counts in zip(self.producers, before, strict=True):
+                print(f"{producer.topic}: {counts} → {[len(each) for each in producer.acknowledged]}", flush=True)
+            raise
         seconds = time.monotonic() - begin
         self.longest_silence = max(self.longest_silence, seconds)
         return seconds
