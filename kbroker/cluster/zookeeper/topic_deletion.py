@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.context import of_topics
-from kbroker.cluster.zookeeper.writer import gathered
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
@@ -86,8 +85,8 @@ class TopicDeletion:
         context, writer = self._changes.context, self._changes.writer
         topic = context.image.topics.get(name)
         indexes = range(len(topic.partitions)) if topic is not None else range(0)
-        await gathered(writer.delete(paths.state(name, index)) for index in indexes)
-        await gathered(writer.delete(paths.partition(name, index)) for index in indexes)
+        await writer.delete_each(paths.state(name, index) for index in indexes)
+        await writer.delete_each(paths.partition(name, index) for index in indexes)
         await writer.delete(paths.partitions(name))
         await writer.delete(paths.topic(name))
         await writer.delete(paths.topic_config(name))

@@ -32,7 +32,7 @@ from tests.scenarios.faults.proxy import State
 from tests.scenarios.faults.verdict import duplicates, fell, judge
 from tests.scenarios.soak import history
 
-PROGRESS_SECONDS = 60.0
+PROGRESS_SECONDS = 150.0
 MORE_RECORDS = 10
 SETTLE_EVERY = 10
 DRAIN_SECONDS = 90.0
