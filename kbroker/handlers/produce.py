@@ -3,16 +3,16 @@
 Each partition carries one record batch of magic 2.  It is judged, given its offsets and written in this order while the
 request's bytes still lie in the receive buffer, so an uncompressed batch is copied once: from there to the page cache.
 Requests before version 3 carry message sets, which `storage/log/message_set_validator` makes one batch of.
-A batch that takes long to decompress is judged by a thread first; the connection waits, others do not.  Several are
+A batch that takes long to decompress is judged by a thread before; the connection waits, others do not.  Several are
 appended in slices of the loop's time.  The answer waits until what it acknowledges may be acknowledged (`Partition`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.pending import Pending
@@ -27,13 +27,11 @@ from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
 from kbroker.handlers.table import Handler
 from kbroker.handlers.transactional_produce import Guards, may_write_transactions, verify_batches
 from kbroker.log_output import RateLimitedLog
-from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import wire
 from kbroker.storage.log.log_validator import (
     FIRST_PRODUCE_VERSION_WITH_ZSTD,
-    LONG_BATCH_BYTES,
     AnalyzedBatch,
     AppendOrigin,
     RecordValidationError,
@@ -41,14 +39,12 @@ from kbroker.storage.log.log_validator import (
 )
 from kbroker.storage.log.message_set_validator import (
     FIRST_PRODUCE_VERSION_OF_BATCHES,
-    records_take_long,
+    LongRecordsError,
     validate_records,
 )
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 
 if TYPE_CHECKING:
-    import asyncio
-
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.net.route import NoResponse
     from kbroker._fast.requests.fast_produce import Appended
@@ -65,6 +61,8 @@ complaints = RateLimitedLog(logger)
 
 # Of a row: the first and last offset at which it was appended; what a thread has found out; why it is refused.
 Known = tuple[int, int] | AnalyzedBatch | KafkaError
+
+NO_RECORDS = -1, -1
 
 ProduceResponse = wire.ProduceResponse
 TopicProduceResponse = ProduceResponse.TopicProduceResponse
@@ -108,24 +106,20 @@ async def handle_produce(
     pace = ctx.services.slices.pace()
     if not may_write_transactions(ctx, request):
         return await _refuse_all(ctx, request, pace)
-    before = iter(appended or ())
     known: dict[int, Known] = {}
-    long_batches = []
-    for topic in request.topic_data:
-        for row in topic.partition_data:
-            await pace
-            offsets = next(before, None)
-            if offsets is not None:
-                known[id(row)] = offsets
-            elif _takes_long(ctx, topic, row):
-                long_batches.append((topic, row))
+    if appended is not None:
+        before = iter(appended)
+        for topic in request.topic_data:
+            for row in topic.partition_data:
+                await pace
+                offsets = next(before, None)
+                if offsets is not None:
+                    known[id(row)] = offsets
     guards: Guards = {}
     if request.transactional_id is not None and _are_valid(request.acks):
         rows = _rows_to_append(ctx, request, known)
         guards, refused = await verify_batches(ctx, request.transactional_id, rows)
         known.update(refused)
-    if long_batches and _are_valid(request.acks):
-        return LongProduce(request, long_batches, known, guards)
     return await _append_all(ctx, request, known, guards)
 
 
@@ -156,81 +150,29 @@ def _are_valid(acks: int) -> bool:
     return acks in (0, 1, ALL_REPLICAS)
 
 
-def _takes_long(ctx: RequestContext, topic: Topic, data: Row) -> bool:
-    """Whether judging this batch would hold the loop for long; the partition decides, as it may have to recompress."""
-    if data.records is None:
-        return False
-    if len(data.records) < LONG_BATCH_BYTES and ctx.api_version >= FIRST_PRODUCE_VERSION_OF_BATCHES:
-        return False
+async def _judge_aside(ctx: RequestContext, topic: Topic, data: Row) -> Known:
+    """What a thread finds out of long records."""
     try:
-        config = _partition(ctx, topic, data.index).log.config
-        return records_take_long(data.records, config, ctx.api_version)
-    except KafkaError:
-        return False
+        partition = _partition(ctx, topic, data.index)
+    except KafkaError as error:
+        return error.with_traceback(None)
+    under_way = ctx.services.replica_manager.judging
+    judging = asyncio.get_running_loop().run_in_executor(None, _prepare, ctx, partition, data.records)
+    # What a stop of the broker does not wait for: it stays there when the stop cancels this.
+    under_way.add(judging)
+    found: Known
+    try:
+        found = await judging or NO_RECORDS
+    except KafkaError as error:
+        # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
+        found = error.with_traceback(None)
+    except OSError as error:
+        found = partition.log.storage_error("writing a large batch", error)
+    under_way.discard(judging)
+    return found
 
 
-class LongProduce(Pending):
-    """A produce with batches that a thread judges, one after the other; then all are appended in order."""
-
-    def __init__(
-        self,
-        request: wire.ProduceRequest,
-        long_batches: list[tuple[Topic, Row]],
-        known: dict[int, Known],
-        guards: Guards,
-    ) -> None:
-        self._request = request
-        self._guards = guards
-        self._left = long_batches[::-1]
-        self._known = known
-
-    def started(self) -> None:
-        self._judge_next()
-
-    def _judge_next(self) -> None:
-        ctx = self.ctx
-        while self._left:
-            topic, data = self._left.pop()
-            if id(data) in self._known:
-                continue
-            try:
-                partition = _partition(ctx, topic, data.index)
-            except KafkaError as error:
-                self._known[id(data)] = error.with_traceback(None)
-                continue
-            judging = ctx.services.loop.run_in_executor(None, _prepare, ctx, partition, data.records)
-            # What a stop of the broker does not wait for.
-            ctx.services.replica_manager.judging.add(judging)
-            judging.add_done_callback(partial(self._note, data, partition))
-            return
-        self._append()
-
-    def _note(self, data: Row, partition: Partition, judging: asyncio.Future[AnalyzedBatch | None]) -> None:
-        self.ctx.services.replica_manager.judging.discard(judging)
-        if judging.cancelled():
-            return
-        error = judging.exception()
-        if error is None:
-            analyzed = judging.result()
-            if analyzed is not None:
-                self._known[id(data)] = analyzed
-        elif isinstance(error, KafkaError):
-            # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
-            self._known[id(data)] = error.with_traceback(None)
-        elif isinstance(error, OSError):
-            self._known[id(data)] = partition.log.storage_error("writing a large batch", error)
-        else:
-            self.fail(error)
-            return
-        self._judge_next()
-
-    def _append(self) -> None:
-        """Also where the client has gone meanwhile: what it sent before is stored, as with any produce."""
-        appending = _append_all(self.ctx, self._request, self._known, self._guards)
-        self.give_way(CoroutineAnswer(appending, self.ctx.services.loop))
-
-
-def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> AnalyzedBatch | None:
+def _prepare(ctx: RequestContext, partition: Partition, records: memoryview | None) -> AnalyzedBatch | None:
     """What a thread does for a long batch: judges it, and writes a large one to a file of its own."""
     analyzed = _judge(ctx, partition, records)
     if analyzed is not None and analyzed.info.magic == MAGIC_V2:
@@ -238,8 +180,13 @@ def _prepare(ctx: RequestContext, partition: Partition, records: memoryview) -> 
     return analyzed
 
 
-def _judge(ctx: RequestContext, partition: Partition, records: memoryview | None) -> AnalyzedBatch | None:
-    """The records in the form to be stored; None of a message set without a whole message."""
+def _judge(
+    ctx: RequestContext, partition: Partition, records: memoryview | None, *, on_loop: bool = False
+) -> AnalyzedBatch | None:
+    """The records in the form to be stored; None of a message set without a whole message.
+
+    `on_loop`: LongRecordsError for what belongs in a thread.
+    """
     if records is None:
         if ctx.api_version < FIRST_PRODUCE_VERSION_OF_BATCHES:
             raise UnfitRequestError("a message set that is null")
@@ -251,6 +198,7 @@ def _judge(ctx: RequestContext, partition: Partition, records: memoryview | None
         topic_partition=partition,
         produce_version=ctx.api_version,
         log_end_offset=partition.log.log_end_offset,
+        on_loop=on_loop,
     )
 
 
@@ -261,28 +209,27 @@ async def _append_all(
     pace = ctx.services.slices.pace()
     responses: list[TopicProduceResponse] = []
     waits: list[Unacknowledged] = []
-    try:
-        for topic in request.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            for data in topic.partition_data:
-                await pace
-                answers.append(
-                    _answer(ctx, request.acks, topic, data, known.get(id(data)), guards.get(id(data)), waits)
-                )
-            responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-            )
-    finally:
-        _discard_what_is_left(ctx, known)
+    for topic in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            await pace
+            found, guard = known.get(id(data)), guards.get(id(data))
+            answer = _answer(ctx, request.acks, topic, data, found, guard, waits)
+            if answer is None:
+                # One at a time, so that a request holds what one of its batches becomes, however many it has.
+                found = await _judge_aside(ctx, topic, data)
+                answer = _answer(ctx, request.acks, topic, data, found, guard, waits)
+                _discard_what_is_left(ctx, found)
+                assert answer is not None
+            answers.append(answer)
+        responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     return _finish(ctx, request, responses, waits)
 
 
-def _discard_what_is_left(ctx: RequestContext, known: dict[int, Known]) -> None:
-    """Removes what was written for batches that the log has not taken: duplicates, and those that were refused."""
-    loop = ctx.services.loop
-    for each in known.values():
-        if loop is not None and isinstance(each, AnalyzedBatch) and each.aside is not None and each.aside.path:
-            loop.run_in_executor(None, each.aside.discard)
+def _discard_what_is_left(ctx: RequestContext, found: Known | None) -> None:
+    """Removes what was written for a batch that the log has not taken: a duplicate, or one that was refused."""
+    if isinstance(found, AnalyzedBatch) and found.aside is not None and found.aside.path:
+        asyncio.get_running_loop().run_in_executor(None, found.aside.discard)
 
 
 def _answer(
@@ -293,8 +240,11 @@ def _answer(
     known: Known | None,
     guard: VerificationGuard | None,
     waits: list[Unacknowledged],
-) -> PartitionProduceResponse:
-    """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait."""
+) -> PartitionProduceResponse | None:
+    """Appends a batch, unless that was done; its answer, which is added to `waits` where it has to wait.
+
+    None where a thread has to judge the batch first.
+    """
     try:
         if not _are_valid(acks):
             # That there is no such partition is said before, as by Kafka.
@@ -303,6 +253,8 @@ def _answer(
                 index=data.index, error_code=ErrorCode.INVALID_REQUIRED_ACKS, base_offset=-1
             )
         return _append(ctx, topic, data, known, guard, acks == ALL_REPLICAS, waits)
+    except LongRecordsError:
+        return None
     except KafkaError as error:
         return _refuse(ctx, topic, data.index, error)
 
@@ -328,7 +280,7 @@ def _append(
     acks_all: bool,
     waits: list[Unacknowledged],
 ) -> PartitionProduceResponse:
-    """Appends a batch, unless that was done; its answer.  Raises KafkaError."""
+    """Appends a batch, unless that was done; its answer.  Raises KafkaError, LongRecordsError."""
     partition = _partition(ctx, topic, data.index)
     if isinstance(known, tuple):
         first, last = known
@@ -341,7 +293,7 @@ def _append(
         if isinstance(known, KafkaError):
             # Raised again it would hold the batch: the frames that it passes do.
             return _refuse(ctx, topic, data.index, known)
-        analyzed = _judge(ctx, partition, data.records) if known is None else known
+        analyzed = _judge(ctx, partition, data.records, on_loop=True) if known is None else known
         if analyzed is None:
             return PartitionProduceResponse(index=data.index, base_offset=-1)
         if analyzed.info.is_transactional and guard is None:

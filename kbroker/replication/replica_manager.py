@@ -77,7 +77,7 @@ class ReplicaManager:
         self.purgatory = FetchPurgatory(loop)
         self.isr_changes: IsrChanges | None = None
         self.exists: Callable[[str, int], bool] = self._has_topic
-        self.judging: set[asyncio.Future[AnalyzedBatch]] = set()
+        self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
 
     # Following the metadata
 

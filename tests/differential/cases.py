@@ -20,6 +20,8 @@ from tests.scenarios.wire import struct_fields
 Values = dict[str, Any]
 SIZES = ("null", "size -2", "size beyond the end")
 DAMAGES = ("cut in half", "cut by one", "longer", "a byte is 7f", "a byte is 00", "a byte is ff")
+# A count of millions of partitions, which Kafka's controller sets out to make.
+NEVER_DAMAGED = frozenset({("CreatePartitions", "a byte is 7f")})
 PAIRS_OF_CHANGES = 6
 
 
@@ -72,6 +74,8 @@ def _cases(api: str, version: int) -> Iterator[Case]:
             second, values = rng.choice(again)
             yield Case(f"{label}two #{number}: {name}, {second}", start, values)
         for damage in DAMAGES:
+            if (api, damage) in NEVER_DAMAGED:
+                continue
             yield Case(f"{label}{damage}", start, sound, damage=damage)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kbroker.records.batch import RecordBatchBuilder, iterate_records
+from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from tests.broker.client import Batch, Client, produce_values, until
 from tests.conftest import BrokerProcess
+from tests.records.stored import encode_messages
 from tests.scenarios.batches import T0, message_set_v1, summary
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -233,6 +234,28 @@ def test_requests_behind_a_large_batch_keep_their_order_and_their_bytes(client: 
         assert (answer.error_code, answer.base_offset) == (0, offset)
         offset += len(each)
     assert stored(client, "pipelined") == [value for each in values for value in each]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
+def test_compressed_message_sets_of_any_size_keep_their_order_and_bytes(client: Client, magic: int, codec: int) -> None:
+    """The loop converts small sets and a thread others: an old producer's records would change places or get lost."""
+    topic = f"sets-{magic}-{codec}"
+    client.create(topic, configs=LARGE)
+    counts = [1, 60, 700, 2, 0, 3, 1500, 40]
+    values = [[b"%d-%d-" % (number, at) + bytes(200) for at in range(count)] for number, count in enumerate(counts)]
+    for each in values:
+        rows = [Record(at, T0 + at, b"k", value) for at, value in enumerate(each)]
+        # What is empty is a part of a message, which counts as none: large enough for a thread.
+        data = encode_messages(rows, magic, codec) if rows else bytes(8) + b"\x7f" + bytes(100_000)
+        client.send("Produce", 2, produce_values(topic, data))
+    offset = 0
+    for number, each in enumerate(values):
+        client._correlation_id = 2 + number
+        answer = client.answer("Produce", 2).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (0, offset if each else -1)
+        offset += len(each)
+    assert stored(client, topic) == [value for each in values for value in each]
 
 
 def test_many_producers_of_large_batches_at_once(module_broker: BrokerProcess, client: Client) -> None:

@@ -16,7 +16,7 @@ from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, build_end_transaction
 from kbroker.records.down_conversion import NoOlderCodecError, down_convert
 from kbroker.records.legacy import iterate_stored_records
-from kbroker.storage.log.message_set_validator import validate_records
+from kbroker.storage.log.message_set_validator import LOOP_LIMIT_BYTES, LongRecordsError, validate_records
 from tests.records.stored import encode_messages, stored_batches
 
 NOW_MS = 1_700_000_000_000
@@ -40,6 +40,22 @@ def test_message_sets_become_batches_of_the_same_records(rows: Rows, magic: int,
     info = validate(batch)
     assert (info.compression, info.records_count) == (codec, len(rows))
     assert list(iterate_records(batch)) == records(rows, magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_the_event_loop_leaves_sets_that_hold_much_to_a_thread(magic: int, codec: int) -> None:
+    """A few kilobytes that hold megabytes would keep everybody else waiting, or small ones would take a thread each."""
+    for value_bytes, is_long in ((100, False), (LOOP_LIMIT_BYTES, True), (20 * LOOP_LIMIT_BYTES, True)):
+        rows = [Record(0, NOW_MS, b"k", bytes(value_bytes)), Record(1, NOW_MS, b"k", b"v")]
+        data = bytearray(encode_messages(rows, magic, codec))
+        config = LogConfig(max_message_bytes=1 << 25)
+        try:
+            validate_records(data, config, NOW_MS, produce_version=2, on_loop=True)
+            assert not is_long
+        except LongRecordsError:
+            assert is_long
+        assert validate_records(data, config, NOW_MS, produce_version=2) is not None
 
 
 @given(ROWS, st.sampled_from([0, 1]), st.sampled_from([0, 1]), st.sampled_from(CODECS), st.integers(0, 1 << 40))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.message_conversion import messages_of_records, records_of_messages, rewrite_messages
@@ -50,7 +50,6 @@ from kbroker.records.batch import HEADER, STORED_LIMIT_BYTES
 from kbroker.records.compression import Codec, DecompressionLimitError, codec_of, compress, decompress
 from kbroker.records.legacy import unwrap, wrap
 from kbroker.storage.log.log_validator import (
-    COMPRESSION_MASK,
     LATEST_PRODUCE_VERSION,
     LONG_BATCH_BYTES,
     AnalyzedBatch,
@@ -72,6 +71,9 @@ APPEND_TIME_FLAG = 0x08
 MAGIC_POSITION, ATTRIBUTES_POSITION, TIMESTAMP_POSITION, CRC_POSITION = 16, 17, 18, 12
 OFFSET = struct.Struct(">q")
 CRC = struct.Struct(">I")
+# What a compressed set may hold that the event loop converts, which takes a few milliseconds at most.  Counted as
+# `records.compression` counts, a member of gzip being 64 KiB more.
+LOOP_LIMIT_BYTES = 131072
 Buffer = memoryview | bytearray
 
 
@@ -119,6 +121,10 @@ class AnalyzedMessages(AnalyzedBatch):
         self._placed = base_offset
 
 
+class LongRecordsError(Exception):
+    """Judging these records would hold the event loop for long; nothing is known of them yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     """What is validated, and for what."""
@@ -128,6 +134,7 @@ class _Request:
     now_ms: int
     topic_partition: object
     log_end_offset: int
+    on_loop: bool
 
     @property
     def append_time(self) -> int:
@@ -148,17 +155,20 @@ def validate_records(
     topic_partition: object = "",
     produce_version: int = LATEST_PRODUCE_VERSION,
     log_end_offset: int = 0,
+    on_loop: bool = False,
 ) -> AnalyzedBatch | None:
     """Judges the records of a Produce request of any version.  Raises KafkaError subclasses; None where there are none.
 
-    `log_end_offset` is where they are likely to begin.
+    `log_end_offset` is where they are likely to begin.  `on_loop`: LongRecordsError for what belongs in a thread.
     """
+    if on_loop and _take_long(view, config, produce_version):
+        raise LongRecordsError
     if produce_version >= FIRST_PRODUCE_VERSION_OF_BATCHES and config.message_magic == MAGIC_V2:
         return validate_and_analyze(
             view, config, now_ms, origin=origin, topic_partition=topic_partition, produce_version=produce_version
         )
     began = time.perf_counter()
-    request = _Request(view, config, now_ms, topic_partition, log_end_offset)
+    request = _Request(view, config, now_ms, topic_partition, log_end_offset, on_loop)
     analyzed = _analyze(request, origin, produce_version)
     if analyzed is not None and analyzed.needs_rebuild:
         analyzed.conversion_seconds = time.perf_counter() - began
@@ -179,15 +189,17 @@ def _analyze(request: _Request, origin: AppendOrigin, produce_version: int) -> A
         raise InvalidRecordError(f"{error} in topic partition {topic_partition}") from error
 
 
-def records_take_long(view: Buffer, config: LogConfig, produce_version: int) -> bool:
-    """Whether records belong in a thread: as `takes_long`, and all that is compressed and has to be converted."""
+def _take_long(view: Buffer, config: LogConfig, produce_version: int) -> bool:
+    """Whether records belong in a thread: as `takes_long`, and what goes into a format before record batches.
+
+    A compressed set does not say how much it holds: `_unwrap` finds it out.
+    """
     if produce_version >= FIRST_PRODUCE_VERSION_OF_BATCHES and config.message_magic == MAGIC_V2:
         return takes_long(view, config)
     if len(view) >= LONG_BATCH_BYTES:
         return True
-    if len(view) <= ATTRIBUTES_POSITION or view[MAGIC_POSITION] >= MAGIC_V2:
-        return config.message_magic < MAGIC_V2
-    return bool(view[ATTRIBUTES_POSITION] & COMPRESSION_MASK)
+    is_batch = len(view) <= ATTRIBUTES_POSITION or view[MAGIC_POSITION] >= MAGIC_V2
+    return is_batch and config.message_magic < MAGIC_V2
 
 
 def _of_entries(request: _Request, origin: AppendOrigin) -> AnalyzedBatch | None:
@@ -206,9 +218,7 @@ def _of_entries(request: _Request, origin: AppendOrigin) -> AnalyzedBatch | None
         )
     whole = memoryview(view)[:size]
     if magic == MAGIC_V2:
-        return _of_batch(
-            _Request(whole, config, request.now_ms, request.topic_partition, request.log_end_offset), origin
-        )
+        return _of_batch(replace(request, view=whole), origin)
     if codec:
         return _of_wrapper(request, whole, read_stored_header(whole))
     found = walk_messages(whole, magic)
@@ -232,7 +242,7 @@ def _of_entries(request: _Request, origin: AppendOrigin) -> AnalyzedBatch | None
 
 def _of_wrapper(request: _Request, whole: memoryview, info: BatchInfo) -> AnalyzedBatch:
     config, codec = request.config, info.compression
-    inner = unwrap(whole, info, decompression_limit_bytes(len(whole)))
+    inner = _unwrap(request, whole, info)
     found = walk_messages(inner, info.magic, inner=True)
     if not found.count:
         raise InvalidRecordError("Found invalid compressed record set with no inner records")
@@ -257,6 +267,16 @@ def _of_wrapper(request: _Request, whole: memoryview, info: BatchInfo) -> Analyz
         return AnalyzedMessages(made, whole, codec, codec, needs_rebuild=False)
     messages = rewrite_messages(inner, config.message_magic, first=0, append_time=request.append_time)
     return _messages(request, messages, found, codec, target)
+
+
+def _unwrap(request: _Request, whole: memoryview, info: BatchInfo) -> bytes:
+    limit = decompression_limit_bytes(len(whole))
+    if not request.on_loop:
+        return unwrap(whole, info, limit)
+    try:
+        return unwrap(whole, info, LOOP_LIMIT_BYTES)
+    except DecompressionLimitError as error:
+        raise LongRecordsError from error
 
 
 def _of_batch(request: _Request, origin: AppendOrigin, produce_version: int = LATEST_PRODUCE_VERSION) -> AnalyzedBatch:
