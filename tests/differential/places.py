@@ -157,7 +157,8 @@ def share_session(place: Place) -> None:
         rows = [row for topic in found.responses for row in topic.partitions]
         return any(row.acquired_records for row in rows)
 
-    wait_for(acquired, "records are acquired")
+    # The coordinator's topic may still have to be made.
+    wait_for(acquired, "records are acquired", seconds=90)
     place.share_session_epoch = epoch
 
 
@@ -176,8 +177,13 @@ def share_state(place: Place) -> None:
     """The state of one partition of a share group."""
     rows = [{"partition": place.partition, "state_epoch": 1, "start_offset": 1}]
     topics = [{"topic_id": place.topic_id, "partitions": rows}]
-    found = place.session.quietly("InitializeShareGroupState", 0, group_id=place.group, topics=topics)
-    assert found.results[0].partitions[0].error_code == 0, found
+
+    def initialized() -> bool:
+        # The first one in a partition of the coordinators' topic may come before that is loaded.
+        found = place.session.quietly("InitializeShareGroupState", 0, group_id=place.group, topics=topics)
+        return not found.results[0].partitions[0].error_code
+
+    wait_for(initialized, "the state of a share-partition")
 
 
 def producer(place: Place) -> None:
