@@ -25,12 +25,13 @@ def tool(release: str, java_class: str, *args: str, stdin: str = "") -> str:
     """What one of the tools prints."""
     options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     command = ["java", *options, "-cp", f"{old_client_jars(release, 'tools')}/*", java_class, *args]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, f"{command}:\n{done.stdout[-1500:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_console_tools_of_an_old_release(module_broker: BrokerProcess, release: str) -> None:
     """Scripts around the tools of a release that is on a machine for years would stop working."""
@@ -119,6 +120,7 @@ MIXED = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MIXED)
 def test_an_old_and_a_new_client_share_a_group(kbroker_process: StartBroker, name: str) -> None:
     """A service that is upgraded instance by instance has both in one group, in different versions of each request."""
@@ -140,7 +142,7 @@ def test_an_old_and_a_new_client_share_a_group(kbroker_process: StartBroker, nam
         try:
             wait_for(lambda: 2 in new.assigned, "the old client to have its share", seconds=40)
             write_by_librdkafka(broker.bootstrap, "mixed", codec)
-            out, errors = old.communicate(timeout=90)
+            out, errors = old.communicate(timeout=180)
         finally:
             old.kill()
         assert old.returncode == 0, errors[-3000:]

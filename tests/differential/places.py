@@ -7,6 +7,7 @@ difference stays a single one.
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -177,9 +178,12 @@ def share_state(place: Place) -> None:
     """The state of one partition of a share group."""
     rows = [{"partition": place.partition, "state_epoch": 1, "start_offset": 1}]
     topics = [{"topic_id": place.topic_id, "partitions": rows}]
+    uuid = base64.urlsafe_b64encode(place.topic_id).decode().rstrip("=")
+    key = f"{place.group}:{uuid}:{place.partition}"
 
     def initialized() -> bool:
-        # The first one in a partition of the coordinators' topic may come before that is loaded.
+        # The first to ask where the coordinator is has its topic made, whose partitions have to be loaded, too.
+        place.session.quietly("FindCoordinator", 6, key_type=2, coordinator_keys=[key])
         found = place.session.quietly("InitializeShareGroupState", 0, group_id=place.group, topics=topics)
         return not found.results[0].partitions[0].error_code
 
