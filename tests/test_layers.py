@@ -47,6 +47,7 @@ HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
 CONSOLE = HANDLERS | {"console"}
 ASSEMBLY = CONSOLE | {"assembly"}
 BROKER = ASSEMBLY | {"broker", "process", "garbage", "service_manager", "stop_signals"}
+MIGRATION = REPLICATION | {"migration"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
@@ -84,8 +85,9 @@ PACKAGES: dict[str, set[str]] = {
     "broker": BROKER - {"process"},
     "process": BROKER,
     "replay": REPLAY,
+    "migration": MIGRATION,
     "testing": {"__init__"},
-    "cli": BROKER | REPLAY | {"cli"},
+    "cli": BROKER | REPLAY | MIGRATION | {"cli"},
 }
 
 ROOMS: dict[str, dict[str, set[str]]] = {

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbroker.cli.internal_records import decode_record, decodes
 from kbroker.records.compression import Codec
+from kbroker.schemas.internal_records import decode_record, decodes
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo

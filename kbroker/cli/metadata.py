@@ -54,6 +54,7 @@ def rebuild(
     """
     from kbroker.metadata.store import MetadataStoreError
     from kbroker.replication.metadata_rebuild import RebuildError, plan, survey, write
+    from kbroker.replication.new_store import StoreThereError
     from kbroker.storage.directories.log_dirs import LogDirError, describe, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 
@@ -62,7 +63,7 @@ def rebuild(
     try:
         config = BrokerConfig.load(properties, overrides)
         directories = open_directories(files, config.log_dirs)
-        found = survey(files, directories)
+        found = survey(files, [directory.path for directory in directories])
         if not found.partitions:
             raise RebuildError(f"there is no partition in {', '.join(config.log_dirs)}: is this the right log.dirs?")
         topics = plan(found.partitions, config, add_missing=add_missing, keep_everything=not with_defaults)
@@ -72,7 +73,7 @@ def rebuild(
             for directory in directories:
                 directory.bind(cluster_id, config.node_id)
             path = write(files, directories[0].path, cluster_id, topics, found.partitions)
-    except (ConfigError, LogDirError, RebuildError, MetadataStoreError) as error:
+    except (ConfigError, LogDirError, RebuildError, StoreThereError, MetadataStoreError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         for directory in directories:

@@ -7,6 +7,7 @@ refused where there are partitions, or what another broker keeps its metadata in
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from kbroker.storage.directories.log_dirs import (
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
+
+UNDER_WAY = "kbroker-copy-under-way"
+"""In a directory that `kbroker import` or `kbroker export` has not filled yet."""
 
 
 def check_metadata_is_there(files: FileSystem, directories: Sequence[LogDir]) -> None:
@@ -41,14 +45,16 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
                 f"the metadata store is in {directory.path}, but the first of log.dirs is {first}: name the directory "
                 "with the store first, as when it was made"
             )
+    paths = " ".join(shlex.quote(directory.path) for directory in directories)
     for directory in directories:
+        if files.exists(f"{directory.path}/{UNDER_WAY}"):
+            return f"the copy of a Kafka's directories into {directory.path} was not completed: make it again"
         written_by = kafka_that_wrote(files, directory)
         if written_by is not None:
             return (
                 f"log directory {directory.path} was written by {written_by} and has no metadata store of kbroker's. "
-                "Give kbroker log.dirs of its own and carry partitions over (docs/compatibility.md), or keep a copy, "
-                "stop Kafka for good, and make a store from the directories: `kbroker metadata rebuild` "
-                "(docs/operations.md)"
+                f"`kbroker import {paths} --dry-run` shows what can come along, `kbroker import {paths}` takes the "
+                "directories over where they are, and with `--to NEW_DIRECTORY` makes a copy (docs/migration.md)"
             )
     if any(_holds_partitions(files, directory) for directory in directories):
         return (

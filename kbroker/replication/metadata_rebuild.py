@@ -12,8 +12,6 @@ What the directories tell:
 What they do not tell: settings of topics and of brokers, topics and partitions without a directory.  As the default
 settings might delete or compact what must be kept, a rebuilt topic keeps everything (KEEP_EVERYTHING) until an operator
 sets what it had; the state topics of coordinators get the settings that they are made with.
-
-The new store is written beside the old one's place and renamed there when it is complete: a start never sees a part.
 """
 
 from __future__ import annotations
@@ -29,11 +27,9 @@ from typing import TYPE_CHECKING
 
 from kbroker.metadata.image import PartitionImage, TopicImage
 from kbroker.metadata.internal_topics import internal_topic
-from kbroker.metadata.local_store import FILE_NAME, LocalStore
-from kbroker.metadata.spare_file import SUFFIX as SPARE_SUFFIX
 from kbroker.metadata.topic_names import is_internal, is_legal
-from kbroker.replication.metadata_at_start import has_content
-from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDir, parse_partition_directory
+from kbroker.replication.new_store import StoreContents, write_store
+from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, parse_partition_directory
 from kbroker.storage.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA, CorruptPartitionMetadataError
@@ -49,7 +45,6 @@ KEEP_EVERYTHING: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms"
 BEGINNING = struct.Struct(">qiib")
 """How a record batch begins: base offset, length, leader epoch, magic."""
 RECORD_BATCH = 2
-PART_SUFFIX = ".rebuilding"
 
 
 class RebuildError(Exception):
@@ -84,16 +79,16 @@ class RebuiltTopic:
     notes: tuple[str, ...]
 
 
-def survey(files: FileSystem, directories: Iterable[LogDir]) -> Survey:
-    """Reads the log directories, which must be locked; changes nothing."""
+def survey(files: FileSystem, directories: Iterable[str]) -> Survey:
+    """Reads the log directories at these paths, which must be locked; changes nothing."""
     found: list[FoundPartition] = []
     aside: list[str] = []
     for directory in directories:
-        compacted = OffsetCheckpoint(files, f"{directory.path}/{CLEANER_OFFSET_CHECKPOINT}").read()
-        for entry in sorted(files.list_directory(directory.path), key=lambda each: each.name):
+        compacted = OffsetCheckpoint(files, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+        for entry in sorted(files.list_directory(directory), key=lambda each: each.name):
             if not entry.is_directory or entry.name == CLUSTER_METADATA_DIRECTORY:
                 continue
-            path = f"{directory.path}/{entry.name}"
+            path = f"{directory}/{entry.name}"
             parsed = parse_partition_directory(entry.name)
             if parsed is None or parsed.mark or not is_legal(parsed.topic):
                 aside.append(path)
@@ -141,31 +136,9 @@ def plan(
 def write(
     files: FileSystem, directory: str, cluster_id: str, topics: Sequence[RebuiltTopic], found: Sequence[FoundPartition]
 ) -> str:
-    """Writes the store into the first log directory; its path.  RebuildError when there is one."""
-    path = f"{directory}/{FILE_NAME}"
-    for entry in files.list_directory(directory):
-        if entry.name.startswith(f"{FILE_NAME}{PART_SUFFIX}"):
-            files.unlink(f"{directory}/{entry.name}")
-        elif (
-            entry.name.startswith(FILE_NAME)
-            and not entry.name.endswith(SPARE_SUFFIX)
-            and has_content(files, f"{directory}/{entry.name}")
-        ):
-            raise RebuildError(
-                f"there is a metadata store: {directory}/{entry.name}. If it is lost, move all of {path}* out of the "
-                "directory first"
-            )
-    part = path + PART_SUFFIX
-    store = LocalStore.open(part, cluster_id)
-    try:
-        store.create_topics([topic.image for topic in topics])
-        store.skip_producer_ids(max([int(time.time() * 1000), *(each.producer_id for each in found)]))
-    finally:
-        store.close()
-    files.sync_path(part)
-    files.rename(part, path)
-    files.fsync_directory(directory)
-    return path
+    """Writes the store into the first log directory; its path.  StoreThereError when there is one."""
+    past = max([int(time.time() * 1000), *(each.producer_id for each in found)])
+    return write_store(files, directory, cluster_id, StoreContents([topic.image for topic in topics], past))
 
 
 def _partition(files: FileSystem, path: str, topic_partition: TopicPartition, compacted: bool) -> FoundPartition:

@@ -214,5 +214,5 @@ def test_directories_of_apache_kafka_are_told_to_be_that(
     said = refusal(broker)
     kind = "with ZooKeeper" if meta == ZOOKEEPER else "KRaft"
     assert f"{broker.data_dir} was written by Apache Kafka ({kind}" in said
-    assert "log.dirs of its own" in said and "`kbroker metadata rebuild`" in said and "damaged" not in said
+    assert f"`kbroker import {broker.data_dir} --dry-run`" in said and "damaged" not in said
     assert not (broker.data_dir / FILE_NAME).exists()

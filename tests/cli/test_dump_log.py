@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.cli.dump_log import command
-from kbroker.cli.internal_records import decode_record
 from kbroker.schemas import message
+from kbroker.schemas.internal_records import decode_record
 
 VECTORS = Path(__file__).parent / "vectors"
 FIRST, SECOND = "00000000000000000000", "00000000000000000004"

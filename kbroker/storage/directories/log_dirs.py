@@ -1,6 +1,6 @@
 """Log directories: who owns one, which cluster and node it belongs to, and whether the last stop was clean.
 
-    .lock                 held with flock by the one process that uses the directory, whose id is in it
+    .lock                 locked by the one process that uses the directory (`FileSystem.lock`), whose id is in it
     meta.properties       version, cluster.id, node.id, directory.id (version 1; version 0 names the node broker.id)
     .kafka_cleanshutdown  written as the last thing of a clean stop, removed as the first thing of a start; it has the
                           broker epoch, the number of the run that wrote it
@@ -190,6 +190,9 @@ class LogDir:
             self._files.pwrite(self._lock_fd, b"%d\n" % os.getpid(), 0)
 
     def _holder(self) -> str:
+        process = self._files.lock_holder(self._lock_fd)
+        if process is not None:
+            return f"process {process}"
         with suppress(OSError):
             text = self._files.pread(self._lock_fd, 20, 0).strip()
             if text.isdigit():

@@ -19,6 +19,7 @@ import errno
 import fcntl
 import os
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -34,6 +35,9 @@ Buffer = bytes | bytearray | memoryview
 TEMPORARY_SUFFIX = ".tmp"
 LINUX = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 SYNC_TELLS_FROM = (5, 8)
+LOCK = struct.Struct("@hhqqi4x")
+"""`struct flock`: kind, whence, start, length, process."""
+WHOLE_FILE = LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class DirectoryEntry(NamedTuple):
@@ -103,6 +107,10 @@ class FileSystem:
     def copy_file(self, source: str, target: str) -> None:
         """Makes `target` a copy of `source`, without waiting for the disk."""
         copy_file(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        """Gives a file a second name on the same file system.  OSError."""
+        os.link(source, target)
 
     def pwrite(self, fd: int, data: Buffer, position: int) -> None:
         """Writes all of `data` (a buffer of bytes) or raises."""
@@ -223,12 +231,27 @@ class FileSystem:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def lock(self, fd: int) -> bool:
-        """Takes an exclusive lock that ends with the descriptor; False when another holder has it."""
+        """Takes an exclusive lock that ends with the descriptor; False when another holder has it.
+
+        It is one of `flock` and one of `fcntl`, as Java's locks are of the latter, and neither sees the other.
+        """
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, WHOLE_FILE)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            if error.errno not in (errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
         return True
+
+    def lock_holder(self, fd: int) -> int | None:
+        """The process that has a lock of `fcntl` on the file, as Java's are; None where none is known."""
+        try:
+            kind, _whence, _start, _length, process = LOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, WHOLE_FILE))
+        except OSError:
+            return None
+        return process if kind != fcntl.F_UNLCK and process > 0 else None
 
     def scan_segment(self, fd: int, position: int, end: int, *, check_crc: bool, max_batches: int) -> SegmentScan:
         """The batches of a segment file between two positions, read and checked in C."""

@@ -1,0 +1,173 @@
+"""What the metadata of an Apache Kafka cluster says: built record by record, as Kafka's own images are (MetadataDelta).
+
+Only what a cluster keeps: sessions and fencing of brokers are left out.  ACLs, SCRAM credentials and delegation tokens
+are kept as they are, to be counted, and to go back to a Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kbroker.metadata.image import ConfigResource, QuotaEntity
+from kbroker.migration.metadata_log import MetadataLogError, MetadataRecord
+from kbroker.schemas import wire
+
+TOPIC_RESOURCE = 2
+ACLS = "ACLs"
+CREDENTIALS = "SCRAM credentials"
+TOKENS = "delegation tokens"
+NO_LEADER_CHANGE = -2
+
+
+@dataclass(slots=True)
+class KafkaPartition:
+    """A partition as its controller has it."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    def has_all(self, node_id: int) -> bool:
+        """Whether a node's replica has all that was committed, as far as is known: after a stop no ISR may be left."""
+        return node_id in (*self.isr, *self.elr, *self.last_known_elr) or self.replicas == (node_id,)
+
+
+@dataclass(slots=True)
+class KafkaTopic:
+    """A topic, its partitions by number."""
+
+    name: str
+    topic_id: bytes
+    partitions: dict[int, KafkaPartition] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class KafkaMetadata:
+    """The cluster.  `configs` by resource, with topics among them."""
+
+    topics: dict[bytes, KafkaTopic] = field(default_factory=dict)
+    configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    acls: dict[bytes, MetadataRecord] = field(default_factory=dict)
+    credentials: dict[tuple[str, int], MetadataRecord] = field(default_factory=dict)
+    tokens: dict[str, MetadataRecord] = field(default_factory=dict)
+    elsewhere: Counter[str] = field(default_factory=Counter)
+    """How many of what is protected ZooKeeper has, by what they are called."""
+
+    def protected_counts(self) -> dict[str, int]:
+        """How many ACLs, SCRAM credentials and delegation tokens there are, without those of which there are none."""
+        counts = {ACLS: len(self.acls), CREDENTIALS: len(self.credentials), TOKENS: len(self.tokens)}
+        return {name: count + self.elsewhere[name] for name, count in counts.items() if count + self.elsewhere[name]}
+
+    @property
+    def protected(self) -> list[MetadataRecord]:
+        """ACLs, SCRAM credentials and delegation tokens."""
+        return [*self.acls.values(), *self.credentials.values(), *self.tokens.values()]
+
+    def topic_configs(self, name: str) -> dict[str, str]:
+        """What is set on a topic."""
+        return self.configs.get(ConfigResource(TOPIC_RESOURCE, name), {})
+
+    def replay(self, records: Iterable[MetadataRecord]) -> None:
+        """Takes in records, in order.  MetadataLogError for what contradicts those before."""
+        for record in records:
+            self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record.value:
+            case wire.TopicRecord() as value:
+                self.topics[value.topic_id] = KafkaTopic(value.name, value.topic_id)
+            case wire.PartitionRecord() as value:
+                self._topic(value.topic_id).partitions[value.partition_id] = KafkaPartition(
+                    tuple(value.replicas),
+                    tuple(value.isr),
+                    value.leader,
+                    value.leader_epoch,
+                    value.partition_epoch,
+                    tuple(value.eligible_leader_replicas or ()),
+                    tuple(value.last_known_elr or ()),
+                )
+            case wire.PartitionChangeRecord() as value:
+                self._change(value)
+            case wire.RemoveTopicRecord() as value:
+                removed = self._topic(value.topic_id)
+                del self.topics[value.topic_id]
+                self.configs.pop(ConfigResource(TOPIC_RESOURCE, removed.name), None)
+            case wire.ConfigRecord() as value:
+                self._configure(ConfigResource(value.resource_type, value.resource_name), value.name, value.value)
+            case wire.ClientQuotaRecord() as value:
+                self._limit(value)
+            case wire.FeatureLevelRecord() as value:
+                self.features[value.name] = value.feature_level
+            case wire.ProducerIdsRecord() as value:
+                self.next_producer_id = max(self.next_producer_id, value.next_producer_id)
+            case _:
+                self._protect(record)
+
+    def _protect(self, record: MetadataRecord) -> None:
+        match record.value:
+            case wire.AccessControlEntryRecord() as value:
+                self.acls[value.id] = record
+            case wire.RemoveAccessControlEntryRecord() as value:
+                self.acls.pop(value.id, None)
+            case wire.UserScramCredentialRecord() as value:
+                self.credentials[value.name, value.mechanism] = record
+            case wire.RemoveUserScramCredentialRecord() as value:
+                self.credentials.pop((value.name, value.mechanism), None)
+            case wire.DelegationTokenRecord() as value:
+                self.tokens[value.token_id] = record
+            case wire.RemoveDelegationTokenRecord() as value:
+                self.tokens.pop(value.token_id, None)
+
+    def _topic(self, topic_id: bytes) -> KafkaTopic:
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            raise MetadataLogError(f"a record names the topic id {topic_id.hex()}, which no record before it has made")
+        return topic
+
+    def _change(self, value: wire.PartitionChangeRecord) -> None:
+        topic = self._topic(value.topic_id)
+        partition = topic.partitions.get(value.partition_id)
+        if partition is None:
+            raise MetadataLogError(
+                f"a record changes {topic.name}-{value.partition_id}, which no record before it has made"
+            )
+        if value.replicas is not None:
+            partition.replicas = tuple(value.replicas)
+        if value.isr is not None:
+            partition.isr = tuple(value.isr)
+        if value.eligible_leader_replicas is not None:
+            partition.elr = tuple(value.eligible_leader_replicas)
+        if value.last_known_elr is not None:
+            partition.last_known_elr = tuple(value.last_known_elr)
+        if value.leader != NO_LEADER_CHANGE:
+            partition.leader = value.leader
+            partition.leader_epoch += 1
+        partition.partition_epoch += 1
+
+    def _configure(self, resource: ConfigResource, name: str, value: str | None) -> None:
+        values = self.configs.setdefault(resource, {})
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+        if not values:
+            del self.configs[resource]
+
+    def _limit(self, value: wire.ClientQuotaRecord) -> None:
+        entity = tuple(sorted((each.entity_type, each.entity_name) for each in value.entity))
+        values = self.quotas.setdefault(entity, {})
+        if value.remove:
+            values.pop(value.key, None)
+        else:
+            values[value.key] = value.value
+        if not values:
+            del self.quotas[entity]
