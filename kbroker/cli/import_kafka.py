@@ -153,9 +153,9 @@ def _print(report: ImportReport) -> None:
     ]
     print_table(("TOPIC", "ID", "PARTITIONS", "SETTINGS", "NOTES"), rows)
     click.echo("")
-    _list("groups", [name if kind == "classic" else f"{name} ({kind})" for name, kind in report.names.groups.items()])
-    _list("transactional ids", list(report.names.transactional_ids))
-    _list(
+    listed("groups", [name if kind == "classic" else f"{name} ({kind})" for name, kind in report.names.groups.items()])
+    listed("transactional ids", list(report.names.transactional_ids))
+    listed(
         "settings of brokers, groups, client metrics",
         [
             f"{resource.name or 'all brokers'}: {name}={value}"
@@ -163,7 +163,7 @@ def _print(report: ImportReport) -> None:
             for name, value in values.items()
         ],
     )
-    _list(
+    listed(
         "quotas",
         [
             f"{', '.join(f'{kind} {name or DEFAULT}' for kind, name in entity)}: {key}={value:.15g}"
@@ -194,7 +194,8 @@ def _print(report: ImportReport) -> None:
     click.echo(f"wrote {report.store}\n\nNow: {start_command(report)}")
 
 
-def _list(title: str, names: list[str]) -> None:
+def listed(title: str, names: list[str]) -> None:
+    """A line with how many there are and the names of the first; none where there are none."""
     if not names:
         return
     more = f" and {len(names) - SHOWN} more (--json has all)" if len(names) > SHOWN else ""

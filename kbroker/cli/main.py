@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("kbroker.cli.profile", "Keep clusters by name, with the settings of their clients."),
     "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
     "import": ("kbroker.cli.import_kafka", "Take over the directories of a stopped Apache Kafka."),
+    "export": ("kbroker.cli.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
     "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
     "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.base.varint import read_varint
@@ -124,7 +125,7 @@ class MetadataLog:
         if not segments and not found:
             raise MetadataLogError(f"{self.directory} has neither a snapshot nor a segment")
         start = self.end_offset
-        for name, following in zip(segments, [*segments[1:], None], strict=True):
+        for name, following in zip_longest(segments, segments[1:]):
             if following is not None and int(following[:20]) <= start:
                 continue
             yield from self._of_segment(name, start, is_last=following is None)

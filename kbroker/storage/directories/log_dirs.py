@@ -126,7 +126,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
         ) from error
 
 
-def _read_broker_epoch(files: FileSystem, path: str) -> int:
+def read_broker_epoch(files: FileSystem, path: str) -> int:
     """The broker epoch in a marker; NO_EPOCH where there is none, as in what Kafka wrote before 3.7."""
     try:
         fields = json.loads(files.read_file(path))
@@ -181,7 +181,7 @@ class LogDir:
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.clean = files.exists(marker)
         if self.clean:
-            self.broker_epoch = _read_broker_epoch(files, marker)
+            self.broker_epoch = read_broker_epoch(files, marker)
 
     def _sign_lock(self) -> None:
         """Writes who holds the lock, for people and scripts; a disk without room for it does not matter."""

@@ -1,0 +1,130 @@
+"""`kbroker export`: makes the directories of a stopped kbroker those of an Apache Kafka."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from kbroker.cli.import_kafka import listed
+from kbroker.cli.output import json_option, print_json, print_table, size_text
+from kbroker.types import JsonObject, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker.migration.exporting import ExportReport
+
+
+@click.command("export")
+@click.argument("paths", metavar="DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--to",
+    "targets",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Copy into this new directory, one for all or, given as often, one for each; the originals stay as they are.",
+)
+@click.option("--in-place", is_flag=True, help="Make the directories Kafka's where they are.")
+@click.option("--link", is_flag=True, help="With --to: give finished segments a second name instead of copying them.")
+@click.option(
+    "--kafka-version", "release", default="4.3.1", show_default=True, metavar="VERSION", help="3.7 to 4.3, with KRaft."
+)
+@click.option("--dry-run", is_flag=True, help="Show what there is, and write nothing.")
+@json_option
+def command(
+    paths: tuple[str, ...],
+    targets: tuple[str, ...],
+    in_place: bool,
+    link: bool,
+    release: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make the directories of a stopped kbroker an Apache Kafka's: all of log.dirs, in their order.
+
+    For one node that is broker and controller (process.roles=broker,controller), with controller.quorum.voters.
+    """
+    if bool(targets) == in_place and not (dry_run and not targets):
+        raise click.UsageError("say --to DIRECTORY for a copy, or --in-place")
+    if link and not targets:
+        raise click.UsageError("--link needs a directory to go to: --to DIRECTORY")
+    from kbroker.errors import KafkaError
+    from kbroker.migration.export_plan import UnknownReleaseError
+    from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
+    from kbroker.migration.metadata_log import MetadataLogError
+    from kbroker.storage.directories.log_dirs import LogDirError
+    from kbroker.storage.files.filesystem import SYSTEM_FILES
+
+    absolute = tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100  (symbolic links stay as they were named)
+    try:
+        report = run_export(SYSTEM_FILES, ExportOptions(absolute, release, targets, link, dry_run))
+    except UnknownReleaseError as error:
+        raise click.UsageError(f"--kafka-version: {error}") from None
+    except (ExportRefusedError, LogDirError, MetadataLogError, KafkaError) as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        print_json(_json(report))
+    else:
+        _print(report, release)
+
+
+def settings_of(report: ExportReport) -> list[str]:
+    """What Kafka's server.properties must have for these directories, beside listeners."""
+    return [
+        "process.roles=broker,controller",
+        f"node.id={report.node_id}",
+        f"log.dirs={','.join(report.log_dirs)}",
+        f"controller.quorum.voters={report.node_id}@localhost:9093",
+        "controller.listener.names=CONTROLLER",
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093",
+    ]
+
+
+def _json(report: ExportReport) -> JsonObject:
+    return {
+        "cluster_id": report.stored.cluster_id,
+        "node_id": report.node_id,
+        "topics": [
+            {"name": topic.name, "id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}
+            for topic in report.stored.topics
+        ],
+        "features": dict(report.plan.levels),
+        "groups": dict(report.names.groups),
+        "transactional_ids": list(report.names.transactional_ids),
+        "does_not_come_along": list(report.plan.left),
+        "left_aside": list(report.left_aside),
+        "notes": list(report.names.notes),
+        "snapshot": report.snapshot,
+        "log_dirs": list(report.log_dirs),
+        "settings": settings_of(report) if report.snapshot is not None else None,
+    }
+
+
+def _print(report: ExportReport, release: str) -> None:
+    rows = [(topic.name, uuid_to_text(topic.topic_id), len(topic.partitions)) for topic in report.stored.topics]
+    print_table(("TOPIC", "ID", "PARTITIONS"), rows)
+    click.echo("")
+    listed("groups", list(report.names.groups))
+    listed("transactional ids", list(report.names.transactional_ids))
+    listed("quotas", [str(dict(entity)) for entity in report.stored.quotas])
+    levels = ", ".join(f"{name} {level}" for name, level in report.plan.levels.items())
+    click.echo(f"levels of features in Kafka {release}: {levels}")
+    for title, texts in (
+        ("does not come along", report.plan.left),
+        ("left as it is", report.left_aside),
+        ("note", report.names.notes),
+    ):
+        for text in texts:
+            click.echo(f"{title}: {text}")
+    if report.copied is not None:
+        done = report.copied
+        click.echo(
+            f"copied {done.files} files ({size_text(done.size_bytes)}), gave {done.linked_files} a second name "
+            f"({size_text(done.linked_bytes)})"
+        )
+    if report.snapshot is None:
+        click.echo("nothing was written")
+        return
+    click.echo(f"wrote {report.snapshot}\n\nKafka's server.properties needs:")
+    for line in settings_of(report):
+        click.echo(f"  {line}")

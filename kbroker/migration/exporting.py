@@ -1,0 +1,229 @@
+"""An export from beginning to end: the directories of a stopped kbroker as an Apache Kafka starts on them.
+
+In place, the steps are these, each whole or absent after a crash, and kbroker starts as before until the last:
+
+    1. a snapshot in `__cluster_metadata-0`, behind the end of a log that may be there from a time with Kafka
+    2. `bootstrap.checkpoint` and `meta.properties` (version 1) where they are missing
+    3. the metadata store is renamed to `kbroker-metadata.sqlite.exported`: a start of kbroker asks for an import then,
+       as Kafka will have changed what the store says
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kbroker.metadata.local_store import FILE_NAME, LocalStore
+from kbroker.migration.copying import Copied, Copy
+from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
+from kbroker.migration.kafka_directories import locked
+from kbroker.migration.kafka_metadata import KafkaMetadata
+from kbroker.migration.metadata_log import MetadataLog, MetadataRecord, snapshots
+from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
+from kbroker.migration.state_topics import StateNames, read_state_names
+from kbroker.replication.metadata_at_start import has_content
+from kbroker.replication.metadata_rebuild import FoundPartition, survey
+from kbroker.replication.new_store import EXPORTED_SUFFIX
+from kbroker.storage.directories.log_dirs import (
+    CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_DIRECTORY,
+    META_PROPERTIES,
+    LogDirError,
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+    open_directories,
+    read_broker_epoch,
+)
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.storage.files.filesystem import FileSystem
+
+BOOTSTRAP = "bootstrap.checkpoint"
+EPOCHS_APART = 1000
+"""How far the first offset of the new log is above the broker's epoch: Kafka's epochs are offsets, and only grow."""
+
+
+class ExportRefusedError(Exception):
+    """The export cannot be done; the text says what is to be done first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What the operator wants.  `targets`: where to copy to; none: the directories become Kafka's where they are."""
+
+    paths: tuple[str, ...]
+    release: str
+    targets: tuple[str, ...] = ()
+    link: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What there is, what comes along, and what was done: `snapshot` is None where nothing was written."""
+
+    stored: Stored
+    node_id: int
+    plan: ExportPlan
+    names: StateNames
+    left_aside: tuple[str, ...]
+    snapshot: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    copied: Copied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What a metadata log from a time with Kafka leaves: where it is, where it ends, and what only Kafka knows."""
+
+    directory: str
+    end_offset: int
+    epoch: int
+    protected: tuple[MetadataRecord, ...]
+
+
+def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
+    """Does it.  ExportRefusedError, UnknownReleaseError, LogDirError, MetadataLogError, KafkaError or OSError."""
+    levels_of(options.release)
+    with ExitStack() as stack:
+        if options.targets or options.dry_run:
+            stack.enter_context(locked(files, options.paths))
+        else:
+            for directory in open_directories(files, list(options.paths)):
+                stack.callback(directory.release)
+        _check_stopped(files, options.paths)
+        metas = [_meta(files, path) for path in options.paths]
+        stored = _stored(files, options.paths[0])
+        found = survey(files, options.paths)
+        names = read_state_names(files, found.partitions)
+        earlier = _earlier(files, options.paths)
+        epoch = max(read_broker_epoch(files, f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"), 0)
+        partitions = _of_topics(stored, found.partitions)
+        node = Node(metas[0].node_id, epoch, _ids(options, metas), _places(options, metas, partitions))
+        plan = plan_export(stored, node, options.release, names.groups, earlier.protected)
+        taken = {each.path for each in partitions}
+        aside = (*found.left_aside, *(each.path for each in found.partitions if each.path not in taken))
+        report = ExportReport(stored, node.node_id, plan, names, aside)
+        if options.dry_run:
+            return report
+        end_offset = max(earlier.end_offset, epoch) + EPOCHS_APART
+        if options.targets:
+            return _copy(files, report, options, partitions, snapshot_name(end_offset, earlier.epoch + 1))
+        path = _write_metadata(files, earlier.directory, snapshot_name(end_offset, earlier.epoch + 1), plan)
+        for log_dir, meta in zip(options.paths, metas, strict=True):
+            files.write_atomic(f"{log_dir}/{META_PROPERTIES}", encode_meta_properties(meta))
+        store = f"{options.paths[0]}/{FILE_NAME}"
+        files.rename(store, store + EXPORTED_SUFFIX)
+        files.fsync_directory(options.paths[0])
+        return replace(report, snapshot=path, log_dirs=options.paths)
+
+
+def _check_stopped(files: FileSystem, paths: Sequence[str]) -> None:
+    if not has_content(files, f"{paths[0]}/{FILE_NAME}"):
+        raise ExportRefusedError(f"{paths[0]} has no metadata store of kbroker's: name all log.dirs in their order")
+    for path in paths:
+        if not files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"):
+            raise ExportRefusedError(f"kbroker was not stopped in order on {path}: start and stop it once more")
+
+
+def _meta(files: FileSystem, path: str) -> MetaProperties:
+    try:
+        return decode_meta_properties(files.read_file(f"{path}/{META_PROPERTIES}"), f"{path}/{META_PROPERTIES}")
+    except FileNotFoundError:
+        raise LogDirError(f"{path} is no log directory: it has no {META_PROPERTIES}") from None
+
+
+def _stored(files: FileSystem, directory: str) -> Stored:
+    """What the store holds, read from a copy: opening it would change it."""
+    with tempfile.TemporaryDirectory(prefix="kbroker-export-") as scratch:
+        for suffix in ("", "-wal"):
+            if has_content(files, f"{directory}/{FILE_NAME}{suffix}"):
+                files.copy_file(f"{directory}/{FILE_NAME}{suffix}", f"{scratch}/{FILE_NAME}{suffix}")
+        store = LocalStore.open(f"{scratch}/{FILE_NAME}")
+        try:
+            return Stored(
+                store.cluster_id,
+                store.topics(),
+                store.configs(),
+                store.client_quotas(),
+                store.features(),
+                store.allocate_producer_id_block().first_id,
+            )
+        finally:
+            store.close()
+
+
+def _earlier(files: FileSystem, paths: Sequence[str]) -> _Earlier:
+    for path in paths:
+        directory = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
+        if files.exists(directory):
+            log = MetadataLog(files, path, was_closed=False)
+            metadata = KafkaMetadata()
+            metadata.replay(log.records())
+            newest = max((each.end_offset for each in snapshots(files, directory)), default=0)
+            return _Earlier(path, max(log.end_offset, newest), log.epoch, tuple(metadata.protected))
+    return _Earlier(paths[0], 0, 0, ())
+
+
+def _of_topics(stored: Stored, found: Sequence[FoundPartition]) -> list[FoundPartition]:
+    topics = {topic.name: topic for topic in stored.topics}
+    return [
+        each
+        for each in found
+        if (topic := topics.get(each.topic_partition.topic)) is not None
+        and each.topic_id == topic.topic_id
+        and each.topic_partition.partition < len(topic.partitions)
+    ]
+
+
+def _ids(options: ExportOptions, metas: Sequence[MetaProperties]) -> list[bytes]:
+    """The ids of the directories that Kafka will have: the last one's, where all are copied into one."""
+    ids = [meta.directory_id for meta in metas]
+    return ids[-1:] if len(options.targets) == 1 else ids
+
+
+def _places(
+    options: ExportOptions, metas: Sequence[MetaProperties], partitions: Sequence[FoundPartition]
+) -> Mapping[TopicPartition, bytes]:
+    ids = _ids(options, metas)
+    by_path = {path: ids[min(number, len(ids) - 1)] for number, path in enumerate(options.paths)}
+    return {each.topic_partition: by_path[each.path.rpartition("/")[0]] for each in partitions}
+
+
+def _write_metadata(files: FileSystem, log_dir: str, name: str, plan: ExportPlan) -> str:
+    directory = f"{log_dir}/{CLUSTER_METADATA_DIRECTORY}"
+    now_ms = int(time.time() * 1000)
+    epoch = int(name.partition(".")[0].rpartition("-")[2])
+    if not files.exists(directory):
+        files.mkdir(directory)
+        files.fsync_directory(log_dir)
+    path = f"{directory}/{name}"
+    files.write_atomic(path, encode_snapshot(plan.records, epoch, now_ms))
+    if not files.exists(f"{log_dir}/{BOOTSTRAP}"):
+        levels = [each for each in plan.records if each.name == "FeatureLevelRecord"]
+        files.write_atomic(f"{log_dir}/{BOOTSTRAP}", encode_snapshot(levels, 0, now_ms))
+    return path
+
+
+def _copy(
+    files: FileSystem, report: ExportReport, options: ExportOptions, partitions: Sequence[FoundPartition], name: str
+) -> ExportReport:
+    targets = tuple(os.path.abspath(each) for each in options.targets)  # noqa: PTH100  (links stay as they were named)
+    if set(map(os.path.realpath, targets)) & set(map(os.path.realpath, options.paths)):
+        raise LogDirError("a directory cannot be copied into itself; --in-place makes it Kafka's where it is")
+
+    def version_1(content: bytes) -> bytes:
+        return encode_meta_properties(decode_meta_properties(content, META_PROPERTIES))
+
+    with Copy(files, options.paths, targets, link=options.link) as copy:
+        copied = copy.run({each.path: each.topic_partition for each in partitions}, version_1)
+        path = _write_metadata(files, targets[0], name, report.plan)
+        copy.complete(files.read_file(f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"))
+    return replace(report, snapshot=path, log_dirs=targets, copied=copied)
