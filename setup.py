@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 HERE = pathlib.Path(__file__).parent
 FAST = pathlib.Path("kbroker") / "_fast"
+STAMP = HERE / "kbroker" / "commit.txt"
 FOR_TESTS = pathlib.Path("tests") / "extensions"
 
 MODES: dict[str, tuple[list[str], list[str], list[tuple[str, str | None]]]] = {
@@ -82,6 +86,38 @@ def remove_stale() -> None:
                 built.unlink()
 
 
+def commit() -> str:
+    """The commit that is built: of an sdist what is written in it, else what git says; empty: not known."""
+    if STAMP.exists():
+        return STAMP.read_text()
+    command = ("git", "-C", str(HERE), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+    return said if (HERE / ".git").exists() else ""
+
+
+class StampedBuild(build_py):
+    """Writes the commit into the package, for `kbroker --version`."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode and commit():
+            target = pathlib.Path(self.build_lib) / "kbroker" / STAMP.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(commit())
+
+
+class StampedArchive(sdist):
+    """The same in the sdist, of which wheels are built."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        if commit():
+            (pathlib.Path(base_dir) / "kbroker" / STAMP.name).write_text(commit())
+
+
 def main() -> None:
     mode = os.environ.get("KBROKER_BUILD", "release")
     if mode not in MODES:
@@ -89,6 +125,7 @@ def main() -> None:
     remove_stale()
     jobs = len(os.sched_getaffinity(0))
     setup(
+        cmdclass={"build_py": StampedBuild, "sdist": StampedArchive},
         options={"build_ext": {"parallel": jobs}},
         ext_modules=cythonize(
             extensions(mode),

@@ -27,6 +27,7 @@ MEASURED_WITHIN = {
     "answer_memo": "bench/test_network.py: test_recalled_answer",
     "answer_queue": "bench/test_network.py",
     "batch_info": "bench/test_small_parts.py: test_batch_info",
+    "build_facts": "bench/test_small_parts.py",  # Two constants.
     "busy_poll": "bench/test_network.py",
     "clean": "bench/test_cleaner.py: test_clean",
     "clean_files": "bench/test_cleaner.py: test_clean",

@@ -35,6 +35,7 @@ kbroker consume orders --from-beginning --exit-at-end --group readers
 #: What each page takes for granted.
 BEFORE = {
     "backup.md": START,
+    "command-line.md": START,
     "quickstart.md": START,
 }
 
@@ -57,6 +58,8 @@ def test_a_pages_commands_do_what_they_say(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.sh").write_text("\n".join(parts))
     environ = {key: value for key, value in os.environ.items() if not key.startswith("KBROKER_")}
     environ |= {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "PATH": f"{tmp_path / 'bin'}:{environ['PATH']}",
         "PYTHONPATH": str(Path(kbroker.__file__).parents[1]),
         "PYTHONDONTWRITEBYTECODE": "",

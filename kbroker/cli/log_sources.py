@@ -9,17 +9,16 @@ Each answers in the terms of the pages that the metrics listener serves (`kbroke
 
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
 import click
 
 from kbroker.cli.connection import Cluster
+from kbroker.cli.metrics_listener import MetricsListener, NotThereError
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
 DEFAULT_METRICS = "http://127.0.0.1:9644"
-NOT_FOUND = 404
 Value = JsonObject
 
 
@@ -33,83 +32,27 @@ class LogSource(Protocol):
         """Everything about a topic's partitions, or one of them."""
 
 
-class NotThereError(click.ClickException):
-    """The listener has no such page."""
+class LogPages:
+    """The pages about logs of a running kbroker."""
 
-
-class MetricsListener:
-    """A running kbroker, asked over HTTP."""
-
-    def __init__(self, address: str, timeout: float) -> None:
-        self.address = (address if "//" in address else f"http://{address}").rstrip("/")
-        self._timeout = timeout
+    def __init__(self, listener: MetricsListener) -> None:
+        self._listener = listener
 
     def overview(self) -> Value:
         """One row for each partition.  ClickException when the listener does not answer."""
-        return self._get("")
+        return self._listener.json("/logs")
 
     def describe(self, topic: str, partition: int | None) -> list[Value]:
         """The descriptions of a topic's partitions, or of one.  ClickException when there is none."""
         try:
             if partition is not None:
-                return [self._get(f"/{topic}/{partition}")]
-            partitions: list[Value] = self._get(f"/{topic}")["partitions"]
+                return [self._listener.json(f"/logs/{topic}/{partition}")]
+            partitions: list[Value] = self._listener.json(f"/logs/{topic}")["partitions"]
         except NotThereError as error:
             topics = {row["topic"] for row in self.overview()["partitions"]}
             near = "" if topic in topics else did_you_mean(topic, topics)
             raise click.ClickException(error.message + near) from None
         return partitions
-
-    def _get(self, path: str) -> Value:
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.parse import quote, urlsplit
-        from urllib.request import Request, urlopen
-
-        parts = urlsplit(self.address)
-        try:
-            known = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # The port is no number, or more than 65535.
-            known = False
-        if not known:
-            raise click.UsageError(f"--metrics {self.address}: must be http://host:port, with a port of 1 to 65535")
-        request = Request(f"{self.address}/logs{quote(path)}", headers={"Accept": "application/json"})
-        try:
-            with urlopen(request, timeout=self._timeout) as answer:
-                body = answer.read()
-        except HTTPError as error:
-            kind = NotThereError if error.code == NOT_FOUND else click.ClickException
-            raise kind(self._refusal(error.code, error.read())) from None
-        except URLError as error:
-            raise click.ClickException(self._unreachable(error.reason)) from None
-        except (OSError, HTTPException) as error:
-            raise click.ClickException(self._unreachable(error)) from None
-        return self._parsed(body)
-
-    def _parsed(self, body: bytes) -> Value:
-        try:
-            value = json.loads(body)
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            raise click.ClickException(
-                f"{self.address} is no metrics listener of kbroker: its answer is no JSON object"
-            )
-        return value
-
-    def _refusal(self, status: int, body: bytes) -> str:
-        try:
-            return str(json.loads(body)["error"])
-        except (ValueError, KeyError, TypeError):
-            return f"{self.address} has no page about logs (HTTP status {status}): is it a kbroker of this version?"
-
-    def _unreachable(self, reason: object) -> str:
-        text = getattr(reason, "strerror", None) or reason
-        return (
-            f"cannot reach a metrics listener at {self.address} ({text}). Is the broker running, and metrics.listener "
-            "this address and not none? `list -b HOST:PORT` asks over Kafka's protocol, --directory reads the files of "
-            "a stopped broker"
-        )
 
 
 class KafkaProtocol:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from kbroker.cli.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogSource, MetricsListener, Value
+from kbroker.cli.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogPages, LogSource, Value
+from kbroker.cli.metrics_listener import MetricsListener
 from kbroker.cli.output import json_option, print_json, print_table, size_text, time_text
 from kbroker.cli.profile_option import profile_of, profile_option
 from kbroker.cli.repair import repair_log
@@ -38,7 +39,7 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
             elif bootstrap is not None:
                 source = KafkaProtocol(bootstrap, timeout)
             else:
-                source = MetricsListener(metrics or default_metrics(), timeout)
+                source = LogPages(MetricsListener(metrics or default_metrics(), timeout))
             return function(source=source, **rest)
 
         decorated: Any = with_source

@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import click
 
-from kbroker import __version__
 from kbroker.nearest import did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -33,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("kbroker.cli.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
     "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
+    "top": ("kbroker.cli.top", "Show what a broker does per second, by topic, group and API."),
     "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
@@ -66,10 +66,24 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="kbroker", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.command(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--version", is_flag=True, help="Show release, build and libraries, and exit; with --json as JSON.")
+@click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.pass_context
+def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
     """A Kafka broker, and tools that work with any Kafka."""
+    if version:
+        from kbroker.cli.version import print_version
+
+        print_version(as_json)
+        ctx.exit()
+    if as_json:
+        raise click.UsageError("--json goes behind the command, or behind --version", ctx)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import pytest
 
-from kbroker import __version__
 from kbroker.cli.config import render_markdown
 from kbroker.cli.consume import choose_render, compile_template, render_json
 from kbroker.cli.main import COMMANDS, run
@@ -30,12 +29,6 @@ def test_the_documentation_is_the_table() -> None:
     """docs/configuration.md would tell of settings that are not so."""
     written = (ROOT / "docs" / "configuration.md").read_text()
     assert written == render_markdown(), "run `make docs`"
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """A bug report could not say what it is about."""
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"kbroker {__version__}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

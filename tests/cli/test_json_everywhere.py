@@ -55,6 +55,7 @@ CALLS = (
     "settings unset log.cleaner.threads",
     "share list",
     "streams list",
+    "top --once --interval 0.1",
     "topics alter TOPIC -c retention.ms=100000",
     "topics create other",
     "topics describe TOPIC",
@@ -126,7 +127,7 @@ def test_what_json_prints_is_json(
         for name, value in names.items():
             words = words.replace(name, value)
         where: tuple[str, ...] = ()
-        if words.startswith("logs"):
+        if "--metrics" in options(known[command]):
             where = ("-m", module_broker.metrics_url)
         elif "--profile" in options(known[command]):
             where = ("-b", module_broker.bootstrap)

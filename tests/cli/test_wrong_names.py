@@ -127,8 +127,8 @@ def test_the_group_or_setting_that_may_have_been_meant_is_named(
 
 def test_a_command_that_may_have_been_meant_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """The reader would look it up."""
-    assert run(["topix"]) == 2
-    assert "No such command 'topix'; did you mean topics?" in capsys.readouterr().err
+    assert run(["topcis"]) == 2
+    assert "No such command 'topcis'; did you mean topics?" in capsys.readouterr().err
 
 
 def test_an_address_that_clients_do_not_reach_is_named_at_once(

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Of the checkout alone: they say how it is checked and what git leaves out.
 OF_THE_CHECKOUT = re.compile(r"^\.ci/|(^|/)\.gitignore$")
 # What the build adds.
-OF_THE_SDIST = re.compile(r"^(PKG-INFO|setup\.cfg|kbroker\.egg-info/.*)$")
+OF_THE_SDIST = re.compile(r"^(PKG-INFO|setup\.cfg|kbroker\.egg-info/.*|kbroker/commit\.txt)$")
 # What of the package is there for users: modules and their types, data, and no sources of extensions.
 OF_THE_WHEEL = re.compile(r"^kbroker/.*(\.py|\.pyi|py\.typed|\.toml|\.html|/static/[^/]+)$")
 
@@ -57,7 +57,7 @@ def test_the_wheel_holds_modules_extensions_and_their_data(wheel: list[str]) -> 
     extensions = {name.removesuffix(".pyx") for name in tracked() if re.match(r"kbroker/.*\.pyx$", name)}
     built = [name for name in wheel if name.endswith(".so")]
     assert sorted(name.partition(".")[0] for name in built) == sorted(extensions)
-    held = {name for name in wheel if name not in built and ".dist-info/" not in name}
+    held = {name for name in wheel if name not in built and ".dist-info/" not in name} - {"kbroker/commit.txt"}
     assert {"left out": modules - held, "shipped": held - modules} == {"left out": set(), "shipped": set()}
     described = {name.partition(".dist-info/")[2] for name in wheel if ".dist-info/" in name}
     assert described == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE", "top_level.txt"}

@@ -1,0 +1,195 @@
+"""What a broker does per second, from two looks at its metrics page.
+
+A look keeps sums: of a topic the end offsets of its partitions and its bytes, of a group what it has committed and
+where it stands behind.  Rates are differences over the broker's own clock (`kbroker_uptime_seconds`); of a broker
+that was started anew in between they count from its start.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import NamedTuple
+
+from kbroker.types import JsonObject
+
+P99 = 0.99
+
+
+@dataclass(slots=True)
+class Sums:
+    """Totals of one thing since the start; what is no total is as it is now."""
+
+    totals: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    now: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+
+@dataclass(slots=True)
+class Look:
+    """One look at the page."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    broker: Sums = field(default_factory=Sums)
+    delays: dict[float, float] = field(default_factory=dict)
+    apis: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    topics: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    groups: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the broker's start."""
+        return self.broker.now["uptime_seconds"]
+
+
+class _Place(NamedTuple):
+    """Where a series goes: the look's table, the label that names the row, whether it counts up, and its name here."""
+
+    table: str
+    label: str
+    counts: bool
+    name: str
+
+
+_PLACES: Mapping[str, _Place] = {
+    "kbroker_uptime_seconds": _Place("broker", "", False, "uptime_seconds"),
+    "kbroker_bytes_in_total": _Place("broker", "", True, "bytes_in"),
+    "kbroker_bytes_out_total": _Place("broker", "", True, "bytes_out"),
+    "kbroker_connections": _Place("broker", "", False, "connections"),
+    "kbroker_connections_accepted_total": _Place("broker", "", True, "connections_accepted"),
+    "process_cpu_seconds_total": _Place("broker", "", True, "cpu_seconds"),
+    "process_resident_memory_bytes": _Place("broker", "", False, "resident_bytes"),
+    "kbroker_requests_total": _Place("apis", "api", True, "requests"),
+    "kbroker_request_errors_total": _Place("apis", "api", True, "errors"),
+    "kbroker_request_bytes_total": _Place("apis", "api", True, "bytes_in"),
+    "kbroker_response_bytes_total": _Place("apis", "api", True, "bytes_out"),
+    "kbroker_request_seconds_sum": _Place("apis", "api", True, "seconds"),
+    "kbroker_topic_size_bytes": _Place("topics", "topic", False, "size_bytes"),
+    "kbroker_topic_partitions": _Place("topics", "topic", False, "partitions"),
+    "kbroker_partition_log_end_offset": _Place("topics", "topic", True, "records"),
+    "kbroker_group_members": _Place("groups", "group", False, "members"),
+    "kbroker_group_lag_sum": _Place("groups", "group", False, "lag"),
+    "kbroker_group_committed_offset": _Place("groups", "group", True, "records"),
+}
+_DELAY = "kbroker_loop_delay_seconds_bucket"
+
+
+def read_look(page: str) -> Look:
+    """A look, of the page's text.  ValueError when it is none of Prometheus."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    look = Look()
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == "kbroker_build_info":
+                look.labels = dict(sample.labels)
+            elif sample.name == _DELAY:
+                look.delays[float(sample.labels["le"])] = sample.value
+            elif (place := _PLACES.get(sample.name)) is not None:
+                table = getattr(look, place.table)
+                sums = table[sample.labels[place.label]] if place.label else table
+                (sums.totals if place.counts else sums.now)[place.name] += sample.value
+    return look
+
+
+def rates(before: Look, after: Look) -> JsonObject:
+    """What happened between two looks, busiest first; numbers of which nothing is known are None."""
+    anew = after.uptime < before.uptime
+    seconds = max(after.uptime - (0.0 if anew else before.uptime), 1e-9)
+
+    def per_second(now: Sums, then: Sums | None, name: str) -> float | None:
+        if name not in now.totals:
+            return None
+        # What was not there at the first look began after it.
+        base = 0.0 if anew or then is None else then.totals.get(name, 0.0)
+        return max(0.0, now.totals[name] - base) / seconds
+
+    apis = [
+        {
+            "api": name,
+            "requests_per_second": per_second(sums, before.apis.get(name), "requests"),
+            "errors_per_second": per_second(sums, before.apis.get(name), "errors"),
+            "bytes_in_per_second": per_second(sums, before.apis.get(name), "bytes_in"),
+            "bytes_out_per_second": per_second(sums, before.apis.get(name), "bytes_out"),
+            "mean_ms": _mean_ms(sums, None if anew else before.apis.get(name)),
+        }
+        for name, sums in after.apis.items()
+    ]
+    topics = [
+        {
+            "topic": name,
+            "records_per_second": per_second(sums, before.topics.get(name), "records"),
+            "growth_bytes_per_second": (sums.now["size_bytes"] - _then(before.topics, name, "size_bytes", sums))
+            / seconds,
+            "size_bytes": int(sums.now["size_bytes"]),
+            "partitions": int(sums.now["partitions"]),
+        }
+        for name, sums in after.topics.items()
+    ]
+    groups = [
+        {
+            "group": name,
+            "records_per_second": per_second(sums, before.groups.get(name), "records"),
+            "lag": int(sums.now["lag"]),
+            "lag_change_per_second": (sums.now["lag"] - _then(before.groups, name, "lag", sums)) / seconds,
+            "members": int(sums.now["members"]),
+        }
+        for name, sums in after.groups.items()
+    ]
+    cpu = per_second(after.broker, before.broker, "cpu_seconds")
+    return {
+        "seconds": round(seconds, 3),
+        "broker": {
+            **after.labels,
+            "uptime_seconds": round(after.uptime, 1),
+            "cpu_percent": None if cpu is None else cpu * 100,
+            "resident_bytes": int(after.broker.now["resident_bytes"]),
+            "loop_delay_p99_ms": _p99_ms({} if anew else before.delays, after.delays),
+            "connections": int(after.broker.now["connections"]),
+            "connections_accepted_per_second": per_second(after.broker, before.broker, "connections_accepted"),
+            "bytes_in_per_second": per_second(after.broker, before.broker, "bytes_in"),
+            "bytes_out_per_second": per_second(after.broker, before.broker, "bytes_out"),
+            "requests_per_second": sum(each["requests_per_second"] or 0.0 for each in apis),
+            "errors_per_second": sum(each["errors_per_second"] or 0.0 for each in apis),
+        },
+        "apis": _sorted(apis, "api", lambda row: row["requests_per_second"]),
+        "topics": _sorted(topics, "topic", lambda row: row["records_per_second"]),
+        "groups": _sorted(groups, "group", lambda row: row["records_per_second"]),
+    }
+
+
+def _then(table: Mapping[str, Sums], name: str, value: str, now: Sums) -> float:
+    """A value at the first look; where there was none, that of now: no change."""
+    then = table.get(name)
+    return now.now[value] if then is None else then.now[value]
+
+
+def _mean_ms(now: Sums, then: Sums | None) -> float | None:
+    count = now.totals["requests"] - (then.totals["requests"] if then is not None else 0.0)
+    spent = now.totals["seconds"] - (then.totals["seconds"] if then is not None else 0.0)
+    return spent / count * 1000 if count > 0 else None
+
+
+def _p99_ms(before: Mapping[float, float], after: Mapping[float, float]) -> float | None:
+    """The upper bound of the bucket in which the 99th percentile is."""
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in sorted(after.items())}
+    total = max(counts.values(), default=0.0)
+    if total <= 0:
+        return None
+    bounds = (bound for bound, count in counts.items() if count >= total * P99 and isfinite(bound))
+    return next((bound * 1000 for bound in bounds), None)
+
+
+def _sorted(rows: list[JsonObject], name: str, busy: Callable[[JsonObject], float | None]) -> list[JsonObject]:
+    return sorted(rows, key=lambda row: (-(busy(row) or 0.0), str(row[name])))
+
+
+def looks(read: Callable[[], str], wait: Callable[[], object]) -> Iterator[JsonObject]:
+    """Rates from one look to the next, for ever."""
+    before = read_look(read())
+    while True:
+        wait()
+        after = read_look(read())
+        yield rates(before, after)
+        before = after
