@@ -1,7 +1,7 @@
 """What compiled these extensions, and how: for `kbroker --version`.
 
-`COMPILER`: its name and version.  `MODE`: the build of setup.py, `release`, `debug` or `sanitize` (a profile build has a
-release's code).
+`COMPILER`: its name and version.  `MODE`: the build of setup.py, `release`, `debug` or `sanitize` (a profile build has
+a release's code).
 """
 
 cdef extern from *:
