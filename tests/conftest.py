@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.broker_process import BrokerProcess
 from tests.tools import require_module, require_tool
 
 __all__ = ["BrokerProcess", "StartBroker", "require_module", "require_tool"]
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("any-machine", settings(), deadline=None)
+settings.load_profile("any-machine")
 
 StartBroker = Callable[..., BrokerProcess]
 

@@ -2,19 +2,33 @@
 
 As Kafka's `RecordsUtil.downConvert`: control batches and headers are left out, codecs stay, and what is uncompressed
 begins with the record that was asked for.  Zstd has no place in the older formats.
+
+What a compressed batch holds is unpacked, converted and packed again in pieces of `PIECE_BYTES`, or of one record that
+is larger: a few kilobytes may hold many megabytes.
 """
 
 from __future__ import annotations
 
-from kbroker._fast.records.message_conversion import messages_of_records, rewrite_messages
+from collections.abc import Iterator
+from itertools import chain
+
+from kbroker._fast.records.message_conversion import messages_of_piece, messages_of_records, rewrite_messages
 from kbroker._fast.records.message_set import walk_messages
-from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, InvalidRecordsError
 from kbroker.records.batch import STORED_LIMIT_BYTES
-from kbroker.records.compression import Codec, decompress
-from kbroker.records.legacy import unwrap, wrap
+from kbroker.records.compression import (
+    Codec,
+    DecompressionLimitError,
+    compress,
+    compress_chunks,
+    decompress,
+    iter_decompress,
+)
+from kbroker.records.legacy import unwrap, wrap, wrap_packed
 from kbroker.types import NO_TIMESTAMP
 
 APPEND_TIME_FLAG = 0x08
+PIECE_BYTES = 1 << 20
 
 
 class NoOlderCodecError(ValueError):
@@ -45,14 +59,63 @@ def down_convert(data: memoryview, info: BatchInfo, magic: int, least: int) -> t
 
 
 def _of_batch(batch: memoryview, info: BatchInfo, magic: int, least: int) -> tuple[bytes | bytearray, int]:
-    payload: memoryview | bytes = batch[BATCH_OVERHEAD:]
+    payload = batch[BATCH_OVERHEAD:]
     codec = info.compression
     if not codec:
-        messages, count, *_ = messages_of_records(payload, info, magic, least=least)
+        messages, count, _ = messages_of_records(payload, info, magic, least=least)
         return messages, count
-    payload = decompress(codec, payload, STORED_LIMIT_BYTES)
-    messages, count, _first, last, timestamp, _headers = messages_of_records(payload, info, magic, inner=True)
-    if not count:
+    found = _Messages(payload, info, magic)
+    pieces = iter(found)
+    first, second = next(pieces, b""), next(pieces, None)
+    packed = compress(codec, first) if second is None else compress_chunks(codec, chain((first, second), pieces))
+    if not found.count:
         return b"", 0
     flags = APPEND_TIME_FLAG if info.timestamp_type else 0
-    return wrap(messages, magic, codec, last, timestamp, flags), count
+    return wrap_packed(packed, magic, codec, found.last_offset, found.max_timestamp, flags), found.count
+
+
+class _Messages:
+    """The messages of a compressed batch, piece by piece, and what is known of those that were given so far."""
+
+    def __init__(self, payload: memoryview, info: BatchInfo, magic: int) -> None:
+        self._payload = payload
+        self._info = info
+        self._magic = magic
+        self._rest = b""
+        self.count = 0
+        self.last_offset = -1
+        self.max_timestamp = NO_TIMESTAMP
+
+    def __iter__(self) -> Iterator[bytes]:
+        first = -1
+        for piece in self._pieces():
+            data = self._rest + piece if self._rest else piece
+            messages, used, count, first, last, timestamp = messages_of_piece(data, self._info, self._magic, first)
+            self._rest = data[used:]
+            if count:
+                self.count += count
+                self.last_offset = last
+                self.max_timestamp = max(self.max_timestamp, timestamp)
+                yield messages
+        if self._rest:
+            raise InvalidRecordsError("Found invalid record structure")
+
+    def _pieces(self) -> Iterator[bytes]:
+        """What is unpacked, whole where it is small."""
+        codec = self._info.compression
+        try:
+            whole = decompress(codec, self._payload, PIECE_BYTES)
+        except DecompressionLimitError:
+            pass
+        else:
+            yield whole
+            return
+        kept, size = [], 0
+        for chunk in iter_decompress(codec, self._payload, STORED_LIMIT_BYTES):
+            kept.append(bytes(chunk))
+            size += len(chunk)
+            # A record that goes on for long is put together a few times, not for each piece of it.
+            if size >= max(PIECE_BYTES, len(self._rest)):
+                yield b"".join(kept)
+                kept, size = [], 0
+        yield b"".join(kept)

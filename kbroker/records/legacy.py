@@ -123,7 +123,11 @@ def wrap(
     messages: Buffer, magic: int, codec: int, offset: int, timestamp: int, flags: int = 0, level: int | None = None
 ) -> bytearray:
     """Messages compressed into one, whose offset is that of the last of them; `flags` tells the kind of its time."""
-    packed = compress(codec, messages, level)
+    return wrap_packed(compress(codec, messages, level), magic, codec, offset, timestamp, flags)
+
+
+def wrap_packed(packed: bytes, magic: int, codec: int, offset: int, timestamp: int, flags: int = 0) -> bytearray:
+    """The same of messages that are compressed."""
     if magic == 0 and codec == Codec.LZ4:
         packed = with_lz4_checksum(packed, 0)
     body = bytearray((magic, flags | codec if magic else codec))

@@ -1,12 +1,22 @@
-"""DescribeClientQuotas and AlterClientQuotas against what Apache Kafka 4.3.1 answered to the same requests in order."""
+"""Quotas beside Apache Kafka 4.3.1: what it answered to admin requests in order, and clients that it throttles."""
 
 from __future__ import annotations
 
 import json
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.real_kafka import KafkaProcess
+from tests.compat.waiting import wait_for
 from tests.handlers.admin_broker import AdminBroker
+from tests.network import raw_client as raw
+from tests.network.raw_client import RawClient
+from tests.quotas.throttled import consumed_per_second, fill, produced_per_second, set_quotas
 
 VECTORS = Path(__file__).parent / "vectors" / "kafka-4.3.1-quotas.json"
 Answer = dict[str, Any]
@@ -37,3 +47,55 @@ def test_answers_are_kafkas(tmp_path: Path) -> None:
     finally:
         broker.stop()
     assert not differences, "\n".join(differences)
+
+
+RATE = 500_000
+MOST = 1 << 40
+
+
+def throttled(broker: BrokerProcess) -> dict[str, float]:
+    """What clients with quotas meet at this broker: rates over three spans of eleven windows, and throttle times."""
+    raw.create_topic(broker.port, "few", 1)
+    batch = raw.good_batch(1, bytes(6_000))
+    with RawClient(broker.port) as client:
+        wait_for(lambda: raw.produce_answer(client.ask(raw.produce("few", 0, batch)))[0] == raw.NONE, "the topic")
+    found: dict[str, float] = {}
+    set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=500, consumer_byte_rate=500)
+    with RawClient(broker.port) as client:
+        for turn in ("first", "second"):
+            answer = client.ask(raw.produce("few", 0, batch))
+            assert raw.produce_answer(answer)[0] == raw.NONE
+            found[f"{turn} produce, ms"] = struct.unpack_from(">i", answer, len(answer) - 4)[0]
+    with RawClient(broker.port) as client:
+        for turn in ("first", "second"):
+            answer = client.ask(raw.fetch("few", 0, 0, max_bytes=6_200))
+            found[f"{turn} fetch, ms"] = struct.unpack_from(">i", answer, 4)[0]
+            found[f"{turn} fetch, bytes"] = len(answer)
+    set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=None, consumer_byte_rate=None)
+    fill(broker.port, "many", 10_000)
+    set_quotas(broker.port, {"client-id": None}, producer_byte_rate=RATE, consumer_byte_rate=RATE)
+    found["produced in a second"] = produced_per_second(broker.bootstrap, "few", "producer", 33.0)
+    found["consumed in a second"] = consumed_per_second(broker.bootstrap, "many", "consumer", 33.0, MOST)
+    return found
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kafka_throttles_alike(tmp_path: Path) -> None:
+    """A client would be slowed more, or less, than a Kafka with the same quota slows it."""
+    brokers = KafkaProcess(tmp_path / "kafka"), KbrokerProcess(tmp_path / "kbroker")
+    try:
+        for broker in brokers:
+            broker.start()
+        with ThreadPoolExecutor(2) as pool:
+            theirs, ours = pool.map(throttled, brokers)
+    finally:
+        for broker in brokers:
+            broker.kill()
+    # A window is a second, of ten or eleven.
+    print(theirs, ours)
+    assert ours == pytest.approx(theirs, rel=0.15), (theirs, ours)
+    for rates in (theirs, ours):
+        assert rates["produced in a second"] == pytest.approx(RATE, rel=0.1)
+        assert rates["consumed in a second"] == pytest.approx(RATE, rel=0.1)

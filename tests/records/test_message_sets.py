@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from kbroker.errors import KafkaError
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, build_end_transaction
-from kbroker.records.down_conversion import NoOlderCodecError, down_convert
+from kbroker.records.down_conversion import PIECE_BYTES, NoOlderCodecError, down_convert
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.log.message_set_validator import LOOP_LIMIT_BYTES, LongRecordsError, validate_records
 from tests.records.stored import encode_messages, stored_batches
@@ -83,6 +85,43 @@ def test_batches_are_read_by_consumers_of_old_formats(rows: Rows, magic: int, co
     found = [record for each, _ in stored_batches(bytes(messages)) for record in iterate_stored_records(each)]
     assert count == len(rows)
     assert found == [each._replace(offset=base + each.offset) for each in records(rows, magic)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_large_batches_are_converted_piece_by_piece(magic: int, codec: int) -> None:
+    """A record at the border of two pieces would be lost, or the offsets behind it be others."""
+    sizes = [100, 700_000, 700_000, 1, 3 * PIECE_BYTES, 0, *[90_000] * 30, PIECE_BYTES - 40, 5]
+    builder = RecordBatchBuilder(70, codec)
+    for at, size in enumerate(sizes):
+        builder.append(b"%d" % at, bytes([at]) * size, NOW_MS + at % 7)
+    batch = memoryview(bytes(builder.build()))
+    messages, count = down_convert(batch, read_header(batch), magic, 0)
+    ((wrapper, info),) = stored_batches(bytes(messages))
+    assert count == len(sizes)
+    assert info.last_offset == 70 + len(sizes) - 1
+    assert info.max_timestamp == (NOW_MS + 6 if magic else -1)
+    found = [(each.offset, each.key, each.value, each.timestamp) for each in iterate_stored_records(wrapper)]
+    assert found == [
+        (70 + at, b"%d" % at, bytes([at]) * size, NOW_MS + at % 7 if magic else -1) for at, size in enumerate(sizes)
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_batch_that_holds_much_takes_little_memory_to_convert(codec: int) -> None:
+    """A fetch of a few kilobytes that hold many megabytes would take these many times over."""
+    builder = RecordBatchBuilder(0, codec)
+    for _ in range(320):
+        builder.append(None, bytes(100_000), NOW_MS)
+    batch = memoryview(bytes(builder.build()))
+    tracemalloc.start()
+    try:
+        _, count = down_convert(batch, read_header(batch), 1, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == 320
+    assert peak < 10 * PIECE_BYTES
 
 
 @given(ROWS)

@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_left, cursor_take
+from kbroker._fast.base.cursor cimport CURSOR_TRUNCATED, Cursor, cursor_init, cursor_left, cursor_take
 from kbroker._fast.base.varint cimport put_varlong, short_varint, short_varlong, varlong_size
 from kbroker._fast.records.batch_info cimport BatchInfo
 from kbroker._fast.records.message cimport (
@@ -155,10 +155,12 @@ cdef struct Unpack:
     int64_t base_timestamp
     int64_t append_time
     bint relative               # offsets count from the first record's
+    bint partial                # the last record may be cut off, and is left then
     int64_t least
+    int64_t first_offset        # -1: that of the first record here
     # Found:
+    int64_t used
     int32_t count
-    int64_t first_offset
     int64_t last_offset
     int64_t max_timestamp
     int32_t headers_count
@@ -172,11 +174,13 @@ cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* a
     cdef const uint8_t* behind
     cdef int32_t length
     cdef int64_t total = 0
-    to.count = to.headers_count = 0
-    to.first_offset = to.last_offset = to.max_timestamp = -1
+    to.used = to.count = to.headers_count = 0
+    to.last_offset = to.max_timestamp = -1
     cursor_init(&cursor, data, size)
     while cursor_left(&cursor):
         length = short_varint(&cursor)
+        if to.partial and (cursor.fault == CURSOR_TRUNCATED or cursor_left(&cursor) < length):
+            break
         behind = cursor_take(&cursor, length)
         if behind == NULL:
             return -1
@@ -193,11 +197,12 @@ cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* a
             return -1
         cursor.position = cursor.end
         cursor.end = end
+        to.used = cursor.position - data
         if message.offset < to.least:
             continue
         if to.append_time >= 0:
             message.timestamp = to.append_time
-        if to.count == 0:
+        if to.first_offset < 0:
             to.first_offset = message.offset
         to.count += 1
         to.last_offset = message.offset
@@ -211,35 +216,59 @@ cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* a
     return total
 
 
-def messages_of_records(payload, BatchInfo info not None, int magic, *, bint inner=False, int64_t least=0):
-    """(messages, count, first offset, last offset, largest timestamp, headers) of the records of a batch, uncompressed.
-
-    Headers are left out, and counted.  `inner`: they go into a compressed message, with magic 1 by relative offsets.
-    Records before offset `least` are left out.  InvalidRecordsError for what are no records.
-    """
+cdef bytes unpacked(object payload, BatchInfo info, Unpack* to):
+    """The messages; what else there is to know is in `to` then.  InvalidRecordsError."""
     cdef Py_buffer view
-    cdef int64_t size
+    cdef int64_t size, first = to.first_offset
     cdef bytes out
     cdef uint8_t* at
-    cdef Unpack to
     cdef bint append_time = info.header.attributes & TIMESTAMP_TYPE_MASK
-    to.magic = magic
-    to.attributes = TIMESTAMP_TYPE_MASK if append_time and magic else 0
+    to.attributes = TIMESTAMP_TYPE_MASK if append_time and to.magic else 0
     to.base_offset = info.header.base_offset
     to.base_timestamp = info.header.base_timestamp
     to.append_time = info.header.max_timestamp if append_time else -1
-    to.relative = inner and magic == 1
-    to.least = least
     PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
     try:
         with nogil:
-            size = unpack(<const uint8_t*> view.buf, view.len, &to, NULL)
+            size = unpack(<const uint8_t*> view.buf, view.len, to, NULL)
         if size < 0 or size > INT32_MAX:
             raise InvalidRecordsError("Found invalid record structure")
         out = PyBytes_FromStringAndSize(NULL, size)
         at = <uint8_t*> PyBytes_AS_STRING(out)
+        to.first_offset = first
         with nogil:
-            unpack(<const uint8_t*> view.buf, view.len, &to, at)
-        return out, to.count, to.first_offset, to.last_offset, to.max_timestamp, to.headers_count
+            unpack(<const uint8_t*> view.buf, view.len, to, at)
+        return out
     finally:
         PyBuffer_Release(&view)
+
+
+def messages_of_records(payload, BatchInfo info not None, int magic, *, int64_t least=0):
+    """(messages, count, headers) of the records of a batch, uncompressed.
+
+    Headers are left out, and counted.  Records before offset `least` are left out.  InvalidRecordsError for what are no
+    records.
+    """
+    cdef Unpack to
+    to.magic = magic
+    to.relative = to.partial = False
+    to.least = least
+    to.first_offset = -1
+    messages = unpacked(payload, info, &to)
+    return messages, to.count, to.headers_count
+
+
+def messages_of_piece(piece, BatchInfo info not None, int magic, int64_t first_offset):
+    """(messages, bytes used, count, first offset, last offset, largest timestamp) of the whole records in `piece`.
+
+    They go into a compressed message, with magic 1 by offsets from `first_offset`, that of the batch's first record; -1
+    where this is its first piece.  InvalidRecordsError for what are no records.
+    """
+    cdef Unpack to
+    to.magic = magic
+    to.relative = magic == 1
+    to.partial = True
+    to.least = 0
+    to.first_offset = first_offset
+    messages = unpacked(piece, info, &to)
+    return messages, to.used, to.count, to.first_offset, to.last_offset, to.max_timestamp

@@ -303,7 +303,7 @@ def _of_batch(request: _Request, origin: AppendOrigin, produce_version: int = LA
     payload = memoryview(analyzed.view)[BATCH_OVERHEAD : analyzed.size_in_bytes]
     if info.compression:
         payload = memoryview(decompress(info.compression, payload, STORED_LIMIT_BYTES))
-    messages, *_, headers_count = messages_of_records(payload, info, magic)
+    messages, _, headers_count = messages_of_records(payload, info, magic)
     if headers_count:
         raise UnsupportedForMessageFormatError(f"Magic v{magic} does not support record headers")
     return _messages(request, messages, walk_messages(messages, magic), analyzed.source_codec, codec)
