@@ -32,11 +32,6 @@ KAFKAS: dict[str, type[BrokerProcess]] = {"4.3.1": KafkaProcess, "3.9.1": OldKaf
 # Assignments come with the heartbeat that asks for them.
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "group.share.assignment.interval.ms": "0"}
 SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0", **AT_ONCE}
-LEFT_OUT = {
-    "SaslHandshake": "has its meaning before authentication: held against Kafka where that is tested",
-    "SaslAuthenticate": "the same",
-    "DescribeQuorum": "describes a quorum, which kbroker has none of",
-}
 
 
 @dataclass(slots=True)
@@ -61,7 +56,7 @@ def pairs(kafka: str) -> Iterator[tuple[str, int]]:
         for version in range(handler.min_version, handler.max_version + 1):
             is_current = version in current.get(name, ())
             in_this = is_current if kafka == "4.3.1" else not is_current and version in old.get(name, ())
-            if name not in LEFT_OUT and in_this:
+            if in_this:
                 yield name, version
 
 
