@@ -21,6 +21,10 @@ class BadParameterError(ValueError):
     """A parameter that is missing, or no value of its kind; the text is for a person."""
 
 
+class NotShownError(Exception):
+    """What the query asks for is not shown, or not just now; the text is for a person."""
+
+
 class NotThereError(LookupError):
     """What the query names does not exist; the text is for a person."""
 

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbroker.console.connection_lines import ConnectionLine, connection_lines
 from kbroker.console.parameters import Parameters
+from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
 from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
 from kbroker.periodic import Pieces
@@ -42,8 +44,10 @@ class Parts:
         self.listeners = listeners
         self.why_no_messages = why_no_messages
         self._services = services
+        self.reader = Reader()
         self.logs = SharedValue(self._gather_logs)
         self.groups = SharedValue(self._gather_groups)
+        self.connections = SharedValue(self._gather_connections)
 
     @property
     def services(self) -> Services:
@@ -56,6 +60,9 @@ class Parts:
     async def _gather_groups(self) -> GroupRows:
         logs = await self.logs.get()
         return GroupRows(*await group_rows(self.sources, logs.ends, Pieces()))
+
+    async def _gather_connections(self) -> list[ConnectionLine]:
+        return await connection_lines(self.listeners)
 
 
 Value = Callable[[], object]

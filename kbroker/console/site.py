@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kbroker.console import guard
+from kbroker.console.clients import clients
+from kbroker.console.groups import group, groups
+from kbroker.console.messages import messages
 from kbroker.console.overview import overview
-from kbroker.console.parameters import BadParameterError, NotThereError, Parameters
+from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
+from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
 from kbroker.console.topics import partition, topic, topics
+from kbroker.console.transactions import transactions
+from kbroker.errors import KafkaError
 from kbroker.metrics.http_messages import JSON, Answer, Request
 
 if TYPE_CHECKING:
@@ -28,6 +34,12 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "topics": topics,
     "topic": topic,
     "partition": partition,
+    "messages": messages,
+    "groups": groups,
+    "group": group,
+    "clients": clients,
+    "transactions": transactions,
+    "settings": settings,
 }
 
 
@@ -76,7 +88,11 @@ class ConsoleSite:
         except BadParameterError as error:
             return _error(400, str(error))
         except NotThereError as error:
-            return _error(404, str(error.args[0]))
+            return _error(404, str(error))
+        except NotShownError as error:
+            return _error(403, str(error))
+        except (KafkaError, OSError) as error:
+            return _error(503, f"this cannot be said just now: {error}")
         return Answer(200, body, JSON, guard.SECURITY_HEADERS)
 
 

@@ -8,7 +8,7 @@ watermark that have not come to their end (KIP-1226); -1 where that is not known
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.errors import (
     ErrorCode,
@@ -29,13 +29,23 @@ from kbroker.schemas import wire
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.share.share_groups import ShareGroups
-    from kbroker.handlers.services import RequestContext
+    from kbroker.handlers.services import RequestContext, Services
     from kbroker.metadata.image import TopicImage
 
     Asked = wire.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic
     Described = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
 
 UNKNOWN_LAG = -1
+
+
+class SharePosition(NamedTuple):
+    """Where a share group stands in a partition; `lag` is -1 where it is not known."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
 
 
@@ -108,17 +118,25 @@ async def _described_partition(
             return answer
         if not 0 <= index < len(topic.partitions):
             raise UnknownTopicOrPartitionError()
-        key = SharePartitionKey(group_id, topic.topic_id, index)
-        state = await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.summary(key))
-        if state is None:
-            return answer
-        answer.start_offset, answer.leader_epoch = state.start_offset, state.leader_epoch
-        if state.start_offset >= 0 and state.delivery_complete_count >= 0:
-            end = ctx.services.replica_manager.partition(topic.name, index).log.high_watermark
-            answer.lag = max(0, end - state.start_offset - state.delivery_complete_count)
+        position = await share_position(ctx.services, group_id, topic, index)
+        if position is not None:
+            answer.start_offset, answer.leader_epoch, answer.lag = position
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer
+
+
+async def share_position(services: Services, group_id: str, topic: TopicImage, index: int) -> SharePosition | None:
+    """Where a share group stands in a partition; None where it has no state.  Raises KafkaError."""
+    key = SharePartitionKey(group_id, topic.topic_id, index)
+    state = await services.share_coordinator.committed(services.share_coordinator.summary(key))
+    if state is None:
+        return None
+    lag = UNKNOWN_LAG
+    if state.start_offset >= 0 and state.delivery_complete_count >= 0:
+        end = services.replica_manager.partition(topic.name, index).log.high_watermark
+        lag = max(0, end - state.start_offset - state.delivery_complete_count)
+    return SharePosition(state.start_offset, state.leader_epoch, lag)
 
 
 async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGroupOffsetsRequest) -> Struct:

@@ -48,17 +48,20 @@ def iterate_stored_batches(data: Buffer) -> Iterator[BatchInfo]:
         position += info.size_in_bytes
 
 
-def iterate_stored_records(batch: Buffer, info: BatchInfo | None = None) -> Iterator[Record]:
+def iterate_stored_records(
+    batch: Buffer, info: BatchInfo | None = None, *, limit_bytes: int = STORED_LIMIT_BYTES
+) -> Iterator[Record]:
     """The records of a batch of any format, with absolute offsets.
 
-    BatchError when the batch cannot be read.  A record of magic 0 has no timestamp (-1).
+    BatchError when the batch cannot be read, or unpacks to more than `limit_bytes`.  A record of magic 0 has no
+    timestamp (-1).
     """
     if info is None:
         info = read_stored_header(batch)
     if info.magic >= MAGIC_V2:
-        yield from iterate_records(batch, info)
+        yield from iterate_records(batch, info, limit_bytes=limit_bytes)
         return
-    yield from _messages(batch, info)
+    yield from _messages(batch, info, limit_bytes)
 
 
 def _headers(data: Buffer) -> Iterator[BatchInfo]:
@@ -72,12 +75,12 @@ def _headers(data: Buffer) -> Iterator[BatchInfo]:
         return
 
 
-def _messages(batch: Buffer, info: BatchInfo) -> Iterator[Record]:
+def _messages(batch: Buffer, info: BatchInfo, limit_bytes: int) -> Iterator[Record]:
     if not info.compression:
         key, value = _key_and_value(batch, info)
         yield Record(info.last_offset, info.max_timestamp, key, value)
         return
-    inner = unwrap(batch, info, STORED_LIMIT_BYTES)
+    inner = unwrap(batch, info, limit_bytes)
     messages = list(_headers(inner))
     if not messages:
         raise InvalidRecordsError("Found invalid compressed record set with no inner records")

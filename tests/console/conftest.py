@@ -64,7 +64,7 @@ class Viewer:
 @pytest.fixture(scope="session")
 def console_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with a compacted topic, and one with 12 partitions."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("console"), {"group.initial.rebalance.delay.ms": "0"})
+    broker = BrokerProcess(tmp_path_factory.mktemp("console"), {"num.io.threads": "3"})
     with broker:
         broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
         broker.create_topic("plain", 12)

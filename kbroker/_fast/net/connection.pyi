@@ -21,6 +21,9 @@ class Connection(ConnectionInterface):
     local_host: str
     local_port: int
     session: Any
+    client_id: str | None
+    introduction: tuple[int, bytes] | None
+    traffic: tuple[int, int, int]
     def __init__(self, endpoint: Endpoint) -> None: ...
     def helped(self, sent: int = ...) -> None: ...
     def mute(self) -> None: ...

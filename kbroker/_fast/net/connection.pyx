@@ -301,6 +301,23 @@ cdef class Connection(ConnectionInterface):
         return 0 if self.answers is None else self.answers.queued_bytes
 
     @property
+    def client_id(self) -> str:
+        """What the client called itself in its last request; None before the first, and where it does not say."""
+        return None if self.requests is None else self.requests.client_id_text
+
+    @property
+    def introduction(self) -> tuple:
+        """Version and body of its ApiVersions request; None where there was none."""
+        return None if self.requests is None else self.requests.introduction
+
+    @property
+    def traffic(self) -> tuple:
+        """Requests that were answered, their bytes, bytes of the answers."""
+        if self.requests is None:
+            return 0, 0, 0
+        return self.requests.request_count, self.requests.bytes_in, self.requests.bytes_out
+
+    @property
     def listener_name(self) -> str:
         return self.endpoint.listener_name
 

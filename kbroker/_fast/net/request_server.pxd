@@ -22,6 +22,10 @@ cdef class RequestServer:
     cdef long gate_generation
     cdef bytes client_id_bytes
     cdef str client_id_text
+    cdef unsigned long request_count
+    cdef unsigned long long bytes_in
+    cdef unsigned long long bytes_out
+    cdef tuple introduction
 
     cdef int serve(self, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int finish(self, object frame) except -1

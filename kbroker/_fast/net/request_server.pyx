@@ -49,6 +49,7 @@ cdef enum:
     # Requests with more than this behind their header are decoded in pieces, answers with more items encoded so.
     LARGE_BYTES = 65536
     FIRST_ITEMS = 2048
+    API_VERSIONS = 18
 
 
 cdef object _NO_RESPONSE = NO_RESPONSE
@@ -111,6 +112,9 @@ cdef class RequestServer:
         cdef bytes frame
         ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version,
                             self.socket.local_address(), self.frames.buffer.data + position, end - position)
+        if ctx.api_key == API_VERSIONS and ctx.key is not None:
+            # Who the client says that it is: kept as it came, for the few who ask.
+            self.introduction = (ctx.api_version, (<tuple> ctx.key)[2])
         frame = known.recall(ctx.key, ctx.correlation_id, ctx.client_id, self.connection)
         if frame is None:
             return False
@@ -286,6 +290,9 @@ cdef class RequestServer:
         cdef uint64_t now = now_ns()
         self.pending = None
         self.connection.last_active = now * 1e-9
+        self.request_count += 1
+        self.bytes_in += ctx.bytes_in
+        self.bytes_out += bytes_out
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
         if ctx.gate is not None and ctx.count(bytes_out) > 0:
             return self._mute(ctx.throttle_ms)

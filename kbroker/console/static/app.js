@@ -3,12 +3,17 @@
 import { ask, Refused } from "./api.js";
 import { forgetCharts } from "./chart.js";
 import { draw, h } from "./dom.js";
+import { clients } from "./clients.js";
+import { group, groups } from "./groups.js";
+import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { place, to } from "./place.js";
+import { settings } from "./settings.js";
 import { partition, topic, topics } from "./topics.js";
+import { transactions } from "./transactions.js";
 
-const PAGES = { overview, topics, topic, partition };
-const MENU = [["overview", "o"], ["topics", "t"]];
+const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings };
+const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["clients", "c"], ["transactions", "x"], ["settings", "s"]];
 
 const byId = (id) => document.getElementById(id);
 let looking = null;

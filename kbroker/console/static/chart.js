@@ -59,8 +59,9 @@ class Chart {
   }
 
   show(data) {
-    this.data = data;
-    this.plot.setData(data);
+    // With a single point uPlot would show days.
+    this.data = data[0].length === 1 ? data.map((line, index) => [index ? null : line[0] - 60, ...line]) : data;
+    this.plot.setData(this.data);
   }
 }
 

@@ -57,4 +57,4 @@ export function pager({ start, rows, matching }) {
     h("button", { class: "button", type: "button", id: "next", disabled: start + rows.length >= matching, onclick: () => go(start + size) }, "Next"));
 }
 
-export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value, className]) => h("div", { class: className }, h("dt", null, name), h("dd", null, value))));

@@ -35,6 +35,7 @@ from kbroker.coordinator.classic.messages import (
     SyncResult,
 )
 from kbroker.coordinator.classic.offsets import OffsetTable
+from kbroker.coordinator.modern.group import LastRebalance
 from kbroker.coordinator.runtime.timers import Deadline
 from kbroker.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
 from kbroker.types import MAX_STRING_BYTES
@@ -51,6 +52,7 @@ class Group:
         "group_id",
         "join_deadline",
         "kind",
+        "last_rebalance",
         "leader_id",
         "members",
         "new_member_added",
@@ -89,6 +91,7 @@ class Group:
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetTable()
         self.kind: GroupKind | None = None
+        self.last_rebalance: LastRebalance | None = None
         self.join_deadline: Deadline | None = None
         self.sync_deadline: Deadline | None = None
         self._supported: Counter[str] = Counter()

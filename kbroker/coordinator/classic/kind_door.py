@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kbroker.coordinator.classic.group_kind import GroupKind
+from kbroker.coordinator.modern.group import LastRebalance
 from kbroker.coordinator.runtime.plan import Outcome, Plan
 from kbroker.errors import GroupIdNotFoundError, KafkaError
 
@@ -86,6 +87,13 @@ class KindDoor(Generic[KindT]):
             partition.end_kind(record.group_id)
         else:
             kind.replay(record)
+
+    def rebalanced(self, group_id: str, reason: str, now_ms: int) -> None:
+        """The group has a new epoch, for a reason that goes into the log and stays known until the next."""
+        logger.info("group %s: a new epoch, as %s", group_id, reason)
+        group = self._registry.groups.get(group_id)
+        if group is not None:
+            group.last_rebalance = LastRebalance(now_ms, f"a new epoch, as {reason}")
 
     # Writes
 

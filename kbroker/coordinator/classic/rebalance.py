@@ -27,6 +27,7 @@ from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_state import GroupState, can_rebalance
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.classic.messages import SyncResult
+from kbroker.coordinator.modern.group import LastRebalance
 from kbroker.coordinator.runtime.timers import CallLater, Deadline
 from kbroker.errors import ErrorCode
 
@@ -136,7 +137,9 @@ class Rebalances:
             reason,
         )
         self.rebalance_count += 1
-        group.transition_to(GroupState.PREPARING_REBALANCE, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        group.last_rebalance = LastRebalance(now_ms, reason)
+        group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
         delay_ms = self._limits.initial_rebalance_delay_ms
         if first and delay_ms > 0:
             group.new_member_added = False

@@ -285,7 +285,7 @@ class ConsumerGroups:
             self._groups.change_timers(group_id, draft.timers, self._on_timer)
         if draft.rebalanced is not None:
             self.rebalance_count += 1
-            logger.info("group %s: a new epoch, as %s", group_id, draft.rebalanced)
+            self._groups.rebalanced(group_id, draft.rebalanced, self._clock.now_ms())
         if draft.image_version is None and draft.work is None and not draft.resolve:
             return
         kind = self._groups.find(group_id)

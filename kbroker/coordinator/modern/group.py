@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from kbroker.errors import UnknownMemberIdError
 
@@ -22,6 +22,13 @@ FIRST_EPOCH = 1
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
+
+
+class LastRebalance(NamedTuple):
+    """When a group last began to share out anew what it reads, in ms since the epoch, and why; it is not stored."""
+
+    at_ms: int
+    reason: str
 
 
 class ModernMember(Protocol):

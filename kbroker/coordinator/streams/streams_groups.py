@@ -192,7 +192,7 @@ class StreamsGroups:
         self._groups.change_timers(group_id, draft.timers, self._on_timer)
         if draft.rebalanced is not None:
             self.rebalance_count += 1
-            logger.info("group %s: a new epoch, as %s", group_id, draft.rebalanced)
+            self._groups.rebalanced(group_id, draft.rebalanced, self._clock.now_ms())
         kind = self._groups.find(group_id)
         if kind is None:
             return

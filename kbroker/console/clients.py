@@ -1,0 +1,73 @@
+"""Connections and who is at the other end: addresses, client ids, software, what they ask."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kbroker.console.connection_lines import ConnectionLine
+from kbroker.console.parameters import PageOf, page_of, view_of
+
+if TYPE_CHECKING:
+    from kbroker.console.parameters import Key, Parameters, View
+    from kbroker.console.parts import Parts, Value
+
+MOST_KINDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """How many connections one kind of client has."""
+
+    name: str
+    connection_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """A page of connections, and the kinds of clients that have the most."""
+
+    now_ms: int
+    software: Sequence[Software]
+    refused: Mapping[str, int]
+    closed: Mapping[str, int]
+    page: PageOf[ConnectionLine]
+
+
+_KEYS: Mapping[str, Key[ConnectionLine]] = {
+    "client_id": attrgetter("client_id"),
+    "software": attrgetter("software"),
+    "address": attrgetter("address"),
+    "listener": attrgetter("listener"),
+    "request_count": attrgetter("request_count"),
+    "bytes_in": attrgetter("bytes_in"),
+    "bytes_out": attrgetter("bytes_out"),
+    "idle_seconds": attrgetter("idle_seconds"),
+    "queued_bytes": attrgetter("queued_bytes"),
+}
+
+
+async def clients(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/clients?q=&sort=&start=&count="""
+    view = view_of(parameters, _KEYS)
+    lines = await parts.connections.get()
+    totals = parts.sources.connections()
+    now_ms = int(time.time() * 1000)
+    return partial(_value, now_ms, dict(totals.refused), dict(totals.closed), lines, view)
+
+
+def _value(
+    now_ms: int,
+    refused: Mapping[str, int],
+    closed: Mapping[str, int],
+    lines: Sequence[ConnectionLine],
+    view: View,
+) -> Clients:
+    kinds = Counter(line.software or "says nothing" for line in lines).most_common(MOST_KINDS)
+    page = page_of(lines, view, _KEYS, lambda line: f"{line.client_id} {line.software} {line.address} {line.listener}")
+    return Clients(now_ms, [Software(*kind) for kind in kinds], refused, closed, page)

@@ -1,0 +1,215 @@
+"""Records as a viewer sees them: from the bytes of whole batches to bounded values.  Pure, for a thread.
+
+What a producer wrote is untrusted: it becomes text or base64, cut where it is long, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kbroker._fast.records.record_batch import BatchError
+from kbroker.errors import KafkaError
+from kbroker.records.compression import Codec, CompressionError
+from kbroker.records.control import ControlType, parse_control_key
+from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
+from kbroker.schemas import internal_records
+
+if TYPE_CHECKING:
+    from kbroker._fast.records.batch_info import BatchInfo
+    from kbroker.records.batch import Record
+
+MAX_HEADERS = 100
+UNPACKED_BYTES = 64 << 20
+"""The most that a batch may hold unpacked: beyond it is not shown."""
+
+_TEXT_CONTROLS = frozenset("\t\n\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key, a value, or one of a header.  `text` is base64 where `is_binary`, and the first part where `is_cut`."""
+
+    text: str
+    size_bytes: int
+    is_binary: bool
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One header of a record."""
+
+    name: str
+    value: Field | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """One record.  `control`: what kind of control record it is, empty for those of producers.  `meaning`: what a
+    record of an internal topic says, where it can be read."""
+
+    offset: int
+    timestamp: int
+    key: Field | None
+    value: Field | None
+    headers: Sequence[Header]
+    header_count: int
+    size_bytes: int
+    control: str
+    compression: str
+    is_transactional: bool
+    producer_id: int
+    meaning: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Records with offsets from `start` up to, without, `stop` that hold `needle`: the first `count` of them, or the
+    last where `newest`.  `aborted`: producer ids and first offsets of transactions whose records are left out; None:
+    all records are wanted, and control records too."""
+
+    topic: str
+    start: int
+    stop: int
+    count: int
+    newest: bool
+    needle: bytes
+    field_bytes: int
+    aborted: Sequence[tuple[int, int]] | None
+
+
+@dataclass(slots=True)
+class Found:
+    """`next_offset`: where the look ended.  `problem`: why a batch could not be read, which was passed over."""
+
+    rows: deque[RecordRow]
+    next_offset: int
+    looked_at: int = 0
+    problem: str = ""
+    _open: set[int] = field(default_factory=set)
+
+
+def look(data: bytes, wanted: Wanted) -> Found:
+    """Go through whole batches; what is behind the last whole one is left."""
+    found = Found(deque(maxlen=wanted.count if wanted.newest else None), wanted.start)
+    aborted = sorted(wanted.aborted or (), key=lambda each: each[1], reverse=True)
+    try:
+        for info in iterate_stored_batches(data):
+            if info.base_offset >= wanted.stop:
+                break
+            while aborted and aborted[-1][1] <= info.last_offset:
+                found._open.add(aborted.pop()[0])
+            if not _look_at(data, info, wanted, found):
+                return found
+            found.next_offset = max(found.next_offset, info.last_offset + 1)
+    except BatchError:
+        pass  # The data ends within a batch.
+    found.next_offset = min(found.next_offset, max(wanted.stop, wanted.start))
+    return found
+
+
+def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool:
+    """Whether to go on behind this batch."""
+    if wanted.aborted is not None:
+        if info.is_control:
+            if _control(data, info) is ControlType.ABORT:
+                found._open.discard(info.producer_id)
+            return True
+        if info.is_transactional and info.producer_id in found._open:
+            return True
+    try:
+        for record in iterate_stored_records(data, info, limit_bytes=UNPACKED_BYTES):
+            if not wanted.start <= record.offset < wanted.stop:
+                continue
+            found.looked_at += 1
+            if wanted.needle and not _holds(record, wanted.needle):
+                continue
+            if not wanted.newest and len(found.rows) >= wanted.count:
+                found.next_offset = record.offset
+                return False
+            found.rows.append(_row(record, info, wanted))
+    except (BatchError, CompressionError, ValueError) as error:
+        found.problem = f"The batch at offset {info.base_offset} cannot be read: {error}."
+    return True
+
+
+def _control(data: bytes, info: BatchInfo) -> ControlType:
+    try:
+        record = next(iterate_stored_records(data, info, limit_bytes=UNPACKED_BYTES), None)
+        return ControlType.UNKNOWN if record is None else parse_control_key(record.key)
+    except (BatchError, CompressionError):
+        return ControlType.UNKNOWN
+
+
+def _parts(record: Record) -> Iterator[bytes]:
+    yield from (part for part in (record.key, record.value) if part)
+    for name, value in record.headers:
+        yield name.encode("utf-8", "replace")
+        if value:
+            yield value
+
+
+def _holds(record: Record, needle: bytes) -> bool:
+    return any(needle in part.lower() for part in _parts(record))
+
+
+def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
+    most = wanted.field_bytes
+    control = ""
+    meaning = None
+    if info.is_control:
+        control = _control_name(record)
+    elif internal_records.decodes(wanted.topic):
+        try:
+            meaning = internal_records.decode_record(wanted.topic, record.key, record.value)
+        except (ValueError, KafkaError):
+            meaning = None
+    return RecordRow(
+        record.offset,
+        record.timestamp,
+        field_of(record.key, most),
+        field_of(record.value, most),
+        [Header(name[:most], field_of(value, most)) for name, value in record.headers[:MAX_HEADERS]],
+        len(record.headers),
+        sum(len(part) for part in _parts(record)),
+        control,
+        _codec_name(info.compression),
+        info.is_transactional,
+        info.producer_id,
+        meaning,
+    )
+
+
+def _control_name(record: Record) -> str:
+    try:
+        return parse_control_key(record.key).name.lower().replace("_", " ")
+    except BatchError:
+        return "unknown"
+
+
+def _codec_name(number: int) -> str:
+    try:
+        return Codec(number).name.lower()
+    except ValueError:
+        return str(number)
+
+
+def field_of(data: bytes | None, most: int) -> Field | None:
+    """Bytes as text, where they are text in UTF-8, else as base64."""
+    if data is None:
+        return None
+    cut = data[:most]
+    try:
+        # A character that is cut in two is no reason to take the whole for binary.
+        text = codecs.getincrementaldecoder("utf-8")().decode(cut, final=len(cut) == len(data))
+        is_binary = not all(each.isprintable() or each in _TEXT_CONTROLS for each in text)
+    except UnicodeDecodeError:
+        is_binary = True
+    if is_binary:
+        text = base64.b64encode(cut).decode()
+    return Field(text, len(data), is_binary, len(cut) < len(data))

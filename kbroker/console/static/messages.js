@@ -1,0 +1,214 @@
+// Records: by offset and time, the newest, those with a text, and as they come.
+
+import { ask } from "./api.js";
+import { draw, h } from "./dom.js";
+import { bytes, count, plural, time } from "./format.js";
+import { change, to } from "./place.js";
+import { hexLines, prettyJson, prettyValue } from "./pretty.js";
+
+const COUNT = 50;
+const TAIL_COUNT = 200;
+const MOST_MERGED = 24;
+const TAIL_EVERY = 1000;
+
+// What a live tail has got so far; it lives as long as its address.
+let tail = null;
+let opened = new Map();
+let identity = "";
+
+export const messages = {
+  title: (fields) => `Messages of ${fields.get("topic")}`,
+  within: "topics",
+  every: 0,
+  load: async (fields, signal) => {
+    const here = fields.toString();
+    if (here !== identity) {
+      identity = here;
+      opened = new Map();
+      tail = null;
+    }
+    return fields.has("tail") ? follow(fields, signal) : look(fields, signal);
+  },
+  draw: (told, fields, signal) => page(told, fields, signal),
+};
+
+const shared = (fields) => ({ topic: fields.get("topic"), q: fields.get("q"), committed: fields.get("committed"), count: COUNT });
+
+// One partition, or all of them merged by time.
+async function look(fields, signal) {
+  const from = fields.get("from") ?? "newest";
+  const value = from === "time" ? Date.parse(fields.get("value") ?? "") || 0 : fields.get("value");
+  const asked = { ...shared(fields), from, value };
+  const chosen = fields.get("partition");
+  if (chosen !== null) return one(await ask("messages", { ...asked, partition: chosen }, signal));
+  const first = await ask("messages", { ...asked, partition: 0 }, signal);
+  const indexes = Array.from({ length: Math.min(first.partition_count, MOST_MERGED) - 1 }, (_, index) => index + 1);
+  const answers = [first, ...(await Promise.all(indexes.map((partition) => ask("messages", { ...asked, partition }, signal))))];
+  return merged(answers, from === "newest" || from === "before");
+}
+
+const named = (answer) => answer.records.map((record) => ({ ...record, partition: answer.partition }));
+
+function one(answer) {
+  return { answers: [answer], records: named(answer).reverse(), partitionCount: answer.partition_count };
+}
+
+function merged(answers, newest) {
+  const order = (left, right) => right.timestamp - left.timestamp || right.offset - left.offset;
+  const records = answers.flatMap(named).sort(order);
+  return { answers, records: newest ? records.slice(0, COUNT) : records.slice(-COUNT), partitionCount: answers[0].partition_count };
+}
+
+async function follow(fields, signal) {
+  const asked = { ...shared(fields), count: TAIL_COUNT };
+  const chosen = fields.get("partition");
+  if (!tail) {
+    const first = await ask("messages", { ...asked, partition: chosen ?? 0, count: 1 }, signal);
+    const indexes = chosen !== null ? [Number(chosen)] : Array.from({ length: Math.min(first.partition_count, MOST_MERGED) }, (_, index) => index);
+    const ends = await Promise.all(indexes.map((partition) => ask("messages", { topic: asked.topic, committed: asked.committed, partition, count: 1 }, signal)));
+    tail = { next: new Map(ends.map((answer) => [answer.partition, answer.end_offset])), records: [], seen: 0, paused: false, answers: ends, partitionCount: first.partition_count };
+  }
+  if (!tail.paused) {
+    const answers = await Promise.all([...tail.next].map(([partition, value]) => ask("messages", { ...asked, partition, from: "offset", value }, signal)));
+    const fresh = answers.flatMap(named).sort((left, right) => right.timestamp - left.timestamp || right.offset - left.offset);
+    for (const answer of answers) tail.next.set(answer.partition, answer.next_offset);
+    tail.seen += fresh.length;
+    tail.records = [...fresh, ...tail.records].slice(0, 300);
+    tail.answers = answers;
+  }
+  return { ...tail, live: true };
+}
+
+function page(told, fields, signal) {
+  messages.every = told.live ? TAIL_EVERY : 0;
+  const topic = fields.get("topic");
+  return [
+    h("div", { class: "head" },
+      h("nav", { class: "crumbs", "aria-label": "Path" }, h("a", { href: to("topics") }, "Topics"), " / ", h("a", { href: to("topic", { name: topic }) }, topic)),
+      h("h1", null, "Messages")),
+    h("section", { class: "panel" }, form(told, fields)),
+    told.answers.some((answer) => answer.problem) && h("div", { class: "notice here" }, told.answers.filter((answer) => answer.problem).map((answer) => h("p", null, `Partition ${answer.partition}: ${answer.problem}`))),
+    h("section", { class: "panel" }, h("div", { class: "row" }, h("span", { class: "quiet", role: "status" }, summary(told, fields)), steps(told, fields)), list(told, topic, fields, signal)),
+  ];
+}
+
+function form(told, fields) {
+  const from = fields.get("from") ?? "newest";
+  const partition = fields.get("partition") ?? "";
+  const all = told.partitionCount > MOST_MERGED ? `the first ${MOST_MERGED}` : "all";
+  const set = (name) => (event) => change({ [name]: event.target.value || null }, true);
+  const live = fields.has("tail");
+  return [
+    h("form", { class: "form", onsubmit: (event) => event.preventDefault() },
+      h("label", null, "Partition", h("select", { value: partition, onchange: set("partition") }, h("option", { value: "" }, all), Array.from({ length: Math.min(told.partitionCount, 2000) }, (_, index) => h("option", { value: String(index) }, index)))),
+      !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
+        h("option", { value: "newest" }, "the newest"), h("option", { value: "oldest" }, "the oldest"), h("option", { value: "offset" }, "an offset"), h("option", { value: "time" }, "a time"))),
+      !live && from === "offset" && h("label", null, "Offset", h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, value: fields.get("value") ?? "0", onchange: set("value") })),
+      !live && from === "time" && h("label", null, "Time", h("input", { type: "datetime-local", step: 1, value: fields.get("value") ?? "", onchange: set("value") })),
+      h("label", null, "Holding the text", h("input", { type: "search", id: "search", value: fields.get("q") ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "in keys, values, headers", onchange: set("q") })),
+      h("label", { class: "check" }, committedBox(fields), "committed only"),
+      live && h("button", { class: "button", type: "button", id: "tail", "aria-pressed": String(tail?.paused ?? false), onclick: pause }, tail?.paused ? "Go on" : "Pause"),
+      h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null }) }, "Live")),
+  ];
+}
+
+function committedBox(fields) {
+  const box = h("input", { type: "checkbox", onchange: (event) => change({ committed: event.target.checked ? "yes" : null }, true) });
+  box.checked = fields.get("committed") === "yes";
+  return box;
+}
+
+function pause() {
+  if (!tail) return;
+  tail.paused = !tail.paused;
+  const button = document.getElementById("tail");
+  button.setAttribute("aria-pressed", String(tail.paused));
+  button.firstChild.data = tail.paused ? "Go on" : "Pause";
+}
+
+const local = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+
+function summary(told, fields) {
+  if (told.live) return `${plural(told.seen, "record")} since you look${tail?.paused ? ", paused" : ""}${told.seen > told.records.length ? `; the newest ${told.records.length} are shown` : ""}`;
+  const parts = [plural(told.records.length, "record")];
+  if (told.answers.length === 1) {
+    const [answer] = told.answers;
+    parts.push(`offsets ${count(answer.log_start_offset)} to ${count(answer.end_offset)} are there`);
+    if (fields.get("q")) parts.push(`${count(answer.looked_at)} looked at, from ${count(answer.first_offset)} to ${count(answer.next_offset)}`);
+  } else if (fields.get("q")) {
+    parts.push(`${count(told.answers.reduce((sum, answer) => sum + answer.looked_at, 0))} looked at`);
+  }
+  return parts.join("; ");
+}
+
+function steps(told) {
+  if (told.live || told.answers.length !== 1) return null;
+  const [answer] = told.answers;
+  return h("div", { class: "pager" },
+    h("button", { class: "button", type: "button", id: "next", disabled: answer.first_offset <= answer.log_start_offset, onclick: () => change({ from: "before", value: answer.first_offset, partition: answer.partition }) }, "Older"),
+    h("button", { class: "button", type: "button", id: "previous", disabled: answer.next_offset >= answer.end_offset, onclick: () => change({ from: "offset", value: answer.next_offset, partition: answer.partition }) }, "Newer"));
+}
+
+function list(told, topic, fields, signal) {
+  if (!told.records.length) return h("p", { class: "empty" }, told.live ? "Waiting for records…" : fields.get("q") ? "No record there holds the text." : "No records there.");
+  const again = () => draw(document.getElementById("page"), page(told, fields, signal));
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Records" },
+    h("table", null,
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Open")), h("th", { scope: "col", class: "num wide" }, "Partition"), h("th", { scope: "col", class: "num" }, "Offset"), h("th", { scope: "col", class: "wide" }, "Time"), h("th", { scope: "col" }, "Key"), h("th", { scope: "col" }, "Value"))),
+      h("tbody", null, told.records.map((record) => rows(record, topic, again)))));
+}
+
+const keyOf = (record) => `${record.partition}-${record.offset}`;
+
+function rows(record, topic, again) {
+  const key = keyOf(record);
+  const open = opened.get(key);
+  const toggle = async () => {
+    if (opened.has(key)) opened.delete(key);
+    else {
+      opened.set(key, record);
+      if ([record.key, record.value, ...record.headers.map((header) => header.value)].some((field) => field?.is_cut)) whole(record, topic).then((found) => found && opened.has(key) && (opened.set(key, found), again()));
+    }
+    again();
+  };
+  return [
+    h("tr", { class: "record", "data-key": key, onclick: (event) => event.target.closest("button, a") || getSelection().toString() || toggle() },
+      h("td", null, h("button", { type: "button", class: "open-row", "aria-expanded": String(Boolean(open)), "aria-label": `Offset ${record.offset} of partition ${record.partition}`, onclick: toggle }, open ? "▾" : "▸")),
+      h("td", { class: "num wide" }, record.partition), h("td", { class: "num" }, count(record.offset)), h("td", { class: "wide nowrap" }, time(record.timestamp)),
+      h("td", { class: "name" }, preview(record.key)), h("td", { class: "wide-text" }, record.control ? h("span", { class: "tag" }, `${record.control} marker`) : preview(record.value))),
+    open && h("tr", { class: "more", "data-key": `${key} more` }, h("td", { colspan: 6 }, details(open))),
+  ];
+}
+
+async function whole(record, topic) {
+  try {
+    const answer = await ask("messages", { topic, partition: record.partition, from: "offset", value: record.offset, count: 1, field_bytes: 1 << 20 });
+    return named(answer).find((found) => found.offset === record.offset);
+  } catch {
+    return null;
+  }
+}
+
+function preview(field) {
+  if (field === null) return h("span", { class: "quiet" }, "null");
+  if (field.size_bytes === 0) return h("span", { class: "quiet" }, "empty");
+  return h("div", { class: "preview" }, field.is_binary ? h("span", { class: "quiet" }, `${bytes(field.size_bytes)} of bytes`) : field.text.slice(0, 300));
+}
+
+function content(field) {
+  if (field === null) return h("p", { class: "quiet" }, "null");
+  if (field.size_bytes === 0) return h("p", { class: "quiet" }, "empty");
+  const cut = field.is_cut && h("p", { class: "quiet" }, `the beginning of ${bytes(field.size_bytes)}`);
+  if (field.is_binary) return [h("pre", { tabindex: 0 }, hexLines(field.text)), cut];
+  return [h("pre", { tabindex: 0 }, prettyJson(field.text) ?? field.text), cut];
+}
+
+function details(record) {
+  return h("div", { class: "more-grid" },
+    h("p", { class: "quiet" }, [`partition ${record.partition}`, `offset ${count(record.offset)}`, time(record.timestamp), bytes(record.size_bytes), record.compression !== "none" && record.compression, record.is_transactional && "transactional", record.producer_id >= 0 && `producer ${record.producer_id}`].filter(Boolean).join(" · ")),
+    record.meaning && [h("h3", null, "What it says"), h("pre", { tabindex: 0 }, prettyValue(record.meaning))],
+    h("h3", null, "Key"), content(record.key),
+    h("h3", null, "Value"), content(record.value),
+    record.headers.length > 0 && [h("h3", null, record.header_count > record.headers.length ? `The first ${record.headers.length} of ${record.header_count} headers` : "Headers"),
+      h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))), h("tbody", null, record.headers.map((header) => h("tr", null, h("td", { class: "name" }, h("code", null, header.name)), h("td", { class: "wide-text" }, content(header.value))))))]);
+}

@@ -1,0 +1,124 @@
+"""Transactional ids that this broker coordinates, and transactions that hold readers of committed records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.coordinator.transactions.transaction_records import by_topic
+from kbroker.periodic import Pieces
+
+if TYPE_CHECKING:
+    from kbroker.console.parameters import Key, Parameters, View
+    from kbroker.console.parts import Parts, Value
+    from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
+
+MOST_HOLDERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Partitions of a topic that a transaction has written to."""
+
+    topic: str
+    partitions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLine:
+    """One transactional id.  Times in ms since the epoch; None before its first transaction."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    updated_ms: int
+    partition_count: int
+    partitions: Sequence[Touched]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A partition whose readers of committed records wait.  `transactional_id` is empty where no coordinator here knows
+    the transaction."""
+
+    topic: str
+    partition: int
+    transactional_id: str
+    producer_id: int
+    lag: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """A page of ids, and the holders, the first of them."""
+
+    now_ms: int
+    states: Mapping[str, int]
+    timed_out: int
+    holders: Sequence[Holder]
+    page: PageOf[TransactionLine]
+
+
+_KEYS: Mapping[str, Key[TransactionLine]] = {
+    "transactional_id": attrgetter("transactional_id"),
+    "state": attrgetter("state"),
+    "producer_id": attrgetter("producer_id"),
+    "updated_ms": attrgetter("updated_ms"),
+    "started_ms": lambda line: -1 if line.started_ms is None else line.started_ms,
+    "partition_count": attrgetter("partition_count"),
+}
+
+
+async def transactions(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/transactions?q=&sort=&start=&count="""
+    view = view_of(parameters, _KEYS)
+    services = parts.services
+    pieces = Pieces()
+    known = []
+    for metadata in services.transaction_coordinator.all_transactions():
+        if pieces.due():
+            await pieces.rest()
+        known.append(metadata)
+    holders = []
+    for row in islice(parts.sources.stable_offset_holders(), MOST_HOLDERS):
+        if pieces.due():
+            await pieces.rest()
+        holders.append(Holder(*row))
+    totals = parts.sources.transactions()
+    return partial(_value, services.clock.now_ms(), dict(totals.states), totals.timed_out, holders, known, view)
+
+
+def _value(
+    now_ms: int,
+    states: Mapping[str, int],
+    timed_out: int,
+    holders: Sequence[Holder],
+    known: Sequence[TransactionMetadata],
+    view: View,
+) -> Transactions:
+    page = page_of([_line(metadata) for metadata in known], view, _KEYS, attrgetter("transactional_id"))
+    return Transactions(now_ms, states, timed_out, holders, page)
+
+
+def _line(metadata: TransactionMetadata) -> TransactionLine:
+    touched = by_topic(metadata.partitions)
+    return TransactionLine(
+        metadata.transactional_id,
+        metadata.state.value,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        metadata.timeout_ms,
+        metadata.started_ms if metadata.started_ms >= 0 else None,
+        metadata.updated_ms,
+        len(metadata.partitions),
+        [Touched(topic, sorted(partitions)) for topic, partitions in sorted(touched.items())],
+    )

@@ -1,0 +1,95 @@
+"""Groups, clients, transactions and settings over HTTP."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from kbroker import __version__
+from kbroker.console.connection_lines import software_in
+from kbroker.schemas import wire
+from tests.broker_process import BrokerProcess
+from tests.console.conftest import STRANGE, Viewer
+
+
+def joined(broker: BrokerProcess, group_id: str, topic: str, protocol: str) -> Consumer:
+    """A consumer that has its partitions and has committed offset 2 of partition 0."""
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": group_id, "client.id": f"of {protocol}"}
+    consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    return consumer
+
+
+def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """Why a group is behind, and why it rebalanced, could not be seen."""
+    topic = console_broker.create_topic("grouped", 2)
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    for _ in range(5):
+        producer.produce(topic, b"x", partition=0)
+    assert producer.flush(30) == 0
+    for protocol in ("classic", "consumer"):
+        consumer = joined(console_broker, f"readers {protocol}", topic, protocol)
+        told = viewer.ask("group", id=f"readers {protocol}")
+        assert (told["group_type"], told["state"], told["member_count"]) == (protocol, "Stable", 1)
+        (member,) = told["members"]
+        assert member["client_id"] == f"of {protocol}" and member["subscribed"] == [topic]
+        assert member["assigned"] == [{"topic": topic, "partitions": [0, 1]}]
+        (line,) = told["offsets"]
+        assert (line["committed"], line["end"], line["lag"], line["owner"]) == (2, 5, 3, f"of {protocol}")
+        assert told["last_rebalance"]["reason"] and told["last_rebalance"]["at_ms"] <= told["now_ms"]
+        assert viewer.ask("groups", q=f"readers {protocol}")["matching"] == 1
+        consumer.close()
+    assert viewer.refused("group", id="none") == (404, "there is no group none")
+
+
+def test_clients_are_known_by_their_software_and_what_they_ask(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """Who loads the broker, and who runs an old library, could not be seen."""
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap, "client.id": STRANGE})
+    producer.produce("plain", b"x")
+    assert producer.flush(30) == 0
+    page = viewer.ask("clients", q="<IMG", sort="-request_count")["page"]
+    row = page["rows"][0]
+    assert row["client_id"] == STRANGE and "rdkafka" in row["software"]
+    assert row["request_count"] >= 2 and row["bytes_in"] > 50 and row["bytes_out"] > 50
+    del producer
+
+
+def test_what_a_client_says_of_itself_is_read_with_care() -> None:
+    """A client with odd bytes would make the page fail for all."""
+    said = wire.ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    body = wire.ApiVersionsRequest.program(3).encode(said)
+    assert software_in(3, body) == "x 1"
+    assert software_in(0, b"") == ""
+    assert software_in(3, body[:2]) == ""
+
+
+def test_transactions_and_what_they_hold_are_listed(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """Why readers of committed records stand still could not be seen."""
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap, "transactional.id": "open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("plain", b"x", partition=3)
+    assert producer.flush(30) == 0
+    told = viewer.ask("transactions", q="open")
+    (row,) = told["page"]["rows"]
+    assert (row["state"], row["partitions"]) == ("Ongoing", [{"topic": "plain", "partitions": [3]}])
+    assert [(each["topic"], each["partition"], each["transactional_id"]) for each in told["holders"]] == [
+        ("plain", 3, "open")
+    ]
+    try:
+        producer.abort_transaction(30)
+    except KafkaException as error:  # pragma: no cover
+        raise AssertionError(error) from error
+
+
+def test_settings_say_where_they_come_from(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """A person would look for a value in files that do not have it."""
+    page = viewer.ask("settings", q="num.io.threads", show="changed")
+    (row,) = page["rows"]
+    assert (row["value"], row["default"], row["is_default"]) == ("3", "8", False)
+    assert row["source"] == "set at the start" and "--override" in row["origin"]
+    assert viewer.ask("settings", q="password")["matching"] > 0
+    assert all(row["value"] is None for row in viewer.ask("settings", q="ssl.keystore.password")["rows"])
+    assert viewer.ask("overview")["version"] == __version__

@@ -1,0 +1,117 @@
+"""Records as viewers see them, from bytes that producers chose."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbroker.console.record_rows import Found, Wanted, field_of, look
+from kbroker.records.batch import RecordBatchBuilder
+from kbroker.records.compression import Codec
+from kbroker.records.control import ControlType, build_end_transaction
+
+EVERYTHING = Wanted("topic", 0, 1 << 60, 100, False, b"", 1024, None)
+
+
+def batch(offset: int, *values: bytes, codec: Codec = Codec.NONE, producer_id: int = -1) -> bytes:
+    builder = RecordBatchBuilder(offset, codec, producer_id, 0, 0, is_transactional=producer_id >= 0)
+    for value in values:
+        builder.append(b"key", value, 1000 + offset, [("name", b"\x00"), ("empty", None)])
+    return bytes(builder.build())
+
+
+def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
+    data = bytearray(build_end_transaction(kind, 0, producer_id, 0, 5000))
+    data[:8] = offset.to_bytes(8, "big")
+    return bytes(data)
+
+
+def offsets(found: Found) -> list[int]:
+    return [row.offset for row in found.rows]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_of_every_codec_are_shown(codec: Codec) -> None:
+    """A viewer would see nothing of topics that are compressed."""
+    found = look(batch(5, b"one", b"two", codec=codec), EVERYTHING)
+    assert [row.value.text for row in found.rows if row.value] == ["one", "two"]
+    assert (offsets(found), found.next_offset, found.looked_at, found.problem) == ([5, 6], 7, 2, "")
+    (binary, absent) = found.rows[0].headers
+    assert binary.value is not None and binary.value.is_binary and absent.value is None
+
+
+def test_only_the_range_that_is_asked_for_is_shown() -> None:
+    """Pages of records would overlap, or leave some out."""
+    data = batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e")
+    assert offsets(look(data, Wanted("t", 1, 4, 100, False, b"", 64, None))) == [1, 2, 3]
+    first = look(data, Wanted("t", 1, 100, 2, False, b"", 64, None))
+    assert (offsets(first), first.next_offset) == ([1, 2], 3)
+    newest = look(data, Wanted("t", 0, 100, 2, True, b"", 64, None))
+    assert (offsets(newest), newest.next_offset) == ([3, 4], 5)
+    assert look(data[:-1], EVERYTHING).next_offset == 3
+
+
+def test_a_text_is_found_in_keys_values_and_headers() -> None:
+    """A person who looks for an order would be told that there is none."""
+    data = batch(0, b"Apple", b"pear") + batch(2, b"APPLE pie", codec=Codec.GZIP)
+    found = look(data, Wanted("t", 0, 100, 10, False, b"apple", 64, None))
+    assert (offsets(found), found.looked_at) == ([0, 2], 3)
+    assert len(look(data, Wanted("t", 0, 100, 10, False, b"name", 64, None)).rows) == 3
+    assert not look(data, Wanted("t", 0, 100, 10, False, b"cherry", 64, None)).rows
+
+
+def test_records_of_aborted_transactions_are_left_out_for_committed_readers() -> None:
+    """The console would show as true what a producer took back."""
+    data = (
+        batch(0, b"aborted", producer_id=7)
+        + batch(1, b"committed", producer_id=8)
+        + marker(2, 7, ControlType.ABORT)
+        + batch(3, b"again", producer_id=7)
+        + marker(4, 7, ControlType.COMMIT)
+    )
+    committed = look(data, Wanted("t", 0, 100, 10, False, b"", 64, [(7, 0)]))
+    assert (offsets(committed), committed.next_offset) == ([1, 3], 5)
+    everything = look(data, EVERYTHING)
+    assert [(row.offset, row.control) for row in everything.rows] == [
+        (0, ""),
+        (1, ""),
+        (2, "abort"),
+        (3, ""),
+        (4, "commit"),
+    ]
+
+
+def test_a_batch_that_cannot_be_read_is_told_and_passed_over() -> None:
+    """One damaged batch would hide all that is behind it."""
+    broken = bytearray(batch(0, b"x" * 100, codec=Codec.ZSTD))
+    broken[70:80] = bytes(10)
+    found = look(bytes(broken) + batch(1, b"whole"), EVERYTHING)
+    assert offsets(found) == [1] and "offset 0" in found.problem
+
+
+def test_what_unpacks_to_too_much_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small batch of zeros could take all memory of the broker."""
+    monkeypatch.setattr("kbroker.console.record_rows.UNPACKED_BYTES", 1000)
+    found = look(batch(0, bytes(100_000), codec=Codec.GZIP), EVERYTHING)
+    assert not found.rows and found.problem and found.next_offset == 1
+
+
+@given(st.binary(max_size=40), st.integers(1, 50))
+def test_any_bytes_become_text_or_base64(data: bytes, most: int) -> None:
+    """A record could break the answer, or be shown as other bytes than it has."""
+    field = field_of(data, most)
+    assert field is not None and (field.size_bytes, field.is_cut) == (len(data), len(data) > most)
+    if field.is_binary:
+        assert base64.b64decode(field.text) == data[:most]
+    else:
+        assert data.startswith(field.text.encode()) and len(data[:most]) - len(field.text.encode()) < 4
+
+
+def test_a_text_that_is_cut_within_a_character_stays_text() -> None:
+    """Long texts in most languages would be shown as bytes."""
+    field = field_of("äöü".encode(), 3)
+    assert field is not None and (field.text, field.is_binary, field.is_cut) == ("ä", False, True)
+    assert field_of(None, 3) is None
