@@ -103,7 +103,8 @@ def _services(log: UnifiedLog) -> Any:
     image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     partition = Partition("topic", 0, bytes(16), log, 1, image, Mock())
     topics = {"topic": {0: partition}}
-    manager = SimpleNamespace(topics=topics, names={}, partition=lambda name, index: topics[name][index])
+    find = {"partition": lambda name, index: topics[name][index], "replica": lambda name, index: topics[name][index]}
+    manager = SimpleNamespace(topics=topics, names={}, selector=None, traffic=None, **find)
 
     def append_and_commit(at: Partition, view: Any, origin: Any, analyzed: Any) -> Any:
         result = at.log.append_as_leader(view, 0, analyzed=analyzed)

@@ -149,6 +149,7 @@ class Broker:
                 config, self.loop, self.clock, cache, self.member, self.slices, settings, hosts
             )
             controller = membership.controller
+            self.figures.membership = membership
             self._broker_epoch = membership.broker
             await self._start_metrics(node_id, store.cluster_id)
             await self.member.load(cache)
@@ -334,6 +335,7 @@ class Broker:
         if self.membership is None:
             self.services.replica_manager.apply_image(image)
         else:
+            self.membership.follow(config)
             self.services.replica_manager.reconfigure(image.topics)
 
     def _activity(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kbroker import __version__
+from kbroker.assembly.cluster_figures import cluster_figures
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.sources import (
@@ -27,6 +28,7 @@ from kbroker.storage.reports.maintenance_figures import maintenance_figures, rec
 if TYPE_CHECKING:
     from kbroker._fast.base.counters import RequestStats
     from kbroker.assembly.listening import Listeners
+    from kbroker.assembly.membership import Membership
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
@@ -48,6 +50,7 @@ class BrokerFigures:
         self, config: BrokerConfig, clock: Clock, readiness: Readiness, logs: LogManager, listeners: Listeners
     ) -> None:
         self.logs_loaded = False
+        self.membership: Membership | None = None
         self._config = config
         self._clock = clock
         self._readiness = readiness
@@ -73,6 +76,7 @@ class BrokerFigures:
             rebalances=self._rebalances,
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self._ready else 0,
             maintenance=self._maintenance,
+            cluster=self._cluster,
             max_partitions=self._config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
             quotas=self._quota_rows,
@@ -125,6 +129,13 @@ class BrokerFigures:
             return recovery_figures(self._logs)
         most = self._config.get("kbroker.metrics.max.partitions")
         return await maintenance_figures(self._logs, self._clock, most, pieces)
+
+    async def _cluster(self, pieces: Pieces) -> Values:
+        if not self._ready:
+            return {}
+        services = self.services
+        image = services.metadata_cache.image
+        return await cluster_figures(services.replica_manager, self.membership, image, pieces)
 
     def _commit_totals(self) -> CommitTotals:
         commits = self._logs.commits

@@ -20,6 +20,8 @@ from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.replication.marker_sender import MarkerSender
+from kbroker.replication.replica_selector import replica_selector
+from kbroker.replication.replication_traffic import ReplicationTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +96,7 @@ class Membership:
         self._clock = clock
         self._cache = cache
         self._slices = slices
+        self._settings = settings
         self._listener = inter_broker_listener(config)
         self._protocol = protocol_version(config.get("inter.broker.protocol.version"))
         self.member = member
@@ -126,6 +129,7 @@ class Membership:
             self.broker,
             lambda: config.get("replica.lag.time.max.ms") / 1000,
         )
+        self.traffic = ReplicationTraffic(self._settings.config, self._clock.monotonic)
         settings = fetcher_settings(config, self._protocol)
         self.fetchers = FetcherManager(
             self._loop,
@@ -134,11 +138,14 @@ class Membership:
             lambda: self._listener,
             lambda: settings,
             lambda: self.member.epoch,
-            count=config.get("num.replica.fetchers"),
+            count=self._settings.config.get("num.replica.fetchers"),
             socket_seconds=config.get("replica.socket.timeout.ms") / 1000,
             pace=self._slices.pace,
+            traffic=self.traffic,
         )
         self._replicas = replicas
+        replicas.traffic = self.traffic
+        replicas.selector = replica_selector(config.get("replica.selector.class"), lambda: self._cache.image)
         replicas.isr_changes = self.isr
         replicas.exists = self._exists
         self._cache.subscribe(replicas.note_topics)
@@ -151,6 +158,11 @@ class Membership:
             self.member.topic_configs,
             self.member.prepare,
         )
+
+    def follow(self, config: BrokerConfig) -> None:
+        """A broker setting was changed at run time."""
+        self.fetchers.change_count(config.get("num.replica.fetchers"))
+        self.traffic.follow(config)
 
     def send_markers(self, writer: MarkerWriter) -> MarkerSender:
         """What writes markers into partitions of all brokers."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
@@ -25,6 +26,10 @@ class Member(Protocol):
     @property
     def epoch(self) -> int:
         """This broker's epoch by now; -1 while it is not registered."""
+
+    @property
+    def controller_stats(self) -> ControllerStats:
+        """What its controller has done, while it was elected."""
 
     async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
         """The id of the cluster; those that are known are of the log directories.  ValueError where they differ.

@@ -24,16 +24,18 @@ replica.fetch.wait.max.ms|INT|500|||+|replica fetch long-poll
 replica.fetch.backoff.ms|INT|1000||>=0|+|pause after replica fetch error
 replica.fetch.min.bytes|INT|1|||+|replica fetch minimum
 replica.fetch.response.max.bytes|INT|10485760||>=0|+|whole replica fetch reply cap
-num.replica.fetchers|INT|1|cluster|>=1|- cluster|fetcher threads per source broker
+num.replica.fetchers|INT|1|cluster|>=1|+|fetcher threads per source broker
 auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
 leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
 unclean.leader.election.interval.ms|LONG|300000||>=1|-i cluster|unclean election scan period
 inter.broker.listener.name|STRING|null|||+|listener between brokers
-replica.selector.class|STRING|null|||- cluster|preferred read replica plugin (rack-aware)
-replication.quota.window.num|INT|11||>=1|- cluster|samples kept for replication quotas
-replication.quota.window.size.seconds|INT|1||>=1|- cluster|sample width
-leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled leaders
-follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|- cluster|bytes/s for throttled followers
+replica.selector.class|STRING|null||
+    one of org.apache.kafka.common.replica.RackAwareReplicaSelector, org.apache.kafka.common.replica.LeaderSelector|+|
+    sends consumers to a replica in their rack; unset: to the leader
+replication.quota.window.num|INT|11||>=1|+|samples kept for replication quotas
+replication.quota.window.size.seconds|INT|1||>=1|+|sample width
+leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled leaders
+follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled followers
 log.dir.failure.timeout.ms|LONG|30000||>=1|- cluster|die if controller not told about failed dir within this
 controlled.shutdown.max.retries|INT|3|||+i|attempts to move leadership before stopping
 controlled.shutdown.retry.backoff.ms|LONG|5000|||+i|pause between these attempts

@@ -46,8 +46,8 @@ message.timestamp.before.max.ms|LONG|9223372036854775807|log.message.timestamp.b
     max age of record timestamp vs broker clock
 message.timestamp.after.max.ms|LONG|3600000|log.message.timestamp.after.max.ms|>=0|+|
     max future skew of record timestamp
-leader.replication.throttled.replicas|LIST|||replicas|- cluster|partition:broker pairs (or *) throttled on leader
-follower.replication.throttled.replicas|LIST|||replicas|- cluster|partition:broker pairs (or *) throttled on follower
+leader.replication.throttled.replicas|LIST|||replicas|+|partition:broker pairs (or *) throttled on leader
+follower.replication.throttled.replicas|LIST|||replicas|+|partition:broker pairs (or *) throttled on follower
 remote.storage.enable|BOOLEAN|false|||- tiered|turn on tiered storage for topic
 local.retention.ms|LONG|-2|log.local.retention.ms|>=-2|- tiered|age kept locally when tiered; -2 means retention.ms
 local.retention.bytes|LONG|-2|log.local.retention.bytes|>=-2|- tiered|

@@ -27,6 +27,7 @@ from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
+from kbroker.replication.replica_selector import Reader
 from kbroker.schemas import wire
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
@@ -139,7 +140,15 @@ def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> T
         list(plan.targets),
         plan.session,
         plan.incremental,
+        _reader(ctx, request),
     )
+
+
+def _reader(ctx: RequestContext, request: wire.FetchRequest) -> Reader | None:
+    """Where a consumer stands, if a nearer replica may serve it."""
+    if ctx.services.replica_manager.selector is None or not request.rack_id or _replica_id(ctx, request) >= 0:
+        return None
+    return Reader(request.rack_id, ctx.connection.listener_name)
 
 
 async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Struct | Pending:

@@ -1,7 +1,8 @@
 """One partition of a fetch, read in Python: what `_fast.requests.fetch_answer` hands over alone.
 
 That is a partition with an error, a damaged segment or aborted transactions, one whose position in the log is not known
-to fields of C, one whose epochs the client has compared (KIP-595), and every partition of a follower's fetch.
+to fields of C, one whose epochs the client has compared (KIP-595), one that this broker follows, every partition of a
+follower's fetch, and of a consumer's that names its rack where `replica.selector.class` is set.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import Services
     from kbroker.replication.partition import Partition
     from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.replica_selector import Reader
 
 PartitionData = wire.FetchResponse.PartitionData
 AbortedTransaction = wire.FetchResponse.AbortedTransaction
 EpochEndOffset = wire.FetchResponse.EpochEndOffset
 
+FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 LAST_VERSION_WITH_HARD_LIMIT = 2
 EMPTY = b""
@@ -35,18 +38,26 @@ UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNO
 
 
 def read_partition(
-    services: Services, version: int, replica_id: int, committed: bool, target: FetchTarget, left: int, first: bool
+    services: Services,
+    version: int,
+    replica_id: int,
+    committed: bool,
+    target: FetchTarget,
+    left: int,
+    first: bool,
+    reader: Reader | None = None,
 ) -> tuple[PartitionData, bool]:
     """(the partition's part of the answer, whether the client must get that at once).
 
     `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
+    `reader`: where the consumer stands, if it may be sent to a nearer replica (KIP-392).
     An unknown topic is not urgent: as in Kafka it is answered when the others are, or its consumer would ask in a loop.
     """
     if target.refusal:
         return failed(target.index, target.refusal, []), False
     manager = services.replica_manager
     try:
-        return _read(manager, version, replica_id, committed, target, left, first)
+        return _read(manager, version, replica_id, committed, target, left, first, reader)
     except KafkaError as error:
         # Kafka's way: null where a log was asked, an empty list where it did not come to that.
         unknown = error.code in UNKNOWN_TOPIC
@@ -76,10 +87,15 @@ def _read(
     target: FetchTarget,
     left: int,
     first: bool,
+    reader: Reader | None,
 ) -> tuple[PartitionData, bool]:
     partition = _partition(manager, version, replica_id, target)
     partition.check_leader_epoch(target.current_leader_epoch)
     log = partition.log
+    if reader is not None and manager.selector is not None:
+        nearer = manager.selector.select(partition, reader, target.fetch_offset)
+        if nearer is not None:
+            return _elsewhere(partition, target, nearer), True
     if target.last_fetched_epoch >= 0:
         diverging = _divergence(partition, target)
         if diverging is not None:
@@ -89,6 +105,8 @@ def _read(
         raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
     if replica_id >= 0:
         isolation = FetchIsolation.LOG_END
+        if manager.traffic is not None and manager.traffic.holds_back_follower(partition, replica_id):
+            limit, first = 0, False
     else:
         isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
     hard_limit = version <= LAST_VERSION_WITH_HARD_LIMIT
@@ -112,7 +130,23 @@ def _read(
         aborted_transactions=aborted,
         records=EMPTY if records is None else records,
     )
-    return answer, False
+    # Consumers of the follower wait for what was committed: it gets to know at once.
+    is_news = replica_id >= 0 and manager.selector is not None and log.high_watermark > target.answered_high_watermark
+    return answer, is_news and target.answered_high_watermark >= 0
+
+
+def _elsewhere(partition: Partition, target: FetchTarget, replica: int) -> PartitionData:
+    """The answer that sends a consumer to a nearer replica."""
+    log = partition.log
+    return PartitionData(
+        partition_index=target.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=replica,
+        records=EMPTY,
+    )
 
 
 def _partition(manager: ReplicaManager, version: int, replica_id: int, target: FetchTarget) -> Partition:
@@ -125,6 +159,9 @@ def _partition(manager: ReplicaManager, version: int, replica_id: int, target: F
             # A topic that was there before: gone, or another one has its name now.
             manager.partition(target.topic, target.index)
             raise InconsistentTopicIdError() from None
+    if replica_id < 0 and version >= FIRST_VERSION_WITH_RACK:
+        # Consumers of these versions may read what a follower knows to be committed.
+        return manager.replica(target.topic or "", target.index)
     partition = manager.partition(target.topic or "", target.index)
     if replica_id >= 0:
         partition.check_follower(replica_id, target.current_leader_epoch)

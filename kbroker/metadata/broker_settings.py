@@ -237,10 +237,12 @@ _ROWS: Mapping[str, ConfigRow] = {row.name: row for row in broker_config_rows()}
 FOLLOWED: frozenset[str] = frozenset(
     {
         "cordoned.log.dirs",
+        "follower.replication.throttled.rate",
         "group.consumer.assignment.interval.ms",
         "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",
         "kbroker.disk.reserve.bytes",
+        "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
@@ -252,6 +254,7 @@ FOLLOWED: frozenset[str] = frozenset(
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "num.network.threads",
+        "num.replica.fetchers",
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",

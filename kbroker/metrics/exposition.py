@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
+from kbroker.metrics import cluster
 from kbroker.metrics.maintenance import families
 from kbroker.metrics.snapshot import PartitionRow, Snapshot
 
@@ -280,6 +281,10 @@ def _maintenance(snapshot: Snapshot) -> Iterator[Metric]:
     yield from families(snapshot.maintenance)
 
 
+def _cluster(snapshot: Snapshot) -> Iterator[Metric]:
+    yield from families(snapshot.cluster, cluster.FAMILIES)
+
+
 def _process(_: Snapshot) -> Iterator[Metric]:
     """CPU, memory, descriptors and start time under the names that the library's own collector gives them."""
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -311,6 +316,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("Connections", _connections),
     ("Quotas", _quotas),
     ("Topics and partitions", _logs),
+    ("Replication and the controller", _cluster),
     ("Log directories", _disks),
     ("Open files and producers", _storage),
     ("Message formats", _conversions),

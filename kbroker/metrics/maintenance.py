@@ -82,17 +82,23 @@ kbroker_log_flush_seconds|counter||Time of these.
 kbroker_log_flush_max_seconds|gauge||The longest of these.
 """
 
-FAMILIES: tuple[Family, ...] = tuple(
-    Family(name, kind, tuple(labels.split(",")) if labels else (), text)
-    for name, kind, labels, text in (line.split("|") for line in _ROWS.strip().replace("\n    ", "").split("\n"))
-)
+
+def table(rows: str) -> tuple[Family, ...]:
+    """The families of a table."""
+    return tuple(
+        Family(name, kind, tuple(labels.split(",")) if labels else (), text)
+        for name, kind, labels, text in (line.split("|") for line in rows.strip().replace("\n    ", "").split("\n"))
+    )
 
 
-def families(values: Values) -> Iterator[Metric]:
+FAMILIES = table(_ROWS)
+
+
+def families(values: Values, rows: tuple[Family, ...] = FAMILIES) -> Iterator[Metric]:
     """All families, in a fixed order."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-    for family in FAMILIES:
+    for family in rows:
         kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
         metric = kind(family.name, family.text, labels=family.labels)
         value = values.get(family.name, {})

@@ -123,6 +123,7 @@ class Snapshot:
     rebalance_count: int
     expired_offset_count: int
     maintenance: Values
+    cluster: Values
     storage: StorageTotals
     offline: OfflineTotals
     quotas: tuple[QuotaRow, ...]
@@ -139,6 +140,7 @@ async def take(sources: Sources) -> Snapshot:
     topics = rows.topics
     groups, lags = await group_rows(sources, rows.ends, pieces)
     maintenance = await sources.maintenance(pieces)
+    cluster = await sources.cluster(pieces)
     samples = await _client_samples(sources, pieces)
     delay = sources.loop_delay
     delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
@@ -175,6 +177,7 @@ async def take(sources: Sources) -> Snapshot:
         rebalance_count=sources.rebalances(),
         expired_offset_count=sources.expired_offsets(),
         maintenance=maintenance,
+        cluster=cluster,
         storage=sources.storage(),
         offline=sources.offline(),
         quotas=_at_most(sources.quotas(), sources.max_partitions),

@@ -227,7 +227,7 @@ def _nothing() -> int:
     return 0
 
 
-async def _no_maintenance(_: Pieces) -> Values:
+async def _no_values(_: Pieces) -> Values:
     return {}
 
 
@@ -260,6 +260,7 @@ class Sources:
     offline: Callable[[], OfflineTotals] = OfflineTotals
     rebalances: Callable[[], int] = _nothing
     expired_offsets: Callable[[], int] = _nothing
-    maintenance: Callable[[Pieces], Awaitable[Values]] = _no_maintenance
+    maintenance: Callable[[Pieces], Awaitable[Values]] = _no_values
+    cluster: Callable[[Pieces], Awaitable[Values]] = _no_values
     client_samples: Callable[[], Iterable[ClientSample]] = _no_samples
     max_partitions: int = 2_000

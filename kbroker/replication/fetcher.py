@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import NodeClient
     from kbroker.cluster.protocol_version import ProtocolVersion
     from kbroker.replication.partition import Partition
+    from kbroker.replication.replication_traffic import ReplicationTraffic
 
 logger = logging.getLogger("kbroker.replication.fetcher")
 
@@ -41,6 +42,8 @@ LATEST, EARLIEST = -1, -2
 LAST_VERSION_BY_NAME = 12
 FIRST_VERSION_WITH_STATE = 15
 FIRST_BACKOFF_SECONDS = 0.02
+# A throttle may be lifted while a partition waits for it.
+LONGEST_THROTTLE_SECONDS = 0.5
 MOST_DOUBLINGS = 10
 
 FetchRequest = wire.FetchRequest
@@ -62,13 +65,22 @@ class FetcherSettings:
 class _Followed:
     """A partition in the table of a fetcher."""
 
-    __slots__ = ("failures", "has_to_truncate", "partition", "retry_at")
+    __slots__ = ("failures", "has_to_truncate", "lag", "partition", "retry_at")
 
     def __init__(self, partition: Partition, has_to_truncate: bool) -> None:
         self.partition = partition
         self.has_to_truncate = has_to_truncate
         self.failures = 0
         self.retry_at = 0.0
+        self.lag: int | None = None
+        """Records that are committed and not here, by the last answer."""
+
+
+class FollowedRow(NamedTuple):
+    """`lag`: committed records that are not here, None where no answer has come yet; `failures`: in a row."""
+
+    lag: int | None
+    failures: int
 
 
 class ReplicaFetcher:
@@ -84,12 +96,14 @@ class ReplicaFetcher:
         settings: Callable[[], FetcherSettings],
         broker_epoch: Callable[[], int],
         pace: Callable[[], Pace | None] = lambda: None,
+        traffic: ReplicationTraffic | None = None,
     ) -> None:
         self._loop = loop
         self._client = client
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._pace = pace
+        self._traffic = traffic
         self._session = FollowerSession()
         self._followed: dict[TopicPartition, _Followed] = {}
         self._changed = asyncio.Event()
@@ -101,6 +115,14 @@ class ReplicaFetcher:
 
     def __contains__(self, name: TopicPartition) -> bool:
         return name in self._followed
+
+    def partitions(self) -> list[Partition]:
+        """What it copies."""
+        return [each.partition for each in self._followed.values()]
+
+    def rows(self) -> Iterable[FollowedRow]:
+        """How each of them stands."""
+        return [FollowedRow(each.lag, each.failures + self._failures) for each in self._followed.values()]
 
     def add(self, partition: Partition) -> None:
         """Copy a partition from now on."""
@@ -132,7 +154,9 @@ class ReplicaFetcher:
                 self._session.reset()
                 self._failures += 1
                 seconds = self._backoff(self._failures)
-                logger.info("cannot fetch, the next attempt is in %.2f s: %s", seconds, error)
+                # Once: a leader may be away for hours.
+                level = logging.INFO if self._failures == 1 else logging.DEBUG
+                logger.log(level, "cannot fetch, the next attempt is in %.2f s: %s", seconds, error)
                 await asyncio.sleep(seconds)
             except asyncio.CancelledError:
                 raise
@@ -155,7 +179,9 @@ class ReplicaFetcher:
         if not by_id:
             version = min(version, LAST_VERSION_BY_NAME)
         answer = await self._client.send(self._request(wanted, version), version)
-        self._failures = 0
+        if self._failures:
+            logger.info("fetches again, after %d attempts", self._failures)
+            self._failures = 0
         if answer.error_code:
             logger.info("the fetch session begins anew: error %d", answer.error_code)
             self._session.reset()
@@ -163,12 +189,15 @@ class ReplicaFetcher:
         await self._apply(answer, version)
 
     def _wanted(self, now: float) -> dict[Key, Ask]:
-        settings = self._settings()
+        settings, traffic = self._settings(), self._traffic
         wanted: dict[Key, Ask] = {}
         for name, each in self._followed.items():
             if each.retry_at > now or each.has_to_truncate:
                 continue
             partition = each.partition
+            if traffic is not None and traffic.holds_back_leader(partition, in_sync=each.lag == 0):
+                each.retry_at = now + min(LONGEST_THROTTLE_SECONDS, traffic.follower.wait_ms() / 1000)
+                continue
             log = partition.log
             ask = Ask(
                 name.topic,
@@ -280,6 +309,9 @@ class ReplicaFetcher:
                 # What a client decodes is no part of a file.
                 records = row.records if isinstance(row.records, bytes | memoryview) else b""
                 partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
+                each.lag = max(0, row.high_watermark - partition.log.log_end_offset)
+                if self._traffic is not None and len(records):
+                    self._traffic.copied(partition, len(records))
         except KafkaError as error:
             logger.warning("%s cannot take what its leader sent: %s", partition, error)
             self._leave_out(each)

@@ -11,7 +11,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.replication.fetcher import FetcherSettings, ReplicaFetcher
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import Endpoint
     from kbroker.replication.partition import Partition
+    from kbroker.replication.replication_traffic import ReplicationTraffic
     from kbroker.types import TopicPartition
 
 
@@ -38,6 +39,14 @@ def fetcher_settings(config: BrokerConfig, protocol: ProtocolVersion) -> Fetcher
         response_max_bytes=config.get("replica.fetch.response.max.bytes"),
         backoff_seconds=config.get("replica.fetch.backoff.ms") / 1000,
     )
+
+
+class FetcherFigures(NamedTuple):
+    """Fetchers, the largest lag of a partition in records, and partitions whose last fetch failed."""
+
+    fetchers: int
+    max_lag: int
+    failed_partitions: int
 
 
 class FetcherManager:
@@ -56,6 +65,7 @@ class FetcherManager:
         socket_seconds: float = 30.0,
         pace: Callable[[], Pace | None] = lambda: None,
         rng: random.Random | None = None,
+        traffic: ReplicationTraffic | None = None,
     ) -> None:
         """`listener()` is the name of the listener between brokers, `count` `num.replica.fetchers`."""
         self._loop = loop
@@ -68,6 +78,7 @@ class FetcherManager:
         self._socket_seconds = socket_seconds
         self._pace = pace
         self._random = rng
+        self._traffic = traffic
         self._leaders: dict[int, Endpoint] = {}
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
 
@@ -82,6 +93,14 @@ class FetcherManager:
 
     def _number_of(self, name: TopicPartition) -> int:
         return (zlib.crc32(name.topic.encode()) + name.partition) % self._count
+
+    def change_count(self, count: int) -> None:
+        """So many for each leader from now on.  What is under way elsewhere is asked for again, and dropped there."""
+        if count == self._count:
+            return
+        self._count = count
+        for partition in [each for fetcher in self._fetchers.values() for each in fetcher.partitions()]:
+            self.follow(partition)
 
     def follow(self, partition: Partition) -> None:
         """See `Fetchers`."""
@@ -106,7 +125,7 @@ class FetcherManager:
             ),
             self._random,
         )
-        return ReplicaFetcher(self._loop, client, self._settings, self._broker_epoch, self._pace)
+        return ReplicaFetcher(self._loop, client, self._settings, self._broker_epoch, self._pace, self._traffic)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """See `Fetchers`."""
@@ -123,6 +142,15 @@ class FetcherManager:
 
     def __len__(self) -> int:
         return len(self._fetchers)
+
+    def figures(self) -> FetcherFigures:
+        """How far what is followed is behind, by the last answers."""
+        rows = [row for fetcher in self._fetchers.values() for row in fetcher.rows()]
+        return FetcherFigures(
+            len(self._fetchers),
+            max((row.lag or 0 for row in rows), default=0),
+            sum(row.failures > 0 for row in rows),
+        )
 
     def close(self) -> None:
         """Copy nothing any more."""

@@ -67,6 +67,7 @@ class IsrManager:
         self._task: asyncio.Task[None] | None = None
         self.shrink_count = 0
         self.expand_count = 0
+        self.failed_count = 0
 
     @property
     def max_lag(self) -> float:
@@ -133,6 +134,7 @@ class IsrManager:
         try:
             outcomes = await self._controller.alter_partitions(self._broker(), [change for _, change in batch])
         except KafkaError as error:
+            self.failed_count += len(batch)
             logger.info("the controller does not take ISR changes now: %s", error)
             return False
         found = {outcome.partition: outcome for outcome in outcomes}
@@ -149,6 +151,7 @@ class IsrManager:
             if outcome.image.leader_epoch == partition.leader_epoch:
                 partition.isr_granted(outcome.image.isr, outcome.image.partition_epoch)
             return
+        self.failed_count += 1
         code = ErrorCode.UNKNOWN_SERVER_ERROR if outcome.error is None else outcome.error.code
         logger.info("%s: the controller refuses ISR %s: %s", partition, [each for each, _ in change.isr], code.name)
         if code in NOT_ATTEMPTED:

@@ -92,11 +92,15 @@ class Partition(PartitionFields):
     __slots__ = (
         "_deletions",
         "_waits",
+        "adding_replicas",
         "epoch_start",
+        "follower_throttled",
         "followers",
         "index",
+        "is_reassigning",
         "isr_changes",
         "leader_id",
+        "leader_throttled",
         "node_id",
         "partition_epoch",
         "proposed_isr",
@@ -154,6 +158,8 @@ class Partition(PartitionFields):
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
         self.replicas = image.replicas
+        self.adding_replicas = image.adding_replicas
+        self.is_reassigning = bool(image.adding_replicas or image.removing_replicas)
         self._set_isr(image.isr, image.partition_epoch)
         if self.role is Role.LEADER:
             self.advance()
@@ -173,9 +179,16 @@ class Partition(PartitionFields):
         self.isr = isr
         self.partition_epoch = partition_epoch
         # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
-        self.min_in_sync = min(self.log.config.min_insync_replicas, len(self.replicas))
+        config = self.log.config
+        self.min_in_sync = min(config.min_insync_replicas, len(self.replicas))
+        self.leader_throttled = self._is_named(config.leader_replication_throttled_replicas)
+        self.follower_throttled = self._is_named(config.follower_replication_throttled_replicas)
         is_alone = isr == (self.node_id,) and (self.isr_changes is None or len(self.replicas) == 1)
         self.commits_alone = self.role is Role.LEADER and is_alone and self.min_in_sync <= 1
+
+    def _is_named(self, throttled: Sequence[str]) -> bool:
+        """Whether this replica is among `partition:broker` pairs, or all are."""
+        return bool(throttled) and ("*" in throttled or f"{self.index}:{self.node_id}" in throttled)
 
     def reconfigured(self) -> None:
         """The log's settings have changed."""

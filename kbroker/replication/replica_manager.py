@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
     from kbroker.replication.partition import IsrChanges
+    from kbroker.replication.replica_selector import RackAwareSelector
+    from kbroker.replication.replication_traffic import ReplicationTraffic
     from kbroker.storage.log.group_commit import CommittedLog
     from kbroker.storage.log.log_validator import AnalyzedBatch, AppendOrigin
     from kbroker.storage.log.log_values import AppendResult
@@ -76,6 +78,8 @@ class ReplicaManager:
         self._closed = False
         self.purgatory = FetchPurgatory(loop)
         self.isr_changes: IsrChanges | None = None
+        self.selector: RackAwareSelector | None = None
+        self.traffic: ReplicationTraffic | None = None
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
 
@@ -236,6 +240,8 @@ class ReplicaManager:
         else:
             self._log_manager.configure(partition.log, config)
             partition.follow(image)
+            # A consumer's fetch that waits here may name an epoch that is over by now.
+            self.purgatory.mark(partition)
         self.followed[topic_partition] = partition
 
     def _work(self, deadline: float) -> None:
@@ -315,6 +321,17 @@ class ReplicaManager:
             if partition is not None:
                 return partition
         return self._explain_absence(topic, index)
+
+    def replica(self, topic: str, index: int) -> Partition:
+        """The partition, if this broker leads or follows it; else the error of `partition`."""
+        followed = self.followed.get(TopicPartition(topic, index)) if self.followed else None
+        return self.partition(topic, index) if followed is None else followed
+
+    def sent_to_follower(self, replica_id: int, topic: str, index: int, size_bytes: int) -> None:
+        """So many bytes of a partition's records are in an answer to a follower."""
+        partition = self.topics.get(topic, {}).get(index)
+        if partition is not None and self.traffic is not None:
+            self.traffic.sent(partition, replica_id, size_bytes)
 
     def problems(self) -> Iterator[Problem]:
         """For readiness: partitions that are offline."""

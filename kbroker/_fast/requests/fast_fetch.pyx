@@ -59,6 +59,8 @@ cdef class FastFetch(DirectAnswers):
         cursor_init(&cursor, data, size)
         if not self.rules.layout.first <= version <= self.rules.layout.last:
             return None
+        if version >= self.rules.layout.racks and services.replica_manager.selector is not None:
+            return None     # where the client stands is written behind the topics
         if not read_head(&cursor, &self.rules.layout, version, &head):
             return None
         if head.session_id == NO_SESSION and head.session_epoch == FINAL_EPOCH:

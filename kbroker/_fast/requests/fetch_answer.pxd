@@ -25,6 +25,7 @@ cdef class FetchAnswer:
     cdef object services
     cdef int version
     cdef int32_t replica_id
+    cdef object reader
     cdef bint committed
     cdef int32_t min_bytes
     cdef int64_t left               # how much more the records may be

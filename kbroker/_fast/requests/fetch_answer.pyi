@@ -9,6 +9,6 @@ class FetchRules:
         self,
         layout: tuple[int, ...],
         file_system: type,
-        read_partition: Callable[[Any, int, int, bool, FetchTarget, int, bool], tuple[Any, bool]],
+        read_partition: Callable[[Any, int, int, bool, FetchTarget, int, bool, Any], tuple[Any, bool]],
         compile_answer: Callable[[int], Program],
     ) -> None: ...

@@ -46,8 +46,8 @@ cdef class FetchRules:
 
     `layout`: the versions of the request's and the answer's fields, in the order of `FetchLayout`.  `file_system`: the
     type of those files that are read here.  `read_partition(services, version, replica_id, committed, target, limit,
-    first)` reads a partition alone: (its struct of the answer, whether the client must get
-    that at once).
+    first, reader)` reads a partition alone: (its struct of the answer, whether the client must get
+    that at once).  `reader`: where the client stands, None where that does not matter.
     `compile_answer(version)` gives the answer's codec program.
     """
 
@@ -135,14 +135,14 @@ cdef class FetchAnswer:
         cdef Py_ssize_t size
         cdef object manager
         data, urgent = self.rules.read_partition(self.services, self.version, self.replica_id, self.committed, target,
-                                                 self.left, self.total == 0)
+                                                 self.left, self.total == 0, self.reader)
         size = len(data.records)
         self.total += size
         self.left = max(<int64_t> 0, self.left - size)
         self.urgent = self.urgent or urgent
         if data.error_code == 0:
             manager = self.services.replica_manager
-            self.may_wait_at(manager.partition(target.topic, target.index))
+            self.may_wait_at(manager.replica(target.topic, target.index))
         return data
 
     # Writing

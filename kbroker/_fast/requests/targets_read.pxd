@@ -21,6 +21,7 @@ cdef class TargetsRead:
     cdef int version
     cdef int correlation_id
     cdef int32_t replica_id
+    cdef object reader
     cdef FetchHead head
     cdef list targets
     cdef object session

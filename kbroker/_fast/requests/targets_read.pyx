@@ -23,7 +23,8 @@ cdef class LookedAt:
 
 
 cdef class TargetsRead:
-    """`targets` are read in their order.  `session` remembers what its client was answered, None: there is none.
+    """`targets` are read in their order.  `reader`: see `FetchRules`; where there is one, Python reads each partition.
+     `session` remembers what its client was answered, None: there is none.
 
     `start` gives the answer; or `begin`, `look` until it says True, `is_enough`, and then `write` until it gives the
     frame, for what takes long.
@@ -31,12 +32,13 @@ cdef class TargetsRead:
 
     def __init__(self, FetchRules rules not None, services, int version, int correlation_id, int32_t replica_id,
                  bint committed, int32_t max_wait_ms, int32_t min_bytes, int32_t max_bytes, list targets not None,
-                 session, bint incremental):
+                 session, bint incremental, reader=None):
         self.rules = rules
         self.services = services
         self.version = version
         self.correlation_id = correlation_id
         self.replica_id = replica_id
+        self.reader = reader
         self.head = FetchHead(max_wait_ms, min_bytes, max_bytes, committed, 0, 0)
         self.targets = targets
         self.session = session
@@ -78,6 +80,7 @@ cdef class TargetsRead:
         self.answer.services = self.services
         self.answer.version = self.version
         self.answer.replica_id = self.replica_id
+        self.answer.reader = self.reader
         self.answer.set_limits(&self.head)
         self.topics = {}
         self.with_records = []
@@ -104,7 +107,7 @@ cdef class TargetsRead:
         cdef Found found
         cdef object data
         cdef bint urgent
-        if self.replica_id < 0:
+        if self.replica_id < 0 and self.reader is None:
             partition = place(target, manager.topics, manager.names, self.by_id)
         if partition is not None:
             if (self.incremental and target.fetch_offset == partition.log_.high_watermark and self.head.max_bytes >= 0
@@ -195,6 +198,9 @@ cdef class TargetsRead:
                     target.note_answer(row.found.high_watermark, row.found.log_start_offset)
                 return 0
             row.data = answer.read_alone(target)
+        if self.replica_id >= 0 and len(row.data.records) > 0:
+            self.services.replica_manager.sent_to_follower(self.replica_id, target.topic, target.index,
+                                                           len(row.data.records))
         if self.session is not None:
             target.must_respond(row.data.error_code, len(row.data.records), row.data.high_watermark,
                                 row.data.log_start_offset)

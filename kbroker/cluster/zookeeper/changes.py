@@ -20,6 +20,7 @@ from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.cluster.zookeeper.channels import BrokerChannels
     from kbroker.cluster.zookeeper.messages import Messages
     from kbroker.cluster.zookeeper.reader import ZnodeReader
@@ -42,6 +43,7 @@ class StateChanges:
         messages: Messages,
         channels: BrokerChannels,
         failed_replicas: Callable[[int, list[TopicPartition]], None],
+        stats: ControllerStats,
     ) -> None:
         self.context = context
         self.writer = writer
@@ -49,6 +51,7 @@ class StateChanges:
         self._messages = messages
         self._channels = channels
         self._failed_replicas = failed_replicas
+        self._stats = stats
 
     # Writing
 
@@ -129,6 +132,7 @@ class StateChanges:
             if isinstance(result, ZooKeeperError):
                 continue
             written[name] = replace(changed[name], partition_epoch=result)
+            self._count_election(before[name], changed[name])
             context.state_epochs[name] = context.fence.epoch
             (context.recovering.add if recovering[name] else context.recovering.discard)(name)
         if lost:
@@ -141,6 +145,11 @@ class StateChanges:
                     context.state_epochs[name] = state.controller_epoch
         context.put_partitions(written)
         return {name: InvalidUpdateVersionError() for name in lost}
+
+    def _count_election(self, old: PartitionImage | None, new: PartitionImage) -> None:
+        if old is not None and new.leader >= 0 and new.leader != old.leader:
+            self._stats.leader_elections += 1
+            self._stats.unclean_elections += transitions.is_unclean(old, new)
 
     def _is_recovering(
         self, name: TopicPartition, old: PartitionImage | None, new: PartitionImage, is_isr_only: bool

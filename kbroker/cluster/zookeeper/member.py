@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.zookeeper.channels import NodeChannels
 from kbroker.cluster.zookeeper.cluster_controller import ClusterController
 from kbroker.cluster.zookeeper.election import Election, Fence
@@ -78,6 +79,7 @@ class ZooKeeperMember:
         self._controller: ClusterController | None = None
         self._surroundings: Surroundings | None = None
         self._cluster_id = ""
+        self.controller_stats = ControllerStats()
         self._shown: BrokerImage | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._transport = TcpTransport(loop)
@@ -123,6 +125,7 @@ class ZooKeeperMember:
             lambda: settings.config,
             parts.versions,
             parts.listener,
+            self.controller_stats,
         )
         self.configs.on_topics(self._topic_configs_changed)
         return controller

@@ -17,6 +17,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.reassignments import target_replicas
 from kbroker.cluster.requests import ElectionType
 from kbroker.cluster.zookeeper import paths, transitions
@@ -63,7 +64,7 @@ class TermState(Enum):
 class Surroundings:
     """What a term stands on, the same for all terms of a broker."""
 
-    __slots__ = ("channels", "config", "configs", "listener", "versions", "zookeeper")
+    __slots__ = ("channels", "config", "configs", "listener", "stats", "versions", "zookeeper")
 
     def __init__(
         self,
@@ -73,7 +74,9 @@ class Surroundings:
         config: Callable[[], BrokerConfig],
         versions: ProtocolVersion,
         listener: str,
+        stats: ControllerStats | None = None,
     ) -> None:
+        self.stats = stats or ControllerStats()
         self.zookeeper = zookeeper
         self.channels = channels
         self.configs = configs
@@ -101,12 +104,18 @@ class Term:
         self.writer = FencedWriter(self._zookeeper, fence)
         messages = Messages(self.context, surroundings.versions, surroundings.listener)
         self.changes = StateChanges(
-            self.context, self.writer, self.reader, messages, surroundings.channels, self._note_failed
+            self.context,
+            self.writer,
+            self.reader,
+            messages,
+            surroundings.channels,
+            self._note_failed,
+            surroundings.stats,
         )
         self.deletion = TopicDeletion(self.changes, partial(self.mark, Work.FINISHED_DELETIONS))
         self.changing = asyncio.Lock()
         self.state = TermState.TAKING_OVER
-        self._work: set[Work] = set()
+        self._work: dict[Work, float] = {}
         self._wake = asyncio.Event()
         self._changed_topics: set[str] = set()
         self._failed: dict[int, set[TopicPartition]] = {}
@@ -126,7 +135,9 @@ class Term:
             Work.ELECTIONS: self._left.elections,
             Work.BALANCE: self._balance,
         }
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._loop = asyncio.get_running_loop()
+        surroundings.stats.begin(lambda: (each for _, each in self.context.partitions()))
+        self._task = self._loop.create_task(self._run())
 
     @property
     def config(self) -> BrokerConfig:
@@ -138,6 +149,7 @@ class Term:
         self.state = TermState.ENDED
         self._task.cancel()
         self._on.channels.close_all()
+        self._on.stats.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -145,7 +157,7 @@ class Term:
 
     def mark(self, work: Work) -> None:
         """Have something looked at."""
-        self._work.add(work)
+        self._work.setdefault(work, self._loop.time())
         self._wake.set()
 
     def watch_topic(self, name: str) -> None:
@@ -156,16 +168,21 @@ class Term:
     async def _run(self) -> None:
         try:
             async with self.changing:
+                began = self._loop.time()
                 await self._take_over()
+                self._on.stats.done("take_over", 0.0, self._loop.time() - began)
             self.state = TermState.ACTIVE
+            self._on.stats.state = "active"
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                work, self._work = self._work, set()
+                work, self._work = self._work, {}
                 for each in Work:
                     if each in work:
                         async with self.changing:
+                            began = self._loop.time()
                             await self._do(each)
+                            self._on.stats.done(each.name.lower(), began - work[each], self._loop.time() - began)
         except ControllerMovedError:
             self._moved()
         except ConnectionLossError:

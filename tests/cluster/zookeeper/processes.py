@@ -127,11 +127,12 @@ class Cluster:
     """Brokers 1 to n, and a look into ZooKeeper."""
 
     def __init__(self, server: ZooKeeperServer, folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, str]):
+        """`{id}` in a setting's value stands for the broker's id."""
         self.server = server
-        self.nodes: dict[int, Node] = {
-            number: kind(number, folder / f"broker-{number}", server.address, settings)
-            for number, kind in enumerate(kinds, 1)
-        }
+        self.nodes: dict[int, Node] = {}
+        for number, kind in enumerate(kinds, 1):
+            own = {name: text.replace("{id}", str(number)) for name, text in settings.items()}
+            self.nodes[number] = kind(number, folder / f"broker-{number}", server.address, own)
         self.zookeeper = KazooClient(server.address)
 
     @property

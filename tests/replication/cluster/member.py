@@ -14,6 +14,7 @@ from kbroker import log_output
 from kbroker.broker import Broker
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.config import BrokerConfig
 from kbroker.errors import CoordinatorNotAvailableError, NotControllerError
@@ -83,6 +84,7 @@ class FixedMember:
 
     def __init__(self, epoch: int, cluster_id: str = CLUSTER_ID) -> None:
         self.epoch = epoch
+        self.controller_stats = ControllerStats()
         self._cluster_id = cluster_id
 
     async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:

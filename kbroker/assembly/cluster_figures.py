@@ -1,0 +1,91 @@
+"""The values of `metrics.cluster`: what this broker leads and follows, and what its controller knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.reassignments import is_reassigning, target_replicas
+from kbroker.metadata.image import NO_LEADER
+
+if TYPE_CHECKING:
+    from kbroker.assembly.membership import Membership
+    from kbroker.metadata.image import ClusterImage, PartitionImage
+    from kbroker.metrics.maintenance import Values
+    from kbroker.periodic import Pieces
+    from kbroker.replication.replica_manager import ReplicaManager
+
+STATES = ("none", "taking_over", "active")
+
+
+async def cluster_figures(
+    replicas: ReplicaManager, membership: Membership | None, image: ClusterImage, pieces: Pieces
+) -> Values:
+    """All values; `image`: the topics of a broker that is a cluster of its own, and so its own controller."""
+    values: dict[str, float] = {}
+    await _add_replicas(values, replicas, pieces)
+    if membership is None:
+        states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
+        await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pieces)
+        return {**values, "kbroker_controller_active": 1, "kbroker_controller_state": _by_label(states)}
+    stats = membership.member.controller_stats
+    if stats.partitions is not None:
+        await _add_cluster(values, stats.partitions(), pieces)
+    traffic, fetchers = membership.traffic, membership.fetchers.figures()
+    return {
+        **values,
+        "kbroker_controller_active": float(stats.state == "active"),
+        "kbroker_controller_state": _by_label({state: float(state == stats.state) for state in STATES}),
+        "kbroker_controller_changes_seconds": stats.busy_seconds,
+        "kbroker_controller_changes": _by_label({kind: float(count) for kind, count in stats.changes.items()}),
+        "kbroker_controller_change_wait_max_seconds": stats.longest_wait_seconds,
+        "kbroker_controller_leader_elections": stats.leader_elections,
+        "kbroker_controller_unclean_leader_elections": stats.unclean_elections,
+        "kbroker_isr_shrinks": membership.isr.shrink_count,
+        "kbroker_isr_expands": membership.isr.expand_count,
+        "kbroker_isr_updates_failed": membership.isr.failed_count,
+        "kbroker_replication_bytes_in": traffic.bytes_in,
+        "kbroker_replication_bytes_out": traffic.bytes_out,
+        "kbroker_reassignment_bytes_in": traffic.reassignment_bytes_in,
+        "kbroker_reassignment_bytes_out": traffic.reassignment_bytes_out,
+        "kbroker_replica_fetchers": fetchers.fetchers,
+        "kbroker_replica_fetcher_max_lag": fetchers.max_lag,
+        "kbroker_replica_fetcher_failed_partitions": fetchers.failed_partitions,
+    }
+
+
+def _by_label(values: dict[str, float]) -> dict[tuple[str, ...], float]:
+    return {(label,): value for label, value in values.items()}
+
+
+async def _add_replicas(values: dict[str, float], replicas: ReplicaManager, pieces: Pieces) -> None:
+    leaders = under_replicated = under_min = at_min = moving = 0
+    for partition in list(replicas):
+        if pieces.due():
+            await pieces.rest()
+        in_sync = len(partition.isr)
+        leaders += 1
+        under_replicated += in_sync < len(partition.replicas) - len(partition.adding_replicas)
+        under_min += in_sync < partition.min_in_sync
+        at_min += in_sync == partition.min_in_sync
+        moving += partition.is_reassigning
+    values["kbroker_replica_leaders"] = leaders
+    values["kbroker_replicas"] = leaders + len(replicas.followed)
+    values["kbroker_replicas_offline"] = replicas.offline_count
+    values["kbroker_under_replicated_partitions"] = under_replicated
+    values["kbroker_under_min_isr_partitions"] = under_min
+    values["kbroker_at_min_isr_partitions"] = at_min
+    values["kbroker_reassigning_partitions"] = moving
+
+
+async def _add_cluster(values: dict[str, float], partitions: Iterable[PartitionImage], pieces: Pieces) -> None:
+    offline = elsewhere = moving = 0
+    for partition in list(partitions):
+        if pieces.due():
+            await pieces.rest()
+        offline += partition.leader == NO_LEADER
+        elsewhere += partition.leader != target_replicas(partition)[0]
+        moving += is_reassigning(partition)
+    values["kbroker_controller_offline_partitions"] = offline
+    values["kbroker_controller_preferred_replica_imbalance"] = elsewhere
+    values["kbroker_controller_reassigning_partitions"] = moving

@@ -1,0 +1,55 @@
+"""Metrics of a cluster's member: roles, in-sync replicas, replication, the controller.
+
+Rows as in `maintenance`; in brackets what Kafka calls it.  A broker that is a cluster of its own shows them, too: rules
+of alerts have no gap where a cluster begins.
+"""
+
+from __future__ import annotations
+
+from kbroker.metrics.maintenance import table
+
+_ROWS = """
+kbroker_controller_active|gauge||1 on the broker that is the controller, 0 on the others (ActiveControllerCount).
+kbroker_controller_state|gauge|state|1 for what its controller does: none, taking_over, active (ControllerState).
+kbroker_controller_changes_seconds|counter||Time that its controller was busy with changes (ControllerState rates).
+kbroker_controller_changes|counter|kind|Changes that its controller has dealt with, by kind (ControllerStats).
+kbroker_controller_change_wait_max_seconds|gauge||
+    The longest that a change has waited for its controller, since it is one (EventQueueTimeMs).
+kbroker_controller_leader_elections|counter||
+    Leaders that its controller has elected, new partitions included (LeaderElectionRateAndTimeMs).
+kbroker_controller_unclean_leader_elections|counter||
+    Those among them that may have lost records (UncleanLeaderElectionsPerSec).
+kbroker_controller_offline_partitions|gauge||
+    Partitions of the cluster without a leader; 0 where this broker is not the controller (OfflinePartitionsCount).
+kbroker_controller_preferred_replica_imbalance|gauge||
+    Partitions of the cluster that another than the preferred replica leads; 0 on others
+     (PreferredReplicaImbalanceCount).
+kbroker_controller_reassigning_partitions|gauge||
+    Partitions of the cluster whose replicas are on the move; 0 on other brokers (ReassigningPartitions of the cluster).
+kbroker_replica_leaders|gauge||Partitions that this broker leads (LeaderCount).
+kbroker_replicas|gauge||Partitions that this broker leads or follows (PartitionCount).
+kbroker_replicas_offline|gauge||Replicas of this broker that have no log because of a disk (OfflineReplicaCount).
+kbroker_under_replicated_partitions|gauge||
+    Partitions led here whose in-sync replicas are fewer than their replicas (UnderReplicatedPartitions).
+kbroker_under_min_isr_partitions|gauge||
+    Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused
+     (UnderMinIsrPartitionCount).
+kbroker_at_min_isr_partitions|gauge||
+    Partitions led here with exactly min.insync.replicas in sync: the next one lost stops acks=all
+     (AtMinIsrPartitionCount).
+kbroker_reassigning_partitions|gauge||Partitions led here whose replicas are on the move (ReassigningPartitions).
+kbroker_isr_shrinks|counter||In-sync replicas that leaders here have asked to drop (IsrShrinksPerSec).
+kbroker_isr_expands|counter||Replicas that leaders here have asked to take into the ISR (IsrExpandsPerSec).
+kbroker_isr_updates_failed|counter||Changes of an ISR that the controller did not grant (FailedIsrUpdatesPerSec).
+kbroker_replication_bytes_in|counter||Bytes of records copied from leaders (ReplicationBytesInPerSec).
+kbroker_replication_bytes_out|counter||Bytes of records sent to followers (ReplicationBytesOutPerSec).
+kbroker_reassignment_bytes_in|counter||Those of replicas that a reassignment adds here (ReassignmentBytesInPerSec).
+kbroker_reassignment_bytes_out|counter||Those sent to replicas that a reassignment adds (ReassignmentBytesOutPerSec).
+kbroker_replica_fetchers|gauge||Connections that copy from leaders (ReplicaFetcherManager).
+kbroker_replica_fetcher_max_lag|gauge||
+    Committed records that the partition furthest behind its leader lacks here, by the last answers (MaxLag).
+kbroker_replica_fetcher_failed_partitions|gauge||
+    Partitions followed here whose last fetch failed, or whose leader cannot be reached (FailedPartitionsCount).
+"""
+
+FAMILIES = table(_ROWS)

@@ -1,0 +1,131 @@
+"""Replication in a cluster with real ZooKeeper: racks, throttles, lost directories, beside Apache Kafka 3.9.1."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kbroker.replication.replica_selector import RACK_AWARE
+from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, running
+from tests.compat.tooling import ROOT, old_java_command
+from tests.compat.waiting import wait_for
+
+pytestmark = [pytest.mark.compat, pytest.mark.slow]
+
+RACKS = {"broker.rack": "rack-{id}", "replica.selector.class": RACK_AWARE}
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+
+
+def read_from(cluster: Cluster, topic: str, partition: int, rack: str, count: int) -> tuple[int, list[str]]:
+    """(the broker that a consumer of `rack` ends up with, what it read)."""
+    seen: list[int] = []
+
+    def note(text: str) -> None:
+        found = json.loads(text)["topics"].get(topic, {}).get("partitions", {}).get(str(partition))
+        if found is not None:
+            seen.append(found["broker"])
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "racks",
+            "client.rack": rack,
+            "statistics.interval.ms": 200,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "stats_cb": note,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values: list[str] = []
+
+    def enough() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            values.append(message.value().decode())
+        return len(values) >= count and len(seen) > 0 and seen[-1] == int(rack[-1])
+
+    try:
+        wait_for(enough, f"{len(values)} of {count} records from a replica in {rack}", seconds=60)
+    finally:
+        consumer.close()
+    return seen[-1], values
+
+
+def check_racks(cluster: Cluster) -> None:
+    cluster.create("t", [[1, 2], [2, 1]])
+    cluster.wait_isr("t", 2, {1, 2})
+    for partition in range(2):
+        values = [f"{partition}-{each}" for each in range(300)]
+        cluster.produce("t", values, partition)
+        for rack in ("rack-1", "rack-2"):
+            assert read_from(cluster, "t", partition, rack, 300) == (int(rack[-1]), values)
+
+
+def test_consumers_read_from_the_replica_in_their_rack(tmp_path: Path) -> None:
+    """client.rack would save no traffic between racks, or a consumer would go back and forth and read nothing."""
+    with running(tmp_path, [Kbroker] * 2, RACKS) as cluster:
+        check_racks(cluster)
+
+
+@pytest.mark.kafka
+def test_consumers_read_from_the_replica_in_their_rack_beside_kafka(tmp_path: Path) -> None:
+    """A leader of one kind would send consumers to a follower of the other that does not serve them."""
+    with running(tmp_path, [Kbroker, Kafka], RACKS) as cluster:
+        check_racks(cluster)
+
+
+def reassign(cluster: Cluster, plan: Path, *arguments: str) -> str:
+    command = old_java_command(REASSIGN, "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
+    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def check_throttle(cluster: Cluster, folder: Path) -> None:
+    cluster.create("t", [[1]])
+    cluster.produce("t", ["v" * 10_000] * 400, 0)
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}))
+    began = time.monotonic()
+    reassign(cluster, plan, "--execute", "--throttle", "500000")
+    names = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    for node in (1, 2):
+        assert cluster.json(f"/config/brokers/{node}")["config"] == dict.fromkeys(names, "500000")
+    replicas = cluster.json("/config/topics/t")["config"]
+    assert replicas == {
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "0:2",
+    }
+    cluster.wait_isr("t", 1, {1, 2})
+    # 4 MB at 500 KB/s, of which two windows and an answer may go at once.
+    assert time.monotonic() - began > 3
+
+    def is_done() -> bool:
+        return "is completed" in reassign(cluster, plan, "--verify")
+
+    wait_for(is_done, "the tool to see the end", seconds=60)
+    for node in (1, 2):
+        assert cluster.json(f"/config/brokers/{node}")["config"] == {}
+    assert cluster.json("/config/topics/t")["config"] == {}
+
+
+WINDOWS = {"replication.quota.window.num": "2", "replica.fetch.max.bytes": "200000"}
+
+
+def test_a_reassignment_with_a_throttle_takes_its_time_and_leaves_no_trace(tmp_path: Path) -> None:
+    """Moving replicas would take the network from clients, or the throttle would slow down replication for good."""
+    with running(tmp_path, [Kbroker] * 2, WINDOWS) as cluster:
+        check_throttle(cluster, tmp_path)
+
+
+@pytest.mark.kafka
+def test_a_throttled_reassignment_from_kafka(tmp_path: Path) -> None:
+    """In a mixed cluster only one side of a move would be held back."""
+    with running(tmp_path, [Kafka, Kbroker], WINDOWS) as cluster:
+        check_throttle(cluster, tmp_path)

@@ -1,0 +1,196 @@
+"""The fetchers of a broker without a leader that answers, or with one that a test speaks for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from kbroker.cluster.client import NodeClient, NodeError
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.config import BrokerConfig
+from kbroker.metadata.image import PartitionImage
+from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.fetcher import FetcherSettings, ReplicaFetcher
+from kbroker.replication.fetcher_manager import FetcherManager
+from kbroker.replication.partition import Partition
+from kbroker.replication.replication_traffic import ReplicationTraffic
+from kbroker.schemas import wire
+from kbroker.storage.log.log_values import FetchIsolation
+from tests.storage.batches import HandClock, append, batch, environment, open_log, region_bytes
+from tests.storage.full_files import FullFiles
+
+OURS, LEADER = 1, 2
+SETTINGS = FetcherSettings(OURS, protocol_version("3.9-IV0"), backoff_seconds=0.02)
+
+
+def followed(directory: Path, index: int = 0, files: FullFiles | None = None) -> Partition:
+    log = open_log(directory / f"t-{index}", env=environment(files) if files is not None else environment())
+    image = PartitionImage(index, LEADER, 0, (LEADER, OURS), (LEADER,))
+    return Partition("t", index, bytes(15) + b"\1", log, OURS, image, FetchPurgatory(asyncio.get_running_loop()))
+
+
+class SpokenFor:
+    """A leader: `answer(request)` is what it says."""
+
+    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+        self.asked: list[Any] = []
+        self._answer = answer
+
+    async def send(self, request: Any, _version: int) -> Any:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        return await self._answer(request)
+
+    def close(self) -> None:
+        pass
+
+
+def fetcher_of(leader: SpokenFor, traffic: ReplicationTraffic | None = None) -> ReplicaFetcher:
+    client = cast("NodeClient", leader)
+    return ReplicaFetcher(asyncio.get_running_loop(), client, lambda: SETTINGS, lambda: 7, traffic=traffic)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_a_leader_that_is_away_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a broker would grow by five lines a second for each leader that is down."""
+    caplog.set_level(logging.INFO, "kbroker.replication.fetcher")
+
+    async def scenario() -> None:
+        is_away = True
+
+        async def answer(_request: Any) -> Any:
+            if is_away:
+                raise NodeError("refused")
+            return wire.FetchResponse(session_id=1)
+
+        leader = SpokenFor(answer)
+        fetcher = fetcher_of(leader)
+        fetcher.add(followed(tmp_path))
+        await until(lambda: len(leader.asked) > 5)
+        assert [row.failures > 0 for row in fetcher.rows()] == [True]
+        is_away = False
+        await until(lambda: any("fetches again" in each.message for each in caplog.records))
+        assert [row.failures for row in fetcher.rows()] == [0]
+        fetcher.close()
+
+    uvloop.run(scenario())
+    assert sum("cannot fetch" in each.message for each in caplog.records) == 1
+
+
+def rows_of(request: Any) -> list[Any]:
+    return [row for topic in request.topics for row in topic.partitions]
+
+
+def test_a_follower_asks_for_nothing_that_its_throttle_holds_back(tmp_path: Path) -> None:
+    """follower.replication.throttled.rate would bound nothing, or a follower would ask in a loop while it may not."""
+
+    async def scenario() -> None:
+        leader_log = open_log(tmp_path / "leader")
+        for each in range(20):
+            append(leader_log, batch([b"%d" % each * 3000]))
+        clock = HandClock()
+        config = BrokerConfig.from_mapping({"log.dirs": "/", "follower.replication.throttled.rate": "100"})
+        traffic = ReplicationTraffic(config, clock.monotonic)
+        partition = followed(tmp_path)
+        partition.follower_throttled = True
+
+        async def answer(request: Any) -> Any:
+            offset = partition.log.log_end_offset
+            records = region_bytes(leader_log.read(offset, 10_000, FetchIsolation.LOG_END, True))
+            row = wire.FetchResponse.PartitionData(high_watermark=20, log_start_offset=0, records=records)
+            topic = wire.FetchResponse.FetchableTopicResponse(topic_id=partition.topic_id, partitions=[row])
+            return wire.FetchResponse(session_id=0, responses=[topic])
+
+        leader = SpokenFor(answer)
+        fetcher = fetcher_of(leader, traffic)
+        fetcher.add(partition)
+        await until(lambda: partition.log.log_end_offset > 0 and traffic.follower.wait_ms() > 0)
+        asked, end = len(leader.asked), partition.log.log_end_offset
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (len(leader.asked), partition.log.log_end_offset) == (asked, end)
+        assert [row.lag for row in fetcher.rows()] == [20 - end]
+        # Nobody waits for long where the throttle is lifted.
+        traffic.follow(BrokerConfig.from_mapping({"log.dirs": "/"}))
+        await until(lambda: partition.log.log_end_offset == 20)
+        assert traffic.bytes_in >= leader_log.size_bytes
+        fetcher.close()
+
+    uvloop.run(scenario())
+
+
+def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """A full disk would end replication until a restart, or leave half of what came in the log."""
+
+    async def scenario() -> None:
+        leader_log = open_log(tmp_path / "leader")
+        for each in range(8):
+            append(leader_log, batch([b"%d" % each * 300]), leader_epoch=each // 3)
+        files = FullFiles()
+        partition = followed(tmp_path, files=files)
+
+        async def answer(request: Any) -> Any:
+            offset = partition.log.log_end_offset
+            limit = 500 if offset == 0 else 1 << 20
+            records = region_bytes(leader_log.read(offset, limit, FetchIsolation.LOG_END, True))
+            row = wire.FetchResponse.PartitionData(high_watermark=8, log_start_offset=0, records=records)
+            topic = wire.FetchResponse.FetchableTopicResponse(topic_id=partition.topic_id, partitions=[row])
+            return wire.FetchResponse(session_id=0, responses=[topic] if rows_of(request) else [])
+
+        files.left = 1000
+        leader = SpokenFor(answer)
+        fetcher = fetcher_of(leader)
+        fetcher.add(partition)
+        await until(lambda: any(row.failures > 1 for row in fetcher.rows()))
+        end = partition.log.log_end_offset
+        assert 0 < end < 8 and partition.log.latest_epoch == leader_log.leader_epoch_cache.epoch_for_offset(end - 1)
+        files.left = None
+        await until(lambda: partition.log.log_end_offset == 8)
+        everything = region_bytes(leader_log.read(0, 1 << 20, FetchIsolation.LOG_END, True))
+        assert region_bytes(partition.log.read(0, 1 << 20, FetchIsolation.LOG_END, True)) == everything
+        fetcher.close()
+
+    uvloop.run(scenario())
+
+
+def test_a_changed_number_of_fetchers_moves_what_is_followed(tmp_path: Path) -> None:
+    """num.replica.fetchers would need a restart, or partitions be copied by two fetchers or by none."""
+
+    async def scenario() -> None:
+        async def refuse(*_: Any) -> Any:
+            raise ConnectionRefusedError
+
+        transport: Any = SimpleNamespace(connect=refuse)
+        cache: Any = SimpleNamespace(image=SimpleNamespace(brokers={}))
+        manager = FetcherManager(
+            asyncio.get_running_loop(), transport, cache, lambda: "PLAINTEXT", lambda: SETTINGS, lambda: 7
+        )
+        partitions = [followed(tmp_path, each) for each in range(8)]
+        for partition in partitions:
+            manager.follow(partition)
+        assert len(manager) == 1
+        for count in (4, 2):
+            manager.change_count(count)
+            held = {
+                number: {each.index for each in fetcher.partitions()}
+                for (_, number), fetcher in manager._fetchers.items()
+                if len(fetcher)
+            }
+            assert len(held) == count
+            assert sorted(index for each in held.values() for index in each) == list(range(8))
+        assert manager.figures().failed_partitions in range(9)
+        manager.close()
+
+    uvloop.run(scenario())
