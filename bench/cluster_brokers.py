@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from bench.brokers import EQUAL_SETTINGS, Broker, BrokerError, _launch
 from kbroker.testing.ports import free_port
@@ -111,9 +112,10 @@ class Cluster:
 
     def controller(self) -> int:
         """Its id, -1 where there is none."""
-        if not self.zookeeper.exists("/controller"):
+        try:
+            return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
+        except NoNodeError:
             return -1
-        return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
 
     def registered(self) -> set[int]:
         """The ids in ZooKeeper."""

@@ -30,7 +30,7 @@ VERSIONS = {
     ApiKey.METADATA: 12,
 }
 CONTROLLER = 100
-INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH = 95, 74
+INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA = 95, 74, 107
 
 
 @dataclass(slots=True)
@@ -330,6 +330,10 @@ class HandController:
         ]
         return response(brokers=brokers, controller_id=CONTROLLER, topics=topics)
 
+    def _may_join(self, state: Any) -> bool:
+        node = self.nodes[state.broker_id]
+        return node.alive and state.broker_epoch in (-1, node.epoch)
+
     def _alter(self, request: Any) -> Any:
         if not self.grants:
             return wire.AlterPartitionResponse(error_code=41)
@@ -349,6 +353,8 @@ class HandController:
                     pass  # Granted before, and the answer was lost.
                 elif row.partition_epoch != image.partition_epoch:
                     code = INVALID_UPDATE_VERSION
+                elif not all(self._may_join(state) for state in row.new_isr_with_epochs):
+                    code = INELIGIBLE_REPLICA
                 else:
                     name = TopicPartition(topic.name, image.partition)
                     self.alterations.append((name, isr))

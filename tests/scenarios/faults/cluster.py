@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.broker_process import BrokerProcess, answers_api_versions
 from tests.compat.waiting import wait_for
@@ -24,8 +25,8 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "200",
-    "replica.socket.timeout.ms": "3000",
-    "controller.socket.timeout.ms": "3000",
+    "replica.socket.timeout.ms": "5000",
+    "controller.socket.timeout.ms": "5000",
     "controlled.shutdown.retry.backoff.ms": "200",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -114,7 +115,10 @@ class Cluster:
 
     def controller(self) -> int:
         """Its id, -1 where there is none."""
-        return int(self._json("/controller")["brokerid"]) if self.zookeeper.exists("/controller") else -1
+        try:
+            return int(self._json("/controller")["brokerid"])
+        except NoNodeError:
+            return -1
 
     def out_of_sync(self) -> dict[str, dict[str, Any]]:
         """Partitions, of internal topics, too, with a replica that is not in the ISR, or without a leader."""

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
@@ -187,6 +187,16 @@ class Faults:
         self.committed.update(now)
 
     def _committed(self) -> dict[tuple[str, int], int]:
+        """What each group has committed; a coordinator may be on its way meanwhile."""
+        deadline = time.monotonic() + PROGRESS_SECONDS
+        while True:
+            try:
+                return self._ask_for_committed()
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _ask_for_committed(self) -> dict[tuple[str, int], int]:
         admin = self.cluster.admin()
         found = {}
         for group in self.groups:
