@@ -184,6 +184,7 @@ class Broker:
         if self.membership is not None:
             wrap_markers = self.membership.send_markers
             services.coordinators_elsewhere = self.membership.coordinators_elsewhere()
+            services.zookeeper_offsets = self.membership.member.zookeeper_offsets
         self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes, wrap_markers)
         self.coordinators.start()
         self.disk_failures = LogDirFailureHandler(

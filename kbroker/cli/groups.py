@@ -16,14 +16,21 @@ from kbroker.cli.connection import (
     result_of,
     results_of,
 )
+from kbroker.cli.group_offsets import Partition, commit_offsets, committed_offsets, end_offsets, list_offsets
 from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.cli.zookeeper_groups import (
+    SERVERS,
+    Servers,
+    describe_old_groups,
+    list_old_groups,
+    move_offsets,
+    zookeeper_config_option,
+)
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-Partition = tuple[str, int]
 
 
 class Reset(NamedTuple):
@@ -36,16 +43,28 @@ class Reset(NamedTuple):
     shift_by: int | None
 
 
+zookeeper_option = click.option(
+    "--zookeeper", metavar=SERVERS, help="Of Kafka 0.8's consumers, which keep their groups in ZooKeeper."
+)
+
+
 @click.group("groups")
 def command() -> None:
-    """List, describe, reset and delete consumer groups."""
+    """List, describe, reset and delete consumer groups; move those of Kafka 0.8 out of ZooKeeper."""
+
+
+command.add_command(move_offsets)
 
 
 @command.command("list")
+@zookeeper_option
+@zookeeper_config_option
 @json_option
 @cluster_options
-def list_groups(cluster: Cluster, as_json: bool) -> int:
+def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeeper_config: str | None) -> int:
     """List groups with their states."""
+    if zookeeper is not None:
+        return list_old_groups(Servers(zookeeper, zookeeper_config, cluster.timeout), as_json)
     admin = cluster.admin()
     result = result_of(admin.list_consumer_groups(request_timeout=cluster.timeout), cluster.timeout)
     groups = [
@@ -66,10 +85,16 @@ def list_groups(cluster: Cluster, as_json: bool) -> int:
 
 @command.command("describe")
 @click.argument("names", nargs=-1, required=True)
+@zookeeper_option
+@zookeeper_config_option
 @json_option
 @cluster_options
-def describe_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
+def describe_groups(
+    cluster: Cluster, names: tuple[str, ...], as_json: bool, zookeeper: str | None, zookeeper_config: str | None
+) -> int:
     """Describe groups: state, committed offsets, lag and members."""
+    if zookeeper is not None:
+        return describe_old_groups(Servers(zookeeper, zookeeper_config, cluster.timeout), cluster, names, as_json)
     admin = cluster.admin()
     try:
         futures = admin.describe_consumer_groups(list(names), request_timeout=cluster.timeout)
@@ -79,11 +104,11 @@ def describe_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> 
     groups = []
     for name, group in found.items():
         # Kafka describes an unknown group as a dead one; only its offsets tell that it never was.
-        committed = _committed(admin, cluster, name)
+        committed = committed_offsets(admin, cluster, name)
         if group.state.name == "DEAD" and not committed:
             errors.append(f"{name}: GROUP_ID_NOT_FOUND: there is no such group{cluster.near_group(name)}")
             continue
-        groups.append(_group(group, committed, _end_offsets(admin, cluster, committed)))
+        groups.append(_group(group, committed, end_offsets(admin, cluster, committed)))
     if as_json:
         print_json(groups)
     else:
@@ -147,33 +172,6 @@ def _print_group(group: JsonObject) -> None:
         )
 
 
-def _committed(admin: AdminClient, cluster: Cluster, group: str) -> dict[Partition, int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    try:
-        request = [ConsumerGroupTopicPartitions(group)]
-        futures = admin.list_consumer_group_offsets(request, request_timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
-    answer = result_of(futures[group], cluster.timeout)
-    return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions if tp.offset >= 0}
-
-
-def _end_offsets(admin: AdminClient, cluster: Cluster, partitions: Any) -> dict[Partition, int]:
-    return _list_offsets(admin, cluster, partitions, admin_api().OffsetSpec.latest())
-
-
-def _list_offsets(admin: AdminClient, cluster: Cluster, partitions: Any, spec: Any) -> dict[Partition, int]:
-    """What ListOffsets says of each partition that there is; a deleted topic may have left offsets behind."""
-    from confluent_kafka import TopicPartition
-
-    if not partitions:
-        return {}
-    futures = admin.list_offsets({TopicPartition(*p): spec for p in partitions}, request_timeout=cluster.timeout)
-    offsets, _unknown = results_of(futures, cluster.timeout)
-    return {(tp.topic, tp.partition): result.offset for tp, result in offsets.items()}
-
-
 @command.command("reset-offsets")
 @click.argument("group")
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:0,1,…]", help="Which topics or partitions.")
@@ -210,14 +208,14 @@ def reset_offsets(
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics")
     admin = cluster.admin()
-    committed = _committed(admin, cluster, group)
+    committed = committed_offsets(admin, cluster, group)
     partitions = sorted(committed) if all_topics else _named_partitions(admin, cluster, topics)
     if not partitions:
         near = cluster.near_group(group)
         raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets{near}")
     targets = _targets(admin, cluster, partitions, committed, reset)
     if execute:
-        _commit(admin, cluster, group, targets)
+        commit_offsets(admin, cluster, group, targets)
     rows = [
         {"topic": topic, "partition": partition, "old_offset": committed.get((topic, partition)), "new_offset": offset}
         for (topic, partition), offset in targets.items()
@@ -258,12 +256,12 @@ def _targets(
     admin: AdminClient, cluster: Cluster, partitions: list[Partition], committed: dict[Partition, int], reset: Reset
 ) -> dict[Partition, int]:
     specs = admin_api().OffsetSpec
-    first = _list_offsets(admin, cluster, partitions, specs.earliest())
-    last = _list_offsets(admin, cluster, partitions, specs.latest())
+    first = list_offsets(admin, cluster, partitions, specs.earliest())
+    last = list_offsets(admin, cluster, partitions, specs.latest())
     at_time: dict[Partition, int] = {}
     if reset.to_datetime is not None:
         timestamp_ms = int(reset.to_datetime.timestamp() * 1000)
-        at_time = _list_offsets(admin, cluster, partitions, specs.for_timestamp(timestamp_ms))
+        at_time = list_offsets(admin, cluster, partitions, specs.for_timestamp(timestamp_ms))
     targets: dict[Partition, int] = {}
     for partition in partitions:
         if partition not in first or partition not in last:
@@ -293,20 +291,6 @@ def _target(
         # No record is that young: continue with what comes next.
         return high if at_time.get(partition, -1) < 0 else at_time[partition]
     return high
-
-
-def _commit(admin: AdminClient, cluster: Cluster, group: str, targets: dict[Partition, int]) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
-    try:
-        request = [ConsumerGroupTopicPartitions(group, offsets)]
-        futures = admin.alter_consumer_group_offsets(request, request_timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
-    for tp in result_of(futures[group], cluster.timeout).topic_partitions:
-        if tp.error is not None:
-            raise click.ClickException(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
 
 
 def _with_near(error: str, cluster: Cluster) -> str:

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("kbroker.cli.doctor", "Check settings and machine, and say what mends what is wrong."),
     "cluster": ("kbroker.cli.cluster", "Show a cluster, elect leaders, reassign replicas, drain a broker."),
     "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
-    "groups": ("kbroker.cli.groups", "List, describe, reset and delete consumer groups."),
+    "groups": ("kbroker.cli.groups", "List, describe, reset, move and delete consumer groups."),
     "share": ("kbroker.cli.share", "List and describe share groups."),
     "streams": ("kbroker.cli.streams", "List and describe streams groups."),
     "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),

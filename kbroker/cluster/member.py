@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage
     from kbroker.metrics.readiness import Problem
     from kbroker.quotas.host_names import HostNames
+    from kbroker.types import TopicPartition
+
+
+class ZooKeeperOffsets(Protocol):
+    """Offsets that the oldest clients keep in ZooKeeper."""
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the next offsets.  InvalidGroupIdError; CoordinatorNotAvailableError while ZooKeeper is away."""
+
+    async def committed(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offsets of those that have one.  Errors as in `commit`."""
 
 
 class Member(Protocol):
@@ -53,6 +64,10 @@ class Member(Protocol):
 
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker is there."""
+
+    @property
+    def zookeeper_offsets(self) -> ZooKeeperOffsets | None:
+        """Where clients of OffsetCommit and OffsetFetch v0 keep their offsets; None: where all others do."""
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong with the membership, for people."""

@@ -1,12 +1,12 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
-OffsetCommit v0-v10: v0 knows no members; v1 may bring the time of the commit, v2-v4 a retention time; v10 names topics
-    by id.  Topics and partitions that do not exist are refused one by one (UNKNOWN_TOPIC_OR_PARTITION, v10
-    UNKNOWN_TOPIC_ID), the others go on.
+OffsetCommit v0-v10: v0 knows no members, and commits to ZooKeeper where there is one (`zookeeper_offsets`); v1 may
+    bring the time of the commit, v2-v4 a retention time; v10 names topics by id.  Topics and partitions that do not
+    exist are refused one by one (UNKNOWN_TOPIC_OR_PARTITION, v10 UNKNOWN_TOPIC_ID), the others go on.
 OffsetFetch v0-v10: null topics (v2+) mean all; v7 may ask for stable offsets only; v8 asks for several groups; v9
     says which member of a consumer group asks, in which epoch; v10
-    names topics by id.  What was never committed is offset -1 without an error; v0, made when offsets lived in
-    ZooKeeper, has UNKNOWN_TOPIC_OR_PARTITION there.
+    names topics by id.  What was never committed is offset -1 without an error; v0, which reads ZooKeeper where
+    there is one, has UNKNOWN_TOPIC_OR_PARTITION there.
 OffsetDelete v0.
 """
 
@@ -22,6 +22,7 @@ from kbroker.gate.access import may_group, may_topic, require_group
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
+from kbroker.handlers.zookeeper_offsets import commit_to_zookeeper, read_from_zookeeper
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
 from kbroker.schemas import wire
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     AskedTopic = wire.OffsetFetchRequest.OffsetFetchRequestTopic | wire.OffsetFetchRequest.OffsetFetchRequestTopics
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
+    from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.coordinator.classic.offsets import OffsetTable
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache
@@ -96,7 +98,6 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
             response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
         )
     if commits:
-        await ensure_group_topic(ctx)
         await _commit(ctx, request, commits, slots, pace)
     return response(topics=topics)
 
@@ -112,17 +113,28 @@ async def _commit(
     who = Committer(
         request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     )
+    kept = _in_zookeeper(ctx)
+    if kept is None:
+        await ensure_group_topic(ctx)
     for start in range(0, len(commits), PORTION):
         await pace
         portion = slots[start : start + PORTION]
+        asked = commits[start : start + PORTION]
         try:
-            codes = ctx.services.group_coordinator.commit_offsets(
-                who, commits[start : start + PORTION], ctx.api_version
-            )
+            if kept is not None:
+                most = ctx.services.config.get("offset.metadata.max.bytes")
+                codes = await commit_to_zookeeper(kept, who.group_id, asked, most)
+            else:
+                codes = ctx.services.group_coordinator.commit_offsets(who, asked, ctx.api_version)
         except KafkaError as error:
             codes = [error.code] * len(portion)
         for slot, code in zip(portion, codes, strict=True):
             slot.error_code = code
+
+
+def _in_zookeeper(ctx: RequestContext) -> ZooKeeperOffsets | None:
+    """Where clients of version 0 keep their offsets; None: with all others."""
+    return ctx.services.zookeeper_offsets if ctx.api_version == 0 else None
 
 
 def _refused_commits(answer: wire.OffsetCommitResponse, code: ErrorCode) -> wire.OffsetCommitResponse:
@@ -163,7 +175,13 @@ async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequ
         return response(groups=groups)
     try:
         require_group(ctx, Operation.DESCRIBE, request.group_id)
-        offsets: OffsetTable | None = ctx.services.group_coordinator.offsets_of(request.group_id)
+        kept = _in_zookeeper(ctx)
+        offsets: OffsetTable | None
+        if kept is None:
+            offsets = ctx.services.group_coordinator.offsets_of(request.group_id)
+        else:
+            asked = [(each.name, each.partition_indexes) for each in request.topics or ()]
+            offsets = await read_from_zookeeper(kept, ctx.services.metadata_cache, request.group_id, asked, pace)
     except KafkaError as error:
         return await _fetch_failed(ctx, request, error.code, pace)
     fetch = _OffsetFetch(ctx, response.OffsetFetchResponseTopic, response.OffsetFetchResponsePartition, offsets, pace)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
+    from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
@@ -81,6 +82,7 @@ class Services:
     group_configs: GroupConfigs = _ABSENT
     controller_requests: ControllerRequests = _ABSENT
     coordinators_elsewhere: NodeClients | None = None
+    zookeeper_offsets: ZooKeeperOffsets | None = None
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
 

@@ -74,6 +74,7 @@ class Services:
     share_groups: Any = None
     streams_groups: Any = None
     internal_topics: Any = None
+    zookeeper_offsets: Any = None
 
 
 @dataclass

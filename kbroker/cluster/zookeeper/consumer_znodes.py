@@ -62,8 +62,10 @@ def encode_offset(offset: int) -> bytes:
 
 
 def decode_offset(data: bytes | None) -> int:
-    """/consumers/G/offsets/T/P.  Raises ZnodeError."""
+    """/consumers/G/offsets/T/P; a client may have committed a negative one.  Raises ZnodeError."""
     try:
-        return as_number((data or b"").decode(), "the offset", 2**63 - 1)
+        text = (data or b"").decode()
     except UnicodeDecodeError:
         raise ZnodeError("the offset is no text") from None
+    offset = as_number(text.removeprefix("-"), "the offset", 2**63 - 1)
+    return -offset if text.startswith("-") else offset

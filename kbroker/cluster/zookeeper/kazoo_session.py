@@ -122,10 +122,10 @@ class KazooSession:
         client.logger.setLevel(logging.ERROR)
         return client
 
-    async def open(self) -> None:
+    async def open(self, *, makes_chroot: bool = True) -> None:
         """Connect, and make the chroot where it is missing.  ConnectionLossError when the time for that is over."""
         hosts, slash, chroot = self._settings.connect.partition("/")
-        if slash and chroot:
+        if makes_chroot and slash and chroot:
             plain = self._make(hosts)
             await self._start(plain)
             try:

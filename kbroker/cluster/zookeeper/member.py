@@ -18,6 +18,7 @@ from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.zookeeper.channels import NodeChannels
 from kbroker.cluster.zookeeper.cluster_controller import ClusterController
+from kbroker.cluster.zookeeper.consumer_groups import ConsumerGroupZnodes
 from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
@@ -75,6 +76,7 @@ class ZooKeeperMember:
         self._loop = loop
         self._session = KazooSession(settings, loop)
         self.configs = EntityConfigs(self._session, parts.clock)
+        self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._membership: Membership | None = None
         self._controller: ClusterController | None = None
         self._surroundings: Surroundings | None = None

@@ -87,6 +87,16 @@ def consumer_ids(group: str) -> str:
     return f"{CONSUMERS}/{group}/ids"
 
 
+def consumer_owners(group: str) -> str:
+    """The parent of what the threads of an old consumer group own."""
+    return f"{CONSUMERS}/{group}/owners"
+
+
+def consumer_offsets(group: str) -> str:
+    """The parent of the offsets of an old consumer group."""
+    return f"{CONSUMERS}/{group}/offsets"
+
+
 def consumer_owner(group: str, name: str, index: int) -> str:
     """Which thread of an old consumer group reads a partition."""
     return f"{CONSUMERS}/{group}/owners/{name}/{index}"

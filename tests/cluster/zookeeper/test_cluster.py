@@ -120,10 +120,12 @@ def test_what_only_the_controller_does_is_refused_by_others(tmp_path: Path) -> N
         elect = wire.ElectLeadersRequest
         with Connection("127.0.0.1", cluster.nodes[other].port) as connection:
             created = connection.send(wire.CreateTopicsRequest(topics=[topic]))
-            deleted = connection.send(wire.DeleteTopicsRequest(topics=[], topic_names=["t"]), version=4)
+            deleted = connection.send(
+                wire.DeleteTopicsRequest(topics=[], topic_names=["t"], timeout_ms=9000), version=4
+            )
             grown = connection.send(
                 wire.CreatePartitionsRequest(
-                    topics=[wire.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2)]
+                    topics=[wire.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2)], timeout_ms=9000
                 )
             )
             elected = connection.send(

@@ -107,6 +107,8 @@ class FixedMember:
     async def register(self, broker: BrokerImage) -> None:
         pass
 
+    zookeeper_offsets = None
+
     def problems(self) -> Iterable[Problem]:
         return ()
 
