@@ -146,8 +146,11 @@ def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[st
     """The same for Kafka's last release with ZooKeeper; ZooKeeper is among its jars."""
     folder = old_kafka_jars()
     options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
-    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2-INFO.properties'}"
-    return ["java", *options, logging, "-cp", f"{folder}/*", java_class, *args]
+    logging = [
+        f"-Dlog4j2.configurationFile={folder / 'log4j2-INFO.properties'}",
+        f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
+    ]
+    return ["java", *options, *logging, "-cp", f"{folder}/*", java_class, *args]
 
 
 def streams_command(*args: str, heap: str = "160m") -> list[str]:

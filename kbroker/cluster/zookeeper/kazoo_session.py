@@ -1,7 +1,8 @@
 """ZooKeeper through kazoo, whose threads hand over to the loop.
 
 kazoo makes a new session by itself when one has expired; it does not make ephemeral nodes again, and forgets watches at
-every disconnection.  A call while there is no connection fails at once, where kazoo would let it wait.
+every disconnection.  A call while there is no connection fails at once, where kazoo would let it wait.  kazoo gives up
+where SASL fails, which a server that dies meanwhile looks like: a session that was there is begun anew.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
@@ -38,7 +40,7 @@ from kazoo.exceptions import (
 from kazoo.exceptions import (
     SessionExpiredError as KazooSessionExpired,
 )
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL as KazooAcl  # noqa: N811
 from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, make_acl
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-CLOSE_SECONDS = 5.0
+REFUSED_SECONDS = 1.0
 
 _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     (KazooNoNode, NoNodeError),
@@ -83,7 +85,8 @@ _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     (ConnectionClosedError, ConnectionLossError),
     (OperationTimeoutError, ConnectionLossError),
     (NoAuthError, AuthenticationError),
-    (AuthFailedError, AuthenticationError),
+    # The session is over; another one follows.
+    (AuthFailedError, SessionExpiredError),
     (InvalidACLError, AuthenticationError),
 )
 _STATES = {
@@ -96,7 +99,7 @@ _STATES = {
 class KazooSession:
     """One session after the other, of one process.  `open` and `close` once each."""
 
-    __slots__ = ("_client", "_listeners", "_loop", "_secured", "_settings", "_state", "_waiting")
+    __slots__ = ("_again", "_client", "_listeners", "_loop", "_secured", "_settings", "_state", "_waiting")
 
     def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings = settings
@@ -105,6 +108,7 @@ class KazooSession:
         self._state = SessionState.CLOSED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
+        self._again: asyncio.Task[None] | None = None
         self._client = self._make(settings.connect)
 
     def _make(self, hosts: str) -> KazooClient:
@@ -129,27 +133,45 @@ class KazooSession:
             plain = self._make(hosts)
             await self._start(plain)
             try:
-                await asyncio.to_thread(plain.ensure_path, f"/{chroot}")
+                # Who may write to it may delete what is in it.
+                await asyncio.to_thread(plain.ensure_path, f"/{chroot}", self._acl("/"))
             finally:
                 await asyncio.to_thread(_close, plain)
-        self._client.add_listener(self._on_state)
+        self._client.add_listener(partial(self._on_state, self._client))
         await self._start(self._client)
         self._change(SessionState.CONNECTED)
 
     async def _start(self, client: KazooClient) -> None:
-        seconds = self._settings.connection_timeout_ms / 1000
+        settings = self._settings
+        seconds = settings.connection_timeout_ms / 1000
+        refusals: list[str] = []
+
+        def note(state: str) -> None:
+            if client.client_state == KeeperState.AUTH_FAILED:
+                refusals.append(state)
+
+        client.add_listener(note)
         try:
-            await asyncio.to_thread(client.start, seconds)
+            await asyncio.to_thread(_begin, client, seconds)
         except Exception as error:
             await asyncio.to_thread(_close, client)
+            if refusals or isinstance(error, AuthFailedError):
+                raise AuthenticationError(
+                    f"ZooKeeper at {settings.connect} refuses kbroker.zookeeper.sasl.username and .password"
+                ) from error
+            hint = ", and are the zookeeper.ssl settings" if settings.tls is not None else ""
             raise ConnectionLossError(
-                f"ZooKeeper at {self._settings.connect} does not answer within {seconds:g} s ({error}); is it running, "
-                "and is zookeeper.connect right?"
+                f"ZooKeeper at {settings.connect} does not answer within {seconds:g} s ({error}); is it running, "
+                f"and is zookeeper.connect right{hint}?"
             ) from error
+        finally:
+            client.remove_listener(note)
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go at once."""
         self._change(SessionState.CLOSED)
+        if self._again is not None:
+            self._again.cancel()
         await asyncio.to_thread(_close, self._client)
 
     # States
@@ -176,9 +198,27 @@ class KazooSession:
             self._waiting.append(future)
             await future
 
-    def _on_state(self, state: str) -> None:
+    def _on_state(self, client: KazooClient, state: str) -> None:
         """In kazoo's thread."""
-        self._on_loop(self._change, _STATES[state])
+        is_refused = client.client_state == KeeperState.AUTH_FAILED
+        self._on_loop(self._noted, client, _STATES[state], is_refused)
+
+    def _noted(self, client: KazooClient, state: SessionState, is_refused: bool) -> None:
+        if client is not self._client:
+            return
+        self._change(state)
+        if is_refused and self._again is None and self._state is not SessionState.CLOSED:
+            logger.error("ZooKeeper has refused the broker; the next attempt is in %g s", REFUSED_SECONDS)
+            self._again = self._loop.create_task(self._start_again(client))
+
+    async def _start_again(self, refused: KazooClient) -> None:
+        """A client that was refused does not connect any more."""
+        await asyncio.sleep(REFUSED_SECONDS)
+        client = self._client = self._make(self._settings.connect)
+        self._again = None
+        client.add_listener(partial(self._on_state, client))
+        client.start_async()
+        await asyncio.to_thread(_close, refused)
 
     def _on_loop(self, call: Callable[..., None], *args: object) -> None:
         try:
@@ -292,6 +332,12 @@ class KazooSession:
             return list(OPEN_ACL_UNSAFE) if self._secured else None
         own = make_acl("sasl", self._settings.principal, all=True)
         return [own] if paths.is_secret(path) else [own, KazooAcl(Permissions.READ, ANYONE_ID_UNSAFE)]
+
+
+def _begin(client: KazooClient, seconds: float) -> None:
+    """Connect, and wait for the end of SASL, which comes after that."""
+    client.start(seconds)
+    client.exists_async("/").get(timeout=seconds)
 
 
 def _close(client: KazooClient) -> None:

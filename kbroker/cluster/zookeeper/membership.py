@@ -25,6 +25,7 @@ from kbroker.cluster.zookeeper.session import (
     SessionState,
     Set,
     ZooKeeper,
+    ZooKeeperError,
     ensure_path,
 )
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, encode_cluster_id
@@ -219,6 +220,9 @@ class Membership:
                 try:
                     await self.register()
                 except ConnectionLossError:
+                    await asyncio.sleep(RETRY_SECONDS)
+                except ZooKeeperError as error:
+                    logger.error("broker %d can't register again: %s", self._registration.node_id, error)
                     await asyncio.sleep(RETRY_SECONDS)
         except MembershipError as error:
             self.failure(error)

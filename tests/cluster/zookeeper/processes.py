@@ -6,14 +6,16 @@ import json
 import os
 import signal
 import subprocess
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.broker_process import BrokerProcess
 from tests.compat.old_kafka import OLD_SETTINGS
@@ -22,6 +24,8 @@ from tests.compat.waiting import wait_for
 from tests.ports import free_port
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
+PATIENCE = 180
+"""Seconds for what takes some on a machine that is not busy."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "4000",
@@ -38,7 +42,9 @@ class Kbroker:
 
     kind = "kbroker"
 
-    def __init__(self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str], port: int | None = None
+    ) -> None:
         self.node_id = node_id
         overrides = {
             **SETTINGS,
@@ -47,7 +53,7 @@ class Kbroker:
             "metrics.listener": "none",
             **settings,
         }
-        self.port = free_port()
+        self.port = port or free_port()
         self._process = BrokerProcess(folder, overrides, port=self.port)
         self.log = folder
 
@@ -79,7 +85,7 @@ class Kafka:
     def __init__(self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.port = free_port()
-        self._folder = folder
+        self._folder = self.log = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
             **OLD_SETTINGS,
@@ -124,16 +130,25 @@ Node = Kbroker | Kafka
 
 
 class Cluster:
-    """Brokers 1 to n, and a look into ZooKeeper."""
+    """Brokers 1 to n, and a look into ZooKeeper: `connect` is what brokers have for it."""
 
-    def __init__(self, server: ZooKeeperServer, folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, str]):
+    def __init__(
+        self,
+        servers: Sequence[ZooKeeperServer],
+        folder: Path,
+        kinds: Sequence[type[Node]],
+        settings: Mapping[str, str],
+        chroot: str = "",
+        zookeeper: KazooClient | None = None,
+    ) -> None:
         """`{id}` in a setting's value stands for the broker's id."""
-        self.server = server
+        self.server = servers[0]
+        self.connect = ",".join(each.address for each in servers) + chroot
         self.nodes: dict[int, Node] = {}
         for number, kind in enumerate(kinds, 1):
             own = {name: text.replace("{id}", str(number)) for name, text in settings.items()}
-            self.nodes[number] = kind(number, folder / f"broker-{number}", server.address, own)
-        self.zookeeper = KazooClient(server.address)
+            self.nodes[number] = kind(number, folder / f"broker-{number}", self.connect, own)
+        self.zookeeper = zookeeper or KazooClient(self.connect)
 
     @property
     def bootstrap(self) -> str:
@@ -154,16 +169,19 @@ class Cluster:
         return {int(each) for each in self.zookeeper.get_children("/brokers/ids")}
 
     def controller(self) -> int:
-        return int(self.json("/controller")["brokerid"]) if self.zookeeper.exists("/controller") else -1
+        try:
+            return int(self.json("/controller")["brokerid"])
+        except NoNodeError:
+            return -1
 
     def wait_registered(self, wanted: set[int]) -> None:
-        wait_for(lambda: self.registered() == wanted, f"brokers {wanted} to be registered", seconds=60)
+        wait_for(lambda: self.registered() == wanted, f"brokers {wanted} to be registered", seconds=PATIENCE)
 
     def wait_isr(self, topic: str, partitions: int, wanted: set[int]) -> None:
         def settled() -> bool:
             return all(set(self.state(topic, each)["isr"]) == wanted for each in range(partitions))
 
-        wait_for(settled, f"the ISR of {topic} to be {wanted}", seconds=60)
+        wait_for(settled, f"the ISR of {topic} to be {wanted}", seconds=PATIENCE)
 
     def create(self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None) -> None:
         new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
@@ -196,23 +214,34 @@ class Cluster:
                 found.append(message.value().decode())
             return len(found) >= count
 
-        wait_for(enough, f"{count} records of {topic}, {len(found)} came", seconds=60)
+        wait_for(enough, f"{count} records of {topic}, {len(found)} came", seconds=PATIENCE)
         consumer.close()
         return found
 
 
 @contextmanager
-def running(folder: Path, kinds: Sequence[type[Node]], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A cluster whose brokers have started one after the other."""
-    with zookeeper_server(folder / "zookeeper") as server:
-        cluster = Cluster(server, folder, kinds, settings or {})
-        cluster.zookeeper.start()
+def running(
+    folder: Path,
+    kinds: Sequence[type[Node]],
+    settings: Mapping[str, str] | None = None,
+    servers: Sequence[ZooKeeperServer] = (),
+    chroot: str = "",
+    zookeeper: KazooClient | None = None,
+) -> Iterator[Cluster]:
+    """A cluster whose brokers have started one after the other; without `servers` with a ZooKeeper of its own."""
+    with ExitStack() as ended:
+        found = servers or [ended.enter_context(zookeeper_server(folder / "zookeeper"))]
+        cluster = Cluster(found, folder, kinds, settings or {}, chroot, zookeeper)
+        with warnings.catch_warnings():
+            # The first broker makes the chroot.
+            warnings.filterwarnings("ignore", message="No chroot path exists")
+            cluster.zookeeper.start()
         try:
             for number, node in cluster.nodes.items():
                 node.start()
                 if number == 1:
                     # The first one is the controller.
-                    wait_for(lambda: cluster.controller() == 1, "a controller", seconds=60)
+                    wait_for(lambda: cluster.controller() == 1, "a controller", seconds=PATIENCE)
             cluster.wait_registered(set(cluster.nodes))
             yield cluster
         except BaseException:
