@@ -1,6 +1,6 @@
 """`make run-cluster`: ZooKeeper and three brokers on loopback, until Ctrl-C; data in a directory that stays.
 
-python -m tests.run_cluster [DIRECTORY [FIRST_PORT]]
+python -m tests.run_cluster [DIRECTORY [PORT …]]        (a single port is the first of three)
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ SETTINGS = {
 }
 
 
-def main(directory: str = "data/cluster", first_port: str = "9092") -> None:
-    folder, port = Path(directory).absolute(), int(first_port)
+def main(directory: str = "data/cluster", *given: str) -> None:
+    folder, ports = Path(directory).absolute(), list(map(int, given or ("9092",)))
+    ports += range(ports[-1] + 1, ports[-1] + 1 + BROKERS - len(ports))
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
@@ -32,9 +33,9 @@ def main(directory: str = "data/cluster", first_port: str = "9092") -> None:
         BrokerProcess(
             folder / f"broker-{number}",
             {**SETTINGS, "broker.id": str(number), "zookeeper.connect": server.address},
-            port=port + number - 1,
+            port=port,
         )
-        for number in range(1, BROKERS + 1)
+        for number, port in enumerate(ports, 1)
     ]
     server.launch()
     try:

@@ -123,6 +123,7 @@ class ZooKeeperServer:
             "maxClientCnxns": "0",
             "initLimit": "10",
             "syncLimit": "10",
+            "maxSessionTimeout": "600000",
             "4lw.commands.whitelist": "*",
         }
         for number, (quorum, election) in self._peers.items():

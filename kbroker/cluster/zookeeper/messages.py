@@ -204,7 +204,7 @@ class Messages:
             controller_id=context.node_id,
             controller_epoch=context.fence.epoch,
             broker_epoch=context.image.brokers[node_id].epoch,
-            delete_partitions=delete,
+            delete_partitions=delete and version < STATES_IN_STOP,
         )
         by_topic: dict[str, list[TopicPartition]] = {}
         for name in names:

@@ -84,7 +84,7 @@ class FakeBroker:
 
 
 class FakeChannels:
-    """Delivers at once, in order."""
+    """Delivers at once, in order, what the bytes of each request say."""
 
     def __init__(self, brokers: Mapping[int, FakeBroker]) -> None:
         self._brokers = brokers
@@ -101,7 +101,8 @@ class FakeChannels:
         if node_id not in self._open:
             return
         self.sent.append((node_id, type(request).__name__.removesuffix("Request")))
-        answer = self._brokers[node_id].answer(request, version)
+        program = type(request).program(version)
+        answer = self._brokers[node_id].answer(program.decode(program.encode(request)), version)
         if answer is not None and answered is not None:
             answered(answer)
 

@@ -1,0 +1,168 @@
+"""What `docker/` says, proven without Docker: settings of the image and the compose files, and a cluster by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kbroker.cli.main import run
+from kbroker.config import BrokerConfig
+from tests.broker_process import BrokerProcess
+from tests.compat.waiting import wait_for
+from tests.ports import free_port
+from tests.zookeeper_server import zookeeper_server
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCKER = ROOT / "docker"
+COMPOSE_FILES = sorted(DOCKER.glob("compose*.yaml"))
+
+
+def image_settings() -> dict[str, str]:
+    """The variables that the image sets."""
+    text = (DOCKER / "Dockerfile").read_text().replace("\\\n", " ")
+    return dict(re.findall(r"(KBROKER_\w+)=(\S+)", "\n".join(re.findall(r"^ENV .*", text, re.MULTILINE))))
+
+
+def brokers_of(compose: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The services that run kbroker."""
+    return {name: service for name, service in compose["services"].items() if "build" in service}
+
+
+def environments(file: Path) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Each broker's service, and all variables that its process has."""
+    for service in brokers_of(yaml.safe_load(file.read_text())).values():
+        yield service, {**image_settings(), **service.get("environment", {})}
+
+
+@pytest.mark.parametrize("file", COMPOSE_FILES, ids=lambda file: file.name)
+def test_compose_files_say_what_a_broker_takes(file: Path) -> None:
+    """Whoever tries kbroker by its compose file would get a container that ends, or that no client reaches."""
+    compose = yaml.safe_load(file.read_text())
+    named = set(compose["volumes"])
+    mounted, published, ids = [], [], []
+    for service, environ in environments(file):
+        assert (file.parent / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        config = BrokerConfig.load(None, (), environ)
+        assert config.warnings == []
+        ids.append(config.node_id)
+        (volume,) = (each.split(":") for each in service["volumes"])
+        mounted.append(volume[0])
+        assert Path(config.log_dirs[0]).is_relative_to(volume[1])
+        listening = {str(each.port) for each in config.listeners} | {environ["KBROKER_METRICS_LISTENER"].split(":")[-1]}
+        for each in service["ports"]:
+            host, outside, inside = each.split(":")
+            assert host == "127.0.0.1"
+            assert inside in listening
+            published.append(outside)
+        for listener in config.advertised_listeners:
+            if listener.host == "127.0.0.1":
+                assert str(listener.port) in published
+    assert len(set(ids)) == len(ids)
+    assert len(set(published)) == len(published)
+    assert len(set(mounted)) == len(mounted)
+    assert set(mounted) <= named
+    assert {each.split(":")[0] for service in compose["services"].values() for each in service["volumes"]} == named
+
+
+class ComposedBroker(BrokerProcess):
+    """A broker that has nothing but its variables, as in a container."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "kbroker.cli", "start"]
+
+
+def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], zookeeper: str) -> str:
+    """Names and ports as they are outside of containers."""
+    text = text.replace("zookeeper:2181", zookeeper)
+    text = re.sub(r"broker-(\d):29092", lambda name: f"127.0.0.1:{inner[int(name[1])]}", text)
+    text = text.replace("://:29092", f"://127.0.0.1:{own}").replace("://:", "://127.0.0.1:")
+    return re.sub(r":(909\d)\b", lambda port: f":{outer[int(port[1])]}", text)
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path) -> None:
+    """Three containers would each be a cluster of its own, or send clients to addresses that they cannot reach."""
+    with ExitStack() as ended:
+        server = ended.enter_context(zookeeper_server(tmp_path / "zookeeper"))
+        found = list(environments(DOCKER / "compose.cluster.yaml"))
+        inner = {number: free_port() for number in range(1, len(found) + 1)}
+        outer = {9091 + number: free_port() for number in inner}
+        brokers = []
+        for number, (_, environ) in enumerate(found, 1):
+            variables = {
+                key: moved(value, inner[number], inner, outer, server.address) for key, value in environ.items()
+            }
+            variables["KBROKER_LOG_DIRS"] = str(tmp_path / f"broker-{number}" / "data")
+            variables["KBROKER_METRICS_LISTENER"] = f"http://127.0.0.1:{free_port()}"
+            port = outer[9091 + number]
+            broker = ComposedBroker(tmp_path / f"broker-{number}", environ=variables, port=port)
+            ended.callback(lambda broker=broker: broker.running and broker.kill())
+            brokers.append(broker.start())
+        admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
+
+        def together() -> bool:
+            known = admin.list_topics(timeout=30).brokers.values()
+            return {(each.host, each.port) for each in known} == {("127.0.0.1", each.port) for each in brokers}
+
+        wait_for(together, "all brokers to be known by their addresses on the host", seconds=60)
+        admin.create_topics([NewTopic("t", 3)])["t"].result(60)
+        topic = wait_for(lambda: admin.list_topics("t", timeout=30).topics["t"].partitions, "the topic", seconds=60)
+        assert [len(each.replicas) for each in topic.values()] == [3] * 3
+        producer = Producer({"bootstrap.servers": brokers[1].bootstrap, "acks": "all"})
+        failed: list[object] = []
+        for partition in range(3):
+            producer.produce("t", "x", partition=partition, on_delivery=lambda error, _: error and failed.append(error))
+        assert producer.flush(60) == 0
+        assert failed == []
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_make_run_cluster_is_ready_in_one_command_and_keeps_its_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The way to try a cluster that the guide names would not work, or forget everything by the next day."""
+    goal = (ROOT / "Makefile").read_text().partition("\nrun-cluster:")[2].partition("\n\n")[0]
+    assert "$(BIN)/python -m tests.run_cluster $(ARGS)" in goal
+    first = free_port()
+    ports = [first, free_port(), free_port()]
+    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for attempt in range(2):
+        command = [sys.executable, "-m", "tests.run_cluster", str(tmp_path / "cluster"), *map(str, ports)]
+        with (tmp_path / "out").open("wb") as output:
+            process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=subprocess.STDOUT)
+
+        def ready(process: subprocess.Popen[bytes] = process) -> bool:
+            text = (tmp_path / "out").read_text()
+            assert process.poll() is None, text
+            return f"brokers on {bootstrap}" in text
+
+        try:
+            wait_for(ready, "the cluster to be ready", seconds=180)
+            if not attempt:
+                create = ["topics", "create", "orders", "--partitions", "6", "--replication-factor", "3"]
+                assert run([*create, "-b", bootstrap]) == 0
+            wait_for(lambda: run(["cluster", "status", "-b", bootstrap]) == 0, "the cluster to be whole", seconds=60)
+            capsys.readouterr()
+            assert run(["topics", "list", "--json", "-b", bootstrap]) == 0
+            assert "orders" in [each["name"] for each in json.loads(capsys.readouterr().out)]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(120) == 0
