@@ -187,7 +187,7 @@ def share_state(place: Place) -> None:
         found = place.session.quietly("InitializeShareGroupState", 0, group_id=place.group, topics=topics)
         return not found.results[0].partitions[0].error_code
 
-    wait_for(initialized, "the state of a share-partition")
+    wait_for(initialized, "the state of a share-partition", seconds=90)
 
 
 def producer(place: Place) -> None:

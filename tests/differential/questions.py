@@ -6,12 +6,13 @@ import re
 from functools import partial
 from typing import Any
 
+from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
 from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import message
 from tests.compat.waiting import wait_for
 from tests.differential.cases import Case, Resized, cases, damaged_frame, resized_frame
-from tests.differential.places import CHANGES_PARTITIONS, PROBES, Place
+from tests.differential.places import CHANGES_PARTITIONS, PROBES, Place, share_state
 from tests.differential.values import Live
 from tests.scenarios.batches import T0, Batch
 from tests.scenarios.normal import Normaliser
@@ -61,6 +62,10 @@ class Questions:
             session.coordinator(f"warm-up-{number}")
             wait_for(partial(_is_initialized, session, f"warm-up-{number}"), "the transaction coordinator")
         self._ids = {topic: self._topic_id(session, topic) for topic in TOPICS}
+        served = {row.api_key for row in session.quietly("ApiVersions", 0).api_keys}
+        for number in range(20 if ApiKey.INITIALIZE_SHARE_GROUP_STATE in served else 0):
+            place = Place(session, f"warm-up-{number}-", TOPICS[0], self._ids[TOPICS[0]], TOPICS[1])
+            share_state(place)
         session.close()
 
     @staticmethod
