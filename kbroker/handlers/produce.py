@@ -156,6 +156,14 @@ async def _judge_aside(ctx: RequestContext, topic: Topic, data: Row) -> Known:
         partition = _partition(ctx, topic, data.index)
     except KafkaError as error:
         return error.with_traceback(None)
+    if ctx.api_version >= FIRST_PRODUCE_VERSION_OF_BATCHES and partition.log.config.message_magic == MAGIC_V2:
+        return await _in_thread(ctx, partition, data)
+    async with ctx.services.conversions.turn:
+        return await _in_thread(ctx, partition, data)
+
+
+async def _in_thread(ctx: RequestContext, partition: Partition, data: Row) -> Known:
+    """As `_judge_aside`, now."""
     under_way = ctx.services.replica_manager.judging
     judging = asyncio.get_running_loop().run_in_executor(None, _prepare, ctx, partition, data.records)
     # What a stop of the broker does not wait for: it stays there when the stop cancels this.

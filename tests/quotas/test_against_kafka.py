@@ -74,7 +74,6 @@ def throttled(broker: BrokerProcess) -> dict[str, float]:
     set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=None, consumer_byte_rate=None)
     fill(broker.port, "many", 10_000)
     set_quotas(broker.port, {"client-id": None}, producer_byte_rate=RATE, consumer_byte_rate=RATE)
-    # At once: its records have no time, so that retention takes them when it looks.
     found["consumed in a second"] = consumed_per_second(broker.bootstrap, "many", "consumer", 33.0, MOST)
     found["produced in a second"] = produced_per_second(broker.bootstrap, "few", "producer", 33.0)
     return found
@@ -85,7 +84,9 @@ def throttled(broker: BrokerProcess) -> dict[str, float]:
 @pytest.mark.timeout(300)
 def test_kafka_throttles_alike(tmp_path: Path) -> None:
     """A client would be slowed more, or less, than a Kafka with the same quota slows it."""
-    brokers = KafkaProcess(tmp_path / "kafka"), KbrokerProcess(tmp_path / "kbroker")
+    # The records have no time.
+    forever = {"log.retention.ms": "-1"}
+    brokers = KafkaProcess(tmp_path / "kafka", forever), KbrokerProcess(tmp_path / "kbroker", forever)
     try:
         for broker in brokers:
             broker.start()
