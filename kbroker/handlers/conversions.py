@@ -25,8 +25,8 @@ MOST_BYTES = 4 << 20
 class Conversions:
     """The budget of converted records, and what was converted so far.  It belongs to the loop.
 
-    `turn` lets one thread convert at a time, for producers and for consumers: what is unpacked on the way is larger than
-    what comes of it.
+    `turn` lets one thread convert at a time, for producers and for consumers: what is unpacked on the way is larger
+    than what comes of it.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
