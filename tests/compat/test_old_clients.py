@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker.client import Client
-from tests.compat.tooling import HERE, old_client_jars, old_kafka_python
+from tests.compat.tooling import HERE, old_client_jars, old_confluent, old_kafka_python
 from tests.conftest import BrokerProcess, StartBroker
 
 COUNT = 60
@@ -36,6 +38,22 @@ def kafka_python(*api_version: str) -> Command:
     return command
 
 
+def confluent(version: str, python: str = sys.executable) -> Command:
+    def command(*args: str) -> list[str]:
+        return [str(old_confluent(version, python)), str(HERE / "drivers" / "old_confluent.py"), *args]
+
+    return command
+
+
+def python_of_2018() -> str | None:
+    """Of confluent-kafka 1.0 there are packages for Python 3.7 at most; 2.0.2 is the oldest with one for 3.11."""
+    found = shutil.which("python3.7")
+    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+        return None
+    return found
+
+
+PYTHON_OF_2018 = python_of_2018()
 SIMPLE = java("0.8.2.2", "simple", "SimpleClient")
 CLIENTS: dict[str, tuple[Command, tuple[str, ...]]] = {
     "java-0.10.2": (java("0.10.2.2"), ("none", "gzip", "snappy", "lz4")),
@@ -45,7 +63,14 @@ CLIENTS: dict[str, tuple[Command, tuple[str, ...]]] = {
     "kafka-python-1.4": (kafka_python(), ("none", "gzip")),
     "kafka-python-1.4-as-0.9": (kafka_python("0.9"), ("none", "gzip")),
     "kafka-python-1.4-as-0.10": (kafka_python("0.10"), ("gzip",)),
+    "confluent-2.0": (confluent("2.0.2"), ("none", "gzip", "snappy", "lz4", "zstd")),
+    **(
+        {"confluent-1.0": (confluent("1.0.0", PYTHON_OF_2018), ("none", "gzip", "snappy", "lz4"))}
+        if PYTHON_OF_2018
+        else {}
+    ),
 }
+SHARING = ["java-0.10.2", "java-2.8", "kafka-python-1.4-as-0.9", *(name for name in CLIENTS if "confluent" in name)]
 OLD_LIBRDKAFKA = {"api.version.request": False, "broker.version.fallback": "0.9.0"}
 
 
@@ -143,7 +168,7 @@ def test_librdkafka_that_takes_the_broker_for_0_9(module_broker: BrokerProcess, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["java-0.10.2", "java-2.8", "kafka-python-1.4-as-0.9"])
+@pytest.mark.parametrize("name", SHARING)
 def test_old_clients_share_a_group(kbroker_process: StartBroker, name: str) -> None:
     """Each would read everything, or one would starve: members of the oldest versions must be balanced, too."""
     broker = kbroker_process({"group.initial.rebalance.delay.ms": "3000"})

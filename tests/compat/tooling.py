@@ -142,6 +142,18 @@ def old_kafka_python() -> Path:
     return folder / "bin" / "python"
 
 
+def old_confluent(version: str, python: str = sys.executable) -> Path:
+    """A Python of its own with confluent-kafka, and librdkafka, of this version, made on first use."""
+    folder = TOOLS / f"confluent-kafka-{version}"
+    with _Locked(folder.name):
+        if not (folder / "complete").exists():
+            _install([python, "-m", "venv", str(folder)], HERE, "a virtual environment")
+            pip = [str(folder / "bin" / "pip"), "install", "-q", "--only-binary=:all:", f"confluent-kafka=={version}"]
+            _install(pip, HERE, f"confluent-kafka {version}")
+            (folder / "complete").touch()
+    return folder / "bin" / "python"
+
+
 def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[str]:
     """The same for Kafka's last release with ZooKeeper; ZooKeeper is among its jars."""
     folder = old_kafka_jars()
