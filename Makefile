@@ -13,7 +13,7 @@
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
-#   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/
+#   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/; make wheel-test
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
 
 PYTHON ?= python3
@@ -44,7 +44,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel spark test test-slow test-kafka test-spark test-tools soak faults histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -130,6 +130,10 @@ $(MADE)/wheel: $(MADE)/install
 	$(call extra,wheel)
 	@touch $@
 
+# As root, with debootstrap.
+wheel-test: wheel $(MADE)/test
+	$(BIN)/python -m pytest -m "slow" tests/package/test_bare_machine.py $(PYTEST)
+
 wheel: $(MADE)/wheel
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docker/wheel.py
 
@@ -209,7 +213,7 @@ dist-test: install $(MADE)/test
 	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
 	  $(BIN)/python -m venv "$$outside/venv"; \
 	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check install --quiet build/dist/*.whl; \
-	  DIST_ARCHIVES="$(CURDIR)/build/dist" DIST_PYTHON="$$outside/venv/bin/python" $(BIN)/python -m pytest tests/package; \
+	  DIST_ARCHIVES="$(CURDIR)/build/dist" DIST_PYTHON="$$outside/venv/bin/python" $(BIN)/python -m pytest -m "not slow" tests/package; \
 	  site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 	  $(BIN)/python -c "$$site" > "$$("$$outside/venv/bin/python" -c "$$site")/borrowed.pth"; \
 	  tar -xzf build/dist/*.tar.gz -C "$$outside" --strip-components=1; \

@@ -11,6 +11,8 @@ from bench import verdict
 from bench.report import NAMES
 
 COLOURS = {"kbroker": "#1f77b4", "kafka": "#d9822b", "against": "#7a7a7a"}
+FAR_APART = 30
+"""How many times longer than the shortest bar the longest may be on one axis."""
 PERCENTILES = (("p50_us", "50"), ("p90_us", "90"), ("p99_us", "99"), ("p999_us", "99.9"))
 
 
@@ -41,7 +43,8 @@ def _svg(figure: Any) -> str:
 
 def bars(document: dict[str, Any], names: list[str], measure: verdict.Measure) -> str:
     """One measure of many cells, the sides' bars one above the other, with the spread over the rounds; empty when no
-    cell has it.  The axis is logarithmic where the cells are far apart."""
+    cell has it.  All bars begin at zero; where the cells are far apart, each has a scale of its own, up to its longer
+    bar."""
     found = [
         name
         for name in names
@@ -53,37 +56,45 @@ def bars(document: dict[str, Any], names: list[str], measure: verdict.Measure) -
     sides = document["sides"]
     figure, axes = _figure(9.5, 1.1 + 0.21 * (len(sides) + 0.6) * len(found))
     height = 0.8 / len(sides)
+    scales = own_scales([[float(one[measure.key]) for one in document["medians"][name].values() if measure.key in one]
+                         for name in found])  # fmt: skip
     top = 0.0
     for number, side in enumerate(sides):
-        places, values, below, above = [], [], [], []
+        places, values, texts, below, above = [], [], [], [], []
         for row, name in enumerate(found):
             result = document["medians"][name].get(side, {})
             if measure.key not in result:
                 continue
-            value = float(result[measure.key])
+            value, scale = float(result[measure.key]), scales[row]
             rounds = [float(one[measure.key]) for one in document["rounds"][name][side] if measure.key in one]
             places.append(row + (number - (len(sides) - 1) / 2) * height)
-            values.append(value)
-            below.append(max(0.0, value - min(rounds)))
-            above.append(max(0.0, max(rounds) - value))
+            values.append(value / scale)
+            texts.append(f" {value:{measure.form}}")
+            below.append(max(0.0, value - min(rounds)) / scale)
+            above.append(max(0.0, max(rounds) - value) / scale)
         axes.barh(places, values, height * 0.92, label=NAMES.get(side, side), color=COLOURS.get(side, "#999"),
                   xerr=[below, above], error_kw={"lw": 0.8, "alpha": 0.6})  # fmt: skip
-        for place, value, more in zip(places, values, above, strict=True):
-            axes.text(value + more, place, f" {value:{measure.form}}", va="center", fontsize=7.5)
+        for place, value, text, more in zip(places, values, texts, above, strict=True):
+            axes.text(value + more, place, text, va="center", fontsize=7.5)
         top = max([top, *(value + more for value, more in zip(values, above, strict=True))])
-    drawn = [float(r[measure.key]) for name in found for r in document["medians"][name].values() if measure.key in r]
-    positive = [value for value in drawn if value > 0]
-    if positive and max(positive) / min(positive) > 30:
-        axes.set_xscale("log")
-        axes.set_xlim(min(positive) / 2, max(positive) * 4)
-    else:
-        axes.set_xlim(0, top * 1.15 or 1)
+    axes.set_xlim(0, top * 1.15 or 1)
+    own = any(scale != 1.0 for scale in scales)
+    if own:
+        axes.set_xticks([])
     axes.set_yticks(range(len(found)), [document["cells"][name]["title"] for name in found])
     axes.invert_yaxis()
     better = "more is better" if measure.more_is_better else "less is better"
-    axes.set_xlabel(f"{measure.title} ({better})")
+    axes.set_xlabel(f"{measure.title} ({better}{'; each cell to a scale of its own' if own else ''})")
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(sides), frameon=False)
     return _svg(figure)
+
+
+def own_scales(rows: list[list[float]]) -> list[float]:
+    """What each row's values are divided by: 1 for all where one axis shows them, else the row's largest."""
+    positive = [value for row in rows for value in row if value > 0]
+    if not positive or max(positive) <= FAR_APART * min(positive):
+        return [1.0] * len(rows)
+    return [max(row, default=0.0) or 1.0 for row in rows]
 
 
 def _telling(cell: dict[str, Any], measure: verdict.Measure) -> bool:

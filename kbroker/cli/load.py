@@ -8,12 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kbroker.cli.before_spark import check_cluster, check_java
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.cli.trace import noted
 from kbroker.types import Options
 
 if TYPE_CHECKING:
@@ -42,8 +45,8 @@ def spark_options(function: Function) -> Function:
 
 
 @contextmanager
-def running(name: str, given: Options) -> Iterator[SparkSession]:
-    """A session in which what goes wrong is one line for the user."""
+def running(name: str, given: Options, before: Callable[[], object]) -> Iterator[SparkSession]:
+    """A session in which what goes wrong is one line for the user; `before` is called before it starts."""
     try:
         from pyspark.errors import PySparkException
 
@@ -55,13 +58,15 @@ def running(name: str, given: Options) -> Iterator[SparkSession]:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     try:
+        before()
+        check_java()
         with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
             yield spark
     except (LoadError, ClientError) as error:
         raise click.ClickException(str(error)) from None
     except (PySparkException, Py4JJavaError, RuntimeError, ValueError) as error:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise click.ClickException(explain(error) or first) from None
+        raise click.ClickException((explain(error) or first) + noted(error)) from None
 
 
 @contextmanager
@@ -96,7 +101,8 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 @json_option
 def to_parquet_command(as_json: bool, **given: Any) -> int:
     """Load what is new since the last load.  Killed or failed, run it again: each offset is loaded once."""
-    with running("kbroker load to-parquet", given) as spark, progress_bar("loading", "offsets") as progress:
+    check = partial(check_cluster, given["bootstrap"], given["topics"])
+    with running("kbroker load to-parquet", given, check) as spark, progress_bar("loading", "offsets") as progress:
         from kbroker.replay.load import LoadRequest, load_topics
 
         wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}
@@ -131,7 +137,8 @@ def to_parquet_command(as_json: bool, **given: Any) -> int:
 @json_option
 def to_topic_command(as_json: bool, **given: Any) -> int:
     """Write Parquet files to topics that nothing else writes to.  Killed or failed, run it again: each row once."""
-    with running("kbroker load to-topic", given) as spark, progress_bar("writing", "partitions") as progress:
+    check = partial(check_cluster, given["bootstrap"])
+    with running("kbroker load to-topic", given, check) as spark, progress_bar("writing", "partitions") as progress:
         from kbroker.replay.load import RestoreRequest, restore
 
         wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}

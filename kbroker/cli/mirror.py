@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.before_spark import check_cluster
 from kbroker.cli.load import CODECS, progress_bar, running, show_lanes, spark_options
 from kbroker.cli.output import json_option, parse_pairs
 
@@ -60,7 +61,12 @@ def command(as_json: bool, follow: bool, trigger: float, **given: Any) -> int:
 
     Missing topics are made with the source's partitions and settings.  No other producer may write to the target's.
     """
-    with running("kbroker mirror", given) as spark:
+
+    def check() -> None:
+        check_cluster(given["source"], given["topics"])
+        check_cluster(given["target"])
+
+    with running("kbroker mirror", given, check) as spark:
         from kbroker.replay.mirror import MirrorRequest, mirror_once
 
         request = MirrorRequest(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.before_spark import check_cluster, check_outputs
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 from kbroker.cli.profile_option import merged_settings
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FAILED_STATUS = 3
 STOPPED_STATUS = 130
+MEANING = """\
+late: sent later than --late-ms after its time; latency: from the time at which a record should have been sent to its
+acknowledgement; sent error: from that time to when it was sent; queue full: there was no room in the local queue"""
 
 
 class _ReplayGroup(click.Group):
@@ -103,17 +107,21 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
 
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
     """
-    with running("kbroker replay", paths, given) as spark:
+    settings = merged_settings(parse_pairs(given["client"], "-X"))
+
+    def check() -> None:
+        check_outputs(output, overwrite=given["overwrite"])
+        check_cluster(given["bootstrap"], settings=settings)
+
+    with running("kbroker replay", paths, given, check) as spark:
         from pyspark.sql import Observation
 
         from kbroker.replay.player.run import STOPPED, Request, run_replay
         from kbroker.replay.player.settings import NoRowsError
         from kbroker.replay.report.numbers import summary_of
         from kbroker.replay.shape import apply
-        from kbroker.replay.trace_output import check_free
 
-        check_free(output, overwrite=given["overwrite"])
-        delivery = _delivery(given)
+        delivery = _delivery(given, settings)
         counts = Observation("read")
         trace = read_rows(spark, paths, given)
         shaped = apply(trace.counted(counts).rows, shape_of(given))
@@ -179,6 +187,10 @@ def verify_command(run: str, as_json: bool, **given: Any) -> int:
         print_table(names, [tuple(row[name] for name in names) for row in result["partitions"]], title="Partitions")
         total = result["total"]
         print_table(tuple(total), [tuple(f"{number:,}" for number in total.values())], title="All")
+        click.echo(
+            "found: records of this run in the topics; distinct: without doubles; lost: acknowledged and not found; "
+            "damaged: found with another key, value or headers; excused: never acknowledged; foreign: records of others"
+        )
         click.echo("\n".join(broken) if broken else "Every promise was kept.")
     return FAILED_STATUS if broken else 0
 
@@ -216,7 +228,7 @@ def report_command(
     return 0
 
 
-def _delivery(given: Options) -> Delivery:
+def _delivery(given: Options, client: dict[str, str]) -> Delivery:
     from kbroker.replay.player.settings import Delivery
 
     idempotence = given["idempotence"] if given["idempotence"] is not None else given["acks"] == "all"
@@ -224,7 +236,7 @@ def _delivery(given: Options) -> Delivery:
         acks=given["acks"], idempotence=idempotence, compression=given["compression"], linger_ms=given["linger_ms"],
         batch_bytes=given["batch_bytes"], timeout_s=given["delivery_timeout"], queue_records=given["queue_records"],
         transaction_records=given["transaction_records"], late_ms=given["late_ms"],
-        consume_wait_ms=given["consume_wait_ms"], client=merged_settings(parse_pairs(given["client"], "-X")),
+        consume_wait_ms=given["consume_wait_ms"], client=client,
     )  # fmt: skip
 
 
@@ -241,6 +253,7 @@ def _print_summary(summary: JsonObject) -> None:
     ]  # fmt: skip
     row = [form(summary[name]) if summary[name] is not None else None for name, form in shown]
     print_table([name.replace("_", " ") for name, _ in shown], [row])
+    click.echo(MEANING)
     if summary["errors"]:
         print_table(("error", "records"), sorted(summary["errors"].items()))
 

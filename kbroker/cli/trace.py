@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kbroker.cli.before_spark import check_cluster, check_java, check_outputs
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 from kbroker.types import JsonObject, Options
 
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from kbroker.replay.traces import Trace
 
 FORMATS = ("csv", "json", "text", "access", "log4j", "parquet", "kafka-log", "kafka")
+MEANINGS = {
+    "Trace": "sources: who did it, each in order on one executor; malformed: rows that could not be read",
+    "Keys": "share of the top 1 %: which part of the records the busiest hundredth of the keys has",
+    "Bursts": "records in windows of that length; variance/mean: 1 for arrivals at random, more for bursts",
+    "Order": "rows whose time is before that of an earlier row of their source",
+}
+"""What columns mean that their headings do not say, by the table's title."""
 PLOTS = (".png", ".svg", ".pdf")
 MALFORMED_STATUS = 3
 
@@ -127,16 +136,15 @@ def convert_command(paths: tuple[str, ...], output: str, as_json: bool, **given:
 
     The output appears when it is complete.  Malformed rows go to OUTPUT.malformed, or where --malformed says.
     """
-    with running("kbroker trace convert", paths, given) as spark:
+    side = given["malformed"] or f"{output.rstrip('/')}.malformed"
+    free = partial(check_outputs, output, side, overwrite=given["overwrite"])
+    with running("kbroker trace convert", paths, given, free) as spark:
         from pyspark.sql import Observation
 
         from kbroker.replay.shape import apply
-        from kbroker.replay.trace_output import check_free, complete_directory
+        from kbroker.replay.trace_output import complete_directory
 
         shape = shape_of(given)
-        side = given["malformed"] or f"{output.rstrip('/')}.malformed"
-        for path in (output, side):
-            check_free(path, overwrite=given["overwrite"])
         read, written = Observation("read"), Observation("written")
         trace = read_rows(spark, paths, given)
         with complete_directory(output, overwrite=given["overwrite"]) as directory:
@@ -157,8 +165,10 @@ def convert_command(paths: tuple[str, ...], output: str, as_json: bool, **given:
 
 
 @contextmanager
-def running(name: str, paths: tuple[str, ...], given: Options) -> Iterator[SparkSession]:
-    """A session in which what goes wrong with the trace is one line for the user."""
+def running(
+    name: str, paths: tuple[str, ...], given: Options, before: Callable[[], object] | None = None
+) -> Iterator[SparkSession]:
+    """A session in which what goes wrong with the trace is one line for the user; `before` is called before that."""
     try:
         from pyspark.errors import PySparkException
 
@@ -170,17 +180,24 @@ def running(name: str, paths: tuple[str, ...], given: Options) -> Iterator[Spark
 
     try:
         _check(paths, given)
+        if before is not None:
+            before()
+        check_java()
         with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
             yield spark
     except TraceError as error:
         raise click.ClickException(str(error)) from None
     except (PySparkException, Py4JJavaError, RuntimeError) as error:
-        raise click.ClickException(reason_of(error)) from None
+        raise click.ClickException(reason_of(error) + noted(error)) from None
+
+
+def noted(error: BaseException) -> str:
+    """What was added to an error on its way: where Spark's log is."""
+    return "".join(getattr(error, "__notes__", ()))
 
 
 def _check(paths: tuple[str, ...], given: Options) -> None:
     """Finds out what is wrong with the words of the command before Spark takes its time to start."""
-    from kbroker.replay.trace_output import check_free
     from kbroker.replay.traces import find_mapping
     from kbroker.replay.traces.files import list_files
 
@@ -189,8 +206,10 @@ def _check(paths: tuple[str, ...], given: Options) -> None:
         chosen = find_mapping(given["mapping"], chosen).format
     if chosen not in ("kafka", "kafka-log"):
         list_files(paths)
-    if given["malformed"] is not None:
-        check_free(given["malformed"], overwrite=given["overwrite"])
+    options = parse_pairs(given.get("options", ()), "--option")
+    if chosen == "kafka" and "kafka.bootstrap.servers" in options:
+        check_cluster(options["kafka.bootstrap.servers"], paths)
+    check_outputs(given["malformed"], overwrite=given["overwrite"])
 
 
 def read_rows(spark: SparkSession, paths: tuple[str, ...], given: Options) -> Trace:
@@ -246,6 +265,8 @@ def _print(statistics: dict[str, object]) -> None:
     for title, rows in _tables(statistics):
         headers, *cells = rows
         print_table([str(header) for header in headers], cells, title=title)
+        if (meaning := MEANINGS.get(title.partition(" (")[0])) is not None:
+            click.echo(meaning)
         click.echo()
 
 

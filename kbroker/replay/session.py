@@ -47,10 +47,15 @@ def spark_session(
     """A session that ends with the block; one that is running already is used as it is, and goes on.
 
     master  a Spark master URL; None: what `spark-submit` or `spark-defaults.conf` says, else `local[*]`
+
+    JavaError before Spark starts where there is no Java for it.  What the JVM prints goes to a file
+    (`spark_log`), unless `conf` has `spark.log.level`.
     """
     from pyspark.sql import SparkSession
 
     from kbroker.replay import register
+    from kbroker.replay.java import check_java
+    from kbroker.replay.spark_log import SparkLog
     from kbroker.replay.spark_python import workers_python
 
     running = SparkSession.getActiveSession()
@@ -58,6 +63,7 @@ def spark_session(
         register(running)
         yield running
         return
+    check_java()
     # Executors need the interpreter that has the package; on a local master that is this one.
     os.environ.setdefault("PYSPARK_PYTHON", workers_python())
     builder = SparkSession.builder.appName(name)
@@ -69,9 +75,24 @@ def spark_session(
             given = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | given
     for key, value in (QUIET | given).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    log = SparkLog()
     try:
-        register(session)
-        yield session
-    finally:
-        session.stop()
+        if "spark.log.level" in given:
+            # Who asks for Spark's log wants to see it.
+            session = builder.getOrCreate()
+        else:
+            with log.started_here():
+                session = builder.getOrCreate()
+        try:
+            register(session)
+            yield session
+        finally:
+            session.stop()
+    except Exception as error:
+        if note := log.note():
+            error.add_note(note)
+        raise
+    except BaseException:
+        log.discard()
+        raise
+    log.discard()

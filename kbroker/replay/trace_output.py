@@ -7,6 +7,7 @@ result.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def check_free(path: str, *, overwrite: bool = False) -> None:
     parent = name.rstrip("/").rpartition("/")[0]
     if parent and not _exists(system, parent):
         raise TraceError(f"{path}: there is no directory {parent}")
+    if isinstance(system, pyarrow.fs.LocalFileSystem) and not os.access(parent or "/", os.W_OK | os.X_OK):
+        raise TraceError(f"{path}: {parent or '/'} may not be written by this user")
 
 
 def _system(path: str) -> tuple[pyarrow.fs.FileSystem, str]:

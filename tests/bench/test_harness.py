@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import gzip
+import inspect
 import io
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -286,3 +288,30 @@ def test_stopping_a_run_keeps_what_was_measured(tmp_path: pathlib.Path) -> None:
     assert "Not complete" in results.with_name("report.md").read_text()
     assert "Not complete" in results.with_name("report.html").read_text()
     assert not broker.exists()
+
+
+def test_bars_begin_at_zero_also_where_cells_are_far_apart() -> None:
+    """On a logarithmic axis a bar of half the length says anything."""
+    plots = pytest.importorskip("bench.plots")
+    assert plots.own_scales([[10.0, 20.0], [100.0, 250.0]]) == [1.0, 1.0]
+    assert plots.own_scales([[1.0, 2.0], [100.0, 50.0], []]) == [2.0, 100.0, 1.0]
+    assert "set_xscale" not in inspect.getsource(plots.bars)
+
+
+def test_the_commands_of_the_page_about_performance_are_taken() -> None:
+    """A word that the benchmark does not know, or a goal that is gone, would end the reader's attempt."""
+    text = (ROOT / "docs" / "performance.md").read_text()
+    blocks = "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    commands = [line.partition(" #")[0].strip() for line in blocks.splitlines()]
+    assert len(commands) > 10
+    goals = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in map(shlex.split, commands):
+        if words[0] == "make":
+            assert words[1] in goals
+            given = [word.removeprefix("BENCH=") for word in words if word.startswith("BENCH=")]
+            side_by_side.parse_arguments([word for each in given for word in shlex.split(each)])
+        else:
+            assert words[:2] == ["python", "-m"] and (ROOT / f"{words[2].replace('.', '/')}.py").exists()
+            options = [word for word in words[3:] if word.startswith("--")]
+            source = (ROOT / f"{words[2].replace('.', '/')}.py").read_text()
+            assert all(f'"{option}"' in source for option in options)

@@ -65,8 +65,16 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need a group, a transaction or a damage that takes long to make; other files have them.
-ELSEWHERE = {"logs repair", "metadata rebuild", "share describe", "streams describe", "transactions describe"}
+#: These need a group, a transaction, a damage or Kafka's directories, which take long to make; other files have them.
+ELSEWHERE = {
+    "export",
+    "import",
+    "logs repair",
+    "metadata rebuild",
+    "share describe",
+    "streams describe",
+    "transactions describe",
+}
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbroker.cli.main import cli, run
@@ -35,7 +35,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -
     return captured.out + captured.err
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(WORDS, st.tuples(WORDS, st.none() | WORDS, st.dictionaries(KEYS, WORDS, max_size=3)), max_size=4)
 )

@@ -10,6 +10,7 @@ xxhash64 of key, value and headers, with their lengths, as 16 hexadecimal digits
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 ID_HEADER = "kbroker-replay-id"
 MOST_TOPICS = 10_000
+MOST_SPREAD = 20_000
+"""Sources that are given their executors one by one."""
+PLACE = "kbroker_place"
 PREPARED = ("due_us", "source", "sequence", "topic", "partition", "key", "value", "headers", "kind", "group", "id")
 
 
@@ -103,13 +107,14 @@ def checksum_text(key: Column, value: Column, headers: Column) -> Column:
 
 def prepare(trace: DataFrame, plan: Plan, run_id: str, executors: int, *, ids: bool) -> DataFrame:
     """The rows as executors take them (columns PREPARED), in `executors` partitions."""
-    before = Window.partitionBy("source").orderBy("sequence").rowsBetween(Window.unboundedPreceding, 0)
+    rows, place = spread_out(trace, executors)
+    before = Window.partitionBy(*place).orderBy("sequence").rowsBetween(Window.unboundedPreceding, 0)
     produced = F.col("kind") == PRODUCE
     text = F.concat_ws(
         "/", F.lit(run_id), checksum_text(F.col("key"), F.col("value"), F.col("headers")), "sequence", "source"
     )
     wanted = F.when(produced, text) if ids else F.lit(None).cast("string")
-    rows = trace.repartition(executors, "source").withColumns(
+    rows = rows.withColumns(
         {
             "due_us": F.max("arrival_time").over(before) - F.lit(plan.first_us),
             "id": wanted.cast("binary"),
@@ -118,6 +123,34 @@ def prepare(trace: DataFrame, plan: Plan, run_id: str, executors: int, *, ids: b
         }
     )
     return rows.select(*PREPARED).sortWithinPartitions("due_us", "source", "sequence")
+
+
+def spread_out(trace: DataFrame, executors: int) -> tuple[DataFrame, list[str]]:
+    """The rows in `executors` partitions, a source in one of them and about as many rows in each; the columns that say
+    which.  Where there are very many sources, their hashes spread them."""
+    counts = trace.groupBy("source").count().limit(MOST_SPREAD + 1).collect()
+    if executors == 1 or len(counts) > MOST_SPREAD:
+        return trace.repartition(executors, "source"), ["source"]
+    places = places_of({row["source"]: row["count"] for row in counts}, executors)
+    # Spark puts a row where the hash of its key says: numbers are looked for whose hashes say 0, 1, 2, …
+    hashes = trace.sparkSession.range(64 * executors).select("id", F.pmod(F.hash("id"), F.lit(executors)).alias("at"))
+    keys = {row["at"]: row["id"] for row in hashes.collect()}
+    if len(keys) < executors:
+        return trace.repartition(executors, "source"), ["source"]
+    table = [(source, keys[place]) for source, place in places.items()]
+    chosen = trace.sparkSession.createDataFrame(table, f"source string, {PLACE} bigint")
+    return trace.join(F.broadcast(chosen), "source").repartition(executors, PLACE), [PLACE, "source"]
+
+
+def places_of(counts: dict[str, int], executors: int) -> dict[str, int]:
+    """An executor for each source: the largest sources first, each to the one that has the fewest rows."""
+    loads = [(0, place) for place in range(executors)]
+    found = {}
+    for source, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        load, place = heapq.heappop(loads)
+        found[source] = place
+        heapq.heappush(loads, (load + count, place))
+    return found
 
 
 def expected(trace: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from kbroker.replay.trace_schema import PRODUCE
 from kbroker.types import JsonObject
 
 BEFORE_US = 3_000_000
+BEGAN = "process_start_time_seconds"
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 Numbers = JsonObject
 
@@ -89,6 +90,7 @@ def read_numbers(run: str) -> Numbers:
             for (executor, topic, partition), own in sorted(by_place.items())
         ],
         "broker": samples,
+        "restarts": restarts(samples),
         "verified": verified,
     }
 
@@ -159,6 +161,21 @@ def _samples(run: str, started_us: int) -> list[Numbers]:
         # While Spark sorts the trace nothing is sent yet.
         if row["time_us"] >= started_us - BEFORE_US
     ]
+
+
+def restarts(samples: list[Numbers]) -> list[float]:
+    """Seconds at which the broker had been started anew: its page names a later start, or a counter of it fell."""
+    found = []
+    pages = [(one["second"], one["metrics"]) for one in samples if one["metrics"]]
+    for (_, before), (second, after) in pairwise(pages):
+        began, begins = before.get(BEGAN), after.get(BEGAN)
+        if began is not None and begins is not None:
+            anew = begins > began + 1
+        else:
+            anew = any(name.endswith("_total") and value < before.get(name, 0) for name, value in after.items())
+        if anew:
+            found.append(second)
+    return found
 
 
 def _usage(samples: list[Numbers]) -> Numbers:

@@ -1,8 +1,8 @@
 """A report as files: report.html (one page, nothing from elsewhere), report.json, and Parquet of the same numbers.
 
 The JSON of a run is what `numbers.read_numbers` gives; that of a comparison is {"runs": [{"name", "numbers"}, …],
-"factors": …}.  Parquet: `report-seconds.parquet` and `report-places.parquet`, a row for each second, and for each
-executor and partition, with the run's name.  Each file appears when it is complete.
+"factors": the first run's value over the second's}.  Parquet: `report-seconds.parquet` and `report-places.parquet`, a
+row for each second, and for each executor and partition, with the run's name.  Each file appears when it is complete.
 """
 
 from __future__ import annotations
@@ -41,28 +41,30 @@ def _megabytes(value: float) -> str:
     return _short(value / 1e6)
 
 
-MEASURES: list[tuple[str, str, Callable[[float], str]]] = [
-    ("records offered", "offered", _integer),
-    ("records acknowledged", "acknowledged", _integer),
-    ("records failed", "failed", _integer),
-    ("records not sent (stopped)", "unsent", _integer),
-    ("consume operations without a record", "empty", _integer),
-    ("offered per second, mean", "offered_per_second", _integer),
-    ("offered per second, peak", "offered_peak_per_second", _integer),
-    ("acknowledged per second, mean", "acknowledged_per_second", _integer),
-    ("MB per second, mean", "bytes_per_second", _megabytes),
-    ("latency p50, ms", "latency_p50_ms", _short),
-    ("latency p90, ms", "latency_p90_ms", _short),
-    ("latency p99, ms", "latency_p99_ms", _short),
-    ("latency p99.9, ms", "latency_p999_ms", _short),
-    ("latency, highest, ms", "latency_max_ms", _short),
-    ("intended to sent p50, ms", "sent_error_p50_ms", _short),
-    ("intended to sent p99, ms", "sent_error_p99_ms", _short),
-    ("intended to sent, highest, ms", "sent_error_max_ms", _short),
-    ("sent late", "late_share", _percent),
-    ("local queue full, s", "queue_full_seconds", _short),
-    ("broker: CPU seconds", "broker_cpu_seconds", _short),
-    ("broker: most memory, MB", "broker_rss_max_bytes", _megabytes),
+MORE, LESS, NEITHER = 1, -1, 0
+"""Which way is better."""
+MEASURES: list[tuple[str, str, Callable[[float], str], int]] = [
+    ("records offered", "offered", _integer, NEITHER),
+    ("records acknowledged", "acknowledged", _integer, MORE),
+    ("records failed", "failed", _integer, LESS),
+    ("records not sent (stopped)", "unsent", _integer, LESS),
+    ("consume operations without a record", "empty", _integer, NEITHER),
+    ("offered per second, mean", "offered_per_second", _integer, NEITHER),
+    ("offered per second, peak", "offered_peak_per_second", _integer, NEITHER),
+    ("acknowledged per second, mean", "acknowledged_per_second", _integer, MORE),
+    ("MB per second, mean", "bytes_per_second", _megabytes, MORE),
+    ("latency p50, ms", "latency_p50_ms", _short, LESS),
+    ("latency p90, ms", "latency_p90_ms", _short, LESS),
+    ("latency p99, ms", "latency_p99_ms", _short, LESS),
+    ("latency p99.9, ms", "latency_p999_ms", _short, LESS),
+    ("latency, highest, ms", "latency_max_ms", _short, LESS),
+    ("intended to sent p50, ms", "sent_error_p50_ms", _short, LESS),
+    ("intended to sent p99, ms", "sent_error_p99_ms", _short, LESS),
+    ("intended to sent, highest, ms", "sent_error_max_ms", _short, LESS),
+    ("sent late", "late_share", _percent, LESS),
+    ("local queue full, s", "queue_full_seconds", _short, LESS),
+    ("broker: CPU seconds", "broker_cpu_seconds", _short, LESS),
+    ("broker: most memory, MB", "broker_rss_max_bytes", _megabytes, LESS),
 ]
 _BOXES = (5, 7, 9, 11, 15)
 
@@ -82,7 +84,7 @@ def write_comparison(first: str, second: str, output: str, metrics: Sequence[str
         named = [(f"{name} ({letter})", numbers) for (name, numbers), letter in zip(named, "AB", strict=True)]
     document = {
         "runs": [{"name": name, "numbers": numbers} for name, numbers in named],
-        "factors": {key: _factor(*(numbers["summary"][key] for _, numbers in named)) for _, key, _ in MEASURES},
+        "factors": {key: _factor(*(numbers["summary"][key] for _, numbers in named)) for _, key, _, _ in MEASURES},
     }
     return _write(named, Path(output), metrics, document)
 
@@ -127,8 +129,8 @@ def _render(named: list[tuple[str, Numbers]], metrics: Sequence[str]) -> str:
         preamble="; ".join(_preamble(name, run, len(named) > 1) for name, run in named),
         warnings=[text for name, run in named for text in _warnings(name, run)],
         boxes=[_box(index, named[0][1]) for index in _BOXES] if len(named) == 1 else [],
-        names=[*(name for name, _ in named), *(["factor"] if len(named) > 1 else [])],
-        rows=[_row(label, key, form, named) for label, key, form in MEASURES] + _error_rows(named),
+        names=[*(name for name, _ in named), *([f"{named[0][0]} : {named[1][0]}"] if len(named) > 1 else [])],
+        rows=[_row(*measure, named) for measure in MEASURES] + _error_rows(named),
         plots=[svg for svg in drawn if svg],
         failed=any(run["summary"]["failed"] for _, run in named),
         maps=[(name, svg) for name, run in named if (svg := plots.heat_map(name, run))],
@@ -142,13 +144,24 @@ def _render(named: list[tuple[str, Numbers]], metrics: Sequence[str]) -> str:
     )
 
 
-def _row(label: str, key: str, form: Callable[[float], str], named: list[tuple[str, Numbers]]) -> tuple[str, list[str]]:
+def _row(
+    label: str, key: str, form: Callable[[float], str], better: int, named: list[tuple[str, Numbers]]
+) -> tuple[str, list[str]]:
     values = [run["summary"][key] for _, run in named]
     cells = ["-" if value is None else form(value) for value in values]
     if len(named) > 1:
-        factor = _factor(*values)
-        cells.append("" if factor is None else f"{factor:.2f}")
+        cells.append(_direction(_factor(*values), better, named[0][0]))
     return label, cells
+
+
+def _direction(factor: float | None, better: int, first: str) -> str:
+    """How the first run's value stands to the second's, and whether that speaks for the first."""
+    if factor is None:
+        return ""
+    text = f"{factor:.2f}"
+    if better == NEITHER or text == "1.00":
+        return text
+    return f"{text}, {first} is {'better' if (factor > 1) == (better == MORE) else 'worse'}"
 
 
 def _factor(first: float | None, second: float | None) -> float | None:
@@ -164,7 +177,7 @@ def _error_rows(named: list[tuple[str, Numbers]]) -> list[tuple[str, list[str]]]
 
 
 def _box(index: int, run: Numbers) -> tuple[str, str]:
-    label, key, form = MEASURES[index]
+    label, key, form, _ = MEASURES[index]
     value = run["summary"][key]
     return label, "-" if value is None else form(value)
 
@@ -190,8 +203,18 @@ def _preamble(name: str, run: Numbers, several: bool) -> str:
         (f"{name}: " if several else "")
         + f"{kinds} of about {document['sources']:,} sources in {document['seconds']:,.4g} s "
         f"against {document['bootstrap']}, "
-        f"{started:%Y-%m-%d %H:%M:%S} UTC, {document['executors']} executors"
+        f"{started:%Y-%m-%d %H:%M:%S} UTC, {document['executors']} executors; {_said(document['delivery'])}"
+        + (f"; the broker was restarted {len(run['restarts'])} times, dashed lines" if run["restarts"] else "")
     )
+
+
+def _said(delivery: Numbers) -> str:
+    """The settings that tell most about a run's figures."""
+    parts = [f"acks {delivery['acks']}", "idempotent" if delivery["idempotence"] else "not idempotent"]
+    parts += [f"{delivery['compression']} compression", f"linger {delivery['linger_ms']:g} ms"]
+    if delivery.get("transaction_records"):
+        parts.append(f"transactions of {delivery['transaction_records']:,}")
+    return ", ".join(parts)
 
 
 def _settings(named: list[tuple[str, Numbers]]) -> list[tuple[str, list[str]]]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 COLOURS = ("#2b6cb0", "#dd6b20")
 GREY, RED = "#a0aec0", "#b3261e"
+WIDTH = 10.8
+MARGINS = (0.85, 2.6, 0.35, 0.55)
+"""Inches left, right (the legend), above and below of a picture over time."""
 MOST_PLACES = 40
 """Partitions that a heat map shows at most: those with the most records."""
 
@@ -40,15 +43,13 @@ _STYLE: Any = {
 
 def rate(runs: Named) -> str:
     """Offered and acknowledged records per second; lines part where the broker does not keep up."""
-    with _drawing(3.4) as (figure, result):
+    with _drawing(3.4, over_time=True) as (figure, result):
         axes = figure.add_subplot()
         for (name, run), colour in zip(runs, COLOURS, strict=False):
-            at = [one["second"] for one in run["seconds"]]
             if name == runs[0][0]:
-                offered = [one["offered"] for one in run["seconds"]]
-                axes.step(at, offered, where="post", color=GREY, linewidth=4, alpha=0.7, label="offered")
-            done = [one["acknowledged"] for one in run["seconds"]]
-            axes.step(at, done, where="post", color=colour, linewidth=1.4, label=_label("acknowledged", name, runs))
+                axes.stairs(*bins(run["seconds"], "offered"), color=GREY, linewidth=4, alpha=0.7, label="offered")
+            label = _label("acknowledged", name, runs)
+            axes.stairs(*bins(run["seconds"], "acknowledged"), color=colour, linewidth=1.4, label=label)
         _over_time(axes, runs, "Offered and achieved rate", "records/s")
         _legend(axes)
     return result[0]
@@ -56,16 +57,16 @@ def rate(runs: Named) -> str:
 
 def latency(runs: Named) -> str:
     """Percentiles of the latency from the intended time, by second, on a logarithmic scale."""
-    with _drawing(3.6) as (figure, result):
+    with _drawing(3.6, over_time=True) as (figure, result):
         axes = figure.add_subplot()
         styles = (("p50", ":"), ("p99", "-"), ("max", "--")) if len(runs) > 1 else (
             ("p50", "-"), ("p90", "-"), ("p99", "-"), ("p999", "-"), ("max", ":"))  # fmt: skip
         shades = ("#1a4971", "#2b6cb0", "#dd6b20", "#b3261e", "#718096")
         for (name, run), colour in zip(runs, COLOURS, strict=False):
             for (which, style), shade in zip(styles, shades, strict=False):
-                pairs = _pairs(run["seconds"], f"latency_{which}_ms")
                 label = _label("p99.9" if which == "p999" else which, name, runs)
-                axes.plot(*pairs, style, color=colour if len(runs) > 1 else shade, linewidth=1.3, label=label)
+                own = colour if len(runs) > 1 else shade
+                _line(axes, run["seconds"], f"latency_{which}_ms", style, color=own, label=label)
         _over_time(axes, runs, "Latency to the acknowledgement, from the intended time", "ms")
         _logarithmic(axes)
         _legend(axes)
@@ -74,11 +75,11 @@ def latency(runs: Named) -> str:
 
 def sending(runs: Named) -> str:
     """How far sending itself was behind its time, and how long local queues were full."""
-    with _drawing(3.0) as (figure, result):
+    with _drawing(3.0, over_time=True) as (figure, result):
         axes = figure.add_subplot()
         for (name, run), colour in zip(runs, COLOURS, strict=False):
-            pairs = _pairs(run["seconds"], "sent_error_p99_ms")
-            axes.plot(*pairs, color=colour, linewidth=1.3, label=_label("sent late, p99", name, runs))
+            label = _label("sent late, p99", name, runs)
+            _line(axes, run["seconds"], "sent_error_p99_ms", "-", color=colour, label=label)
             full = [(one["second"], one["queue_full_us"] / 1000) for one in run["seconds"] if one["queue_full_us"]]
             if full:
                 label = _label("waited for the local queue, sum", name, runs)
@@ -93,7 +94,7 @@ def errors(runs: Named) -> str:
     """Records that failed, by second and error; empty without any."""
     if not any(one["errors"] for _, run in runs for one in run["seconds"]):
         return ""
-    with _drawing(2.6) as (figure, result):
+    with _drawing(2.6, over_time=True) as (figure, result):
         axes = figure.add_subplot()
         for (name, run), marker in zip(runs, ("o", "x"), strict=False):
             for code in sorted({code for one in run["seconds"] for code in one["errors"]}):
@@ -159,7 +160,7 @@ def broker(runs: Named) -> str:
 def metric(runs: Named, name: str) -> str:
     """One of the broker's own metrics over time: counters (`…_total`, `…_count`, `…_sum`) as their rate."""
     cumulative = name.endswith(("_total", "_count", "_sum"))
-    with _drawing(2.4) as (figure, result):
+    with _drawing(2.4, over_time=True) as (figure, result):
         axes = figure.add_subplot()
         for (label, run), colour in zip(runs, COLOURS, strict=False):
             points = [(one["second"], one["metrics"][name]) for one in run["broker"] if name in one["metrics"]]
@@ -175,13 +176,17 @@ def metric(runs: Named, name: str) -> str:
 
 
 @contextmanager
-def _drawing(height: float) -> Iterator[tuple[Figure, list[str]]]:
+def _drawing(height: float, *, over_time: bool = False) -> Iterator[tuple[Figure, list[str]]]:
+    """A figure; `over_time`: with margins of a fixed width, so that the time axes of several stand below each other."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     result: list[str] = []
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(10.8, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout=None if over_time else "constrained")
+        if over_time:
+            left, right, top, bottom = MARGINS
+            figure.subplots_adjust(left / WIDTH, bottom / height, 1 - right / WIDTH, 1 - top / height)
         yield figure, result
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
@@ -193,9 +198,28 @@ def _label(what: str, name: str, runs: Named) -> str:
     return f"{name}: {what}" if len(runs) > 1 else what
 
 
-def _pairs(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float]]:
-    found = [(one["second"], one[measure]) for one in seconds if one[measure] is not None]
-    return [at for at, _ in found], [value for _, value in found]
+def bins(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float]]:
+    """Values and edges of a histogram over time: a second is as wide as any other, the last one too."""
+    if not seconds:
+        return [], [0.0]
+    return [one[measure] for one in seconds], [*(one["second"] for one in seconds), seconds[-1]["second"] + 1]
+
+
+def with_gaps(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float], list[bool]]:
+    """Middles of seconds, values, and which of them stand alone; NaN, where no line is drawn, without a value."""
+    values = [float("nan") if one[measure] is None else float(one[measure]) for one in seconds]
+    there = [False, *(one[measure] is not None for one in seconds), False]
+    alone = [here and not (before or after) for before, here, after in zip(there, there[1:], there[2:], strict=False)]
+    return [one["second"] + 0.5 for one in seconds], values, alone
+
+
+def _line(axes: Axes, seconds: list[Numbers], measure: str, style: str, **how: Any) -> None:
+    """A line through seconds that follow each other; a second between two without a value is a dot."""
+    at, values, alone = with_gaps(seconds, measure)
+    axes.plot(at, values, style, linewidth=1.3, **how)
+    dots = [(x, y) for x, y, is_alone in zip(at, values, alone, strict=True) if is_alone]
+    if dots:
+        axes.plot(*zip(*dots, strict=True), ".", markersize=4, color=how["color"])
 
 
 def _sampled(axes: Axes, runs: Named, of: Callable[[Numbers], float | None]) -> None:
@@ -210,8 +234,13 @@ def _sampled(axes: Axes, runs: Named, of: Callable[[Numbers], float | None]) -> 
 
 def _over_time(axes: Axes, runs: Named, title: str, unit: str) -> None:
     axes.set(title=title, xlabel="seconds from the start", ylabel=unit)
-    # The same seconds in all pictures.
+    # The same seconds in all pictures, and in those of full width at the same place, one below the other.
     axes.set_xlim(-1, max((len(run["seconds"]) for _, run in runs), default=0) + 1)
+    for (_, run), colour in zip(runs, COLOURS, strict=False):
+        for number, at in enumerate(run["restarts"]):
+            mine = colour if len(runs) > 1 else RED
+            axes.axvline(at, color=mine, linewidth=1, linestyle=(0, (4, 3)), zorder=0,
+                         label="broker restarted" if number == 0 else None)  # fmt: skip
 
 
 def _logarithmic(axes: Axes) -> None:
