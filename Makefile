@@ -14,7 +14,7 @@
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
 #   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/; make wheel-test
-#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat (Debian packages)
+#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium (Debian packages)
 
 PYTHON ?= python3
 CC ?= cc
@@ -94,6 +94,11 @@ $(MADE)/test: $(MADE)/install $(MADE)/test-extensions
 	$(call extra,test)
 	@touch $@
 
+# Drives Chromium through the console's pages.
+$(MADE)/browser: $(MADE)/test
+	$(call extra,browser)
+	@touch $@
+
 # The types of Spark and pandas are part of what mypy checks.
 $(MADE)/lint: $(MADE)/spark
 	$(call extra,lint)
@@ -147,7 +152,7 @@ docs: install
 test: install $(MADE)/test
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow and not spark and not dist" $(PYTEST)
 
-test-slow: install $(MADE)/spark
+test-slow: install $(MADE)/spark $(MADE)/browser
 	$(BIN)/python -m pytest -m "not dist" $(PYTEST)
 
 # Spark's tests: Java 17, and some 450 MB of packages at the first run.  The others of the pipeline are `make test`'s.
@@ -224,7 +229,7 @@ test-tools:
 	@set -e; needed=""; \
 	java_ok() { command -v javac >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
 	java_ok || needed="$$needed java"; \
-	for tool in mvn node npm kcat; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
+	for tool in mvn node npm kcat chromium chromedriver; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
 	if [ -z "$$needed" ]; then echo "test tools: all there"; exit 0; fi; \
 	command -v apt-get >/dev/null || { echo "install these yourself (no apt-get here):$$needed (Java 17 or newer)" >&2; exit 1; }; \
 	as_root=""; if [ "$$(id -u)" != 0 ]; then as_root=sudo; fi; \
@@ -236,6 +241,7 @@ test-tools:
 	        else packages="$$packages default-jdk-headless"; fi;; \
 	  mvn) packages="$$packages maven";; \
 	  node) packages="$$packages nodejs";; \
+	  chromedriver) packages="$$packages chromium-driver";; \
 	  *) packages="$$packages $$tool";; \
 	esac; done; \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages

@@ -13,7 +13,12 @@ from tests.console.conftest import STRANGE, Viewer
 
 def joined(broker: BrokerProcess, group_id: str, topic: str, protocol: str) -> Consumer:
     """A consumer that has its partitions and has committed offset 2 of partition 0."""
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": group_id, "client.id": f"of {protocol}"}
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "log_level": 0,
+        "group.id": group_id,
+        "client.id": f"of {protocol}",
+    }
     consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
     consumer.subscribe([topic])
     while not consumer.assignment():

@@ -88,7 +88,7 @@ function page(told, fields, signal) {
       h("h1", null, "Messages")),
     h("section", { class: "panel" }, form(told, fields)),
     told.answers.some((answer) => answer.problem) && h("div", { class: "notice here" }, told.answers.filter((answer) => answer.problem).map((answer) => h("p", null, `Partition ${answer.partition}: ${answer.problem}`))),
-    h("section", { class: "panel" }, h("div", { class: "row" }, h("span", { class: "quiet", role: "status" }, summary(told, fields)), steps(told, fields)), list(told, topic, fields, signal)),
+    h("section", { class: "panel" }, h("h2", { class: "visually-hidden" }, "Records"), h("div", { class: "row" }, h("span", { class: "quiet", role: "status" }, summary(told, fields)), steps(told, fields)), list(told, topic, fields, signal)),
   ];
 }
 

@@ -19,7 +19,8 @@ export const overview = {
     return [
       h("div", { class: "head" }, h("h1", null, "Overview"), h("span", { class: "quiet" }, `up ${seconds(told.uptime_seconds)}`)),
       health(told),
-      h("section", { class: "grid", "aria-label": "Last minutes" }, charts(told)),
+      h("h2", { class: "visually-hidden" }, "Last minutes"),
+      h("div", { class: "grid" }, charts(told)),
       h("section", { class: "panel" }, h("h2", null, "What there is"), facts([
         ["Topics", h("a", { href: to("topics") }, count(told.topic_count))],
         ["Partitions", count(told.partition_count)],
