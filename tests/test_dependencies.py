@@ -73,7 +73,8 @@ def test_an_extra_lists_what_its_files_import(extra: str, folders: list[str]) ->
         pytest.skip(f"{folders} are not in this tree")
     found, wanted = imported(paths), modules(listed(extra))
     assert wanted <= found, f"listed and never imported: {wanted - found}"
-    known = wanted | modules(listed()) | modules(listed("spark")) | modules(listed("test")) | {"kbroker"}
+    others_of = modules(listed("spark")) | modules(listed("test")) | modules(listed("browser"))
+    known = wanted | modules(listed()) | others_of | {"kbroker"}
     own = {path.stem for path in paths} | {"tests", "bench", "profiling"}
     others = found - known - own - set(sys.stdlib_module_names) - COME_WITH_OTHERS
     assert not others, f"imported and not listed: {others}"
