@@ -5,19 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kbroker._fast.wire.codec import DecodeError
+from kbroker.handlers.client_software import client_software
 from kbroker.periodic import Pieces
-from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker.network.listener import Listener
-
-SOFTWARE_FROM = 3
-"""The version of ApiVersions that says what software a client is (KIP-511)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ def _line(connection: Connection, now: float) -> ConnectionLine:
     return ConnectionLine(
         f"{address} {connection.local_port}",
         connection.client_id or "",
-        _software(connection.introduction),
+        " ".join(client_software(connection) or ()),
         address,
         connection.listener_name,
         request_count,
@@ -66,19 +61,3 @@ def _line(connection: Connection, now: float) -> ConnectionLine:
         connection.queued_bytes,
         connection.throttled,
     )
-
-
-def _software(introduction: tuple[int, bytes] | None) -> str:
-    return "" if introduction is None else software_in(*introduction)
-
-
-@lru_cache(maxsize=256)
-def software_in(version: int, body: bytes) -> str:
-    """Name and version of a client's software, as its ApiVersions request says; empty where it does not."""
-    if version < SOFTWARE_FROM:
-        return ""
-    try:
-        said = wire.ApiVersionsRequest.program(version).decode(body, 0)
-    except (DecodeError, ValueError):
-        return ""
-    return f"{said.client_software_name} {said.client_software_version}"

@@ -9,6 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kbroker.console.group_lines import GroupLine
 from kbroker.console.group_members import Member, members_of
 from kbroker.console.parameters import NotThereError, page_of, view_of
 from kbroker.coordinator.modern.group import ModernGroup
@@ -29,18 +30,6 @@ MOST_MEMBERS = 500
 MOST_OFFSETS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLine:
-    """A group in the list.  `lag` sums over the partitions with a committed offset; None where it is not known."""
-
-    group_id: str
-    group_type: str
-    protocol_type: str
-    state: str
-    member_count: int
-    lag: int | None
-
-
 _GROUP_KEYS: Mapping[str, Key[GroupLine]] = {
     "group_id": attrgetter("group_id"),
     "state": attrgetter("state"),
@@ -53,18 +42,7 @@ _GROUP_KEYS: Mapping[str, Key[GroupLine]] = {
 async def groups(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/groups?q=&sort=&start=&count="""
     view = view_of(parameters, _GROUP_KEYS)
-    lags = {row.group_id: row for row in (await parts.groups.get()).groups}
-    pieces = Pieces()
-    lines = []
-    for listed in parts.services.group_coordinator.list_groups((), ()):
-        if pieces.due():
-            await pieces.rest()
-        row = lags.get(listed.group_id)
-        count, lag = (0, None) if row is None else (row.member_count, row.lag)
-        if listed.group_type == "share":
-            lag = None
-        lines.append(GroupLine(listed.group_id, listed.group_type, listed.protocol_type, listed.state, count, lag))
-    return partial(page_of, lines, view, _GROUP_KEYS, attrgetter("group_id"))
+    return partial(page_of, await parts.group_lines.get(), view, _GROUP_KEYS, attrgetter("group_id"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
 MAX_FIELDS = 20
-MAX_TEXT = 300
+MAX_TEXT = 1000
 PAGE_ROWS = 50
 MAX_PAGE_ROWS = 200
 INT64_MAX = (1 << 63) - 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.console.connection_lines import ConnectionLine, connection_lines
+from kbroker.console.group_lines import GroupLine, group_lines
 from kbroker.console.parameters import Parameters
 from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
+from kbroker.console.topic_lines import TopicLine, topic_lines
 from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
 from kbroker.periodic import Pieces
 
@@ -48,6 +51,8 @@ class Parts:
         self.logs = SharedValue(self._gather_logs)
         self.groups = SharedValue(self._gather_groups)
         self.connections = SharedValue(self._gather_connections)
+        self.topics = SharedValue(self._gather_topics)
+        self.group_lines = SharedValue(self._gather_group_lines)
 
     @property
     def services(self) -> Services:
@@ -60,6 +65,16 @@ class Parts:
     async def _gather_groups(self) -> GroupRows:
         logs = await self.logs.get()
         return GroupRows(*await group_rows(self.sources, logs.ends, Pieces()))
+
+    async def _gather_topics(self) -> list[TopicLine]:
+        logs = await self.logs.get()
+        topics = self.services.metadata_cache.image.topics
+        policy = ",".join(self.services.config.get("log.cleanup.policy"))
+        return await asyncio.get_running_loop().run_in_executor(None, topic_lines, logs, topics, policy)
+
+    async def _gather_group_lines(self) -> list[GroupLine]:
+        rows = {row.group_id: row for row in (await self.groups.get()).groups}
+        return await group_lines(self.services.group_coordinator.list_groups((), ()), rows)
 
     async def _gather_connections(self) -> list[ConnectionLine]:
         return await connection_lines(self.listeners)

@@ -12,7 +12,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kbroker.console.parameters import NotThereError, View, page_of, view_of
+from kbroker.console.parameters import NotThereError, page_of, view_of
+from kbroker.console.topic_lines import TopicLine
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.periodic import Pieces
 from kbroker.storage.reports.log_description import description, summary
@@ -23,24 +24,9 @@ if TYPE_CHECKING:
     from kbroker.console.parts import Parts, Value
     from kbroker.handlers.config_entries import ConfigEntry
     from kbroker.metadata.image import PartitionImage, TopicImage
-    from kbroker.metrics.snapshot import LogRows
     from kbroker.storage.reports.log_description import Description
 
 MOST_SEGMENTS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLine:
-    """A topic in the list.  `record_count`: offsets between log starts and high watermarks."""
-
-    topic: str
-    partition_count: int
-    replication_factor: int
-    is_internal: bool
-    cleanup_policy: str
-    size_bytes: int
-    segment_count: int
-    record_count: int
 
 
 _TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
@@ -56,35 +42,7 @@ _TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
 async def topics(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/topics?q=&sort=&start=&count="""
     view = view_of(parameters, _TOPIC_KEYS)
-    logs = await parts.logs.get()
-    image = parts.services.metadata_cache.image
-    defaults = parts.services.config.get("log.cleanup.policy")
-    return partial(_page_of_topics, view, logs, image.topics, ",".join(defaults))
-
-
-def _page_of_topics(view: View, logs: LogRows, images: Mapping[str, TopicImage], default_policy: str) -> object:
-    counts: dict[str, int] = {}
-    for each in logs.partitions:
-        counts[each.topic] = counts.get(each.topic, 0) + each.high_watermark - each.log_start_offset
-    sums = {row.topic: row for row in logs.topics}
-    lines = []
-    for name, image in images.items():
-        row = sums.get(name)
-        size, segments = (0, 0) if row is None else (row.size_bytes, row.segment_count)
-        policy = image.configs.get("cleanup.policy", default_policy)
-        lines.append(
-            TopicLine(
-                name,
-                len(image.partitions),
-                image.replication_factor,
-                image.is_internal,
-                policy,
-                size,
-                segments,
-                counts.get(name, 0),
-            )
-        )
-    return page_of(lines, view, _TOPIC_KEYS, attrgetter("topic"))
+    return partial(page_of, await parts.topics.get(), view, _TOPIC_KEYS, attrgetter("topic"))
 
 
 @dataclass(frozen=True, slots=True)

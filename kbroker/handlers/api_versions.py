@@ -17,6 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
+from kbroker.handlers.client_software import SOFTWARE_FROM
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import NO_LEVEL, served_features
 from kbroker.protocol.api import ApiKey
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 MIN_VERSION = 0
 MAX_VERSION = 4
 
-SOFTWARE_FROM = 3
 LOWEST_LEVEL_0_FROM = 4
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -43,13 +43,7 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    telemetry = ctx.services.telemetry
-    if ctx.api_version >= SOFTWARE_FROM and telemetry is not None and telemetry.asks_for_software:
-        # Each connection's own: the answer is not given again without a look at the request.
-        address = ctx.connection.peer_host, ctx.connection.peer_port
-        telemetry.note_software(address, request.client_software_name, request.client_software_version)
-    else:
-        ctx.lasting = True
+    ctx.lasting = True
     features = ctx.services.metadata_cache.image.features
     return _answer(ctx.services.advertised_apis, features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 

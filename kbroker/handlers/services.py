@@ -114,6 +114,10 @@ class ClientConnection(Protocol):
     def listener_name(self) -> str:
         """The listener that accepted the connection, as `listeners` names it."""
 
+    @property
+    def introduction(self) -> tuple[int, bytes] | None:
+        """Version and body of the client's ApiVersions request; None where there was none."""
+
     def close(self, reason: str) -> None:
         """Hang up; the reason goes to the log."""
 

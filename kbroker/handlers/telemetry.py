@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.errors import InvalidRecordError, KafkaError, TelemetryTooLargeError
+from kbroker.handlers.client_software import client_software
 from kbroker.handlers.table import Handler
 from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
@@ -24,7 +25,7 @@ from kbroker.records.compression import CompressionError, DecompressionLimitErro
 from kbroker.schemas import wire
 from kbroker.telemetry.clients import COMPRESSION_TYPES, MAX_POINTS
 from kbroker.telemetry.otlp import Point, read_points
-from kbroker.telemetry.subscription import ClientIdentity
+from kbroker.telemetry.subscription import UNKNOWN, ClientIdentity
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -99,7 +100,7 @@ def _read(compression_type: int, packed: bytes, limit_bytes: int) -> list[Point]
 
 def _identity(ctx: RequestContext, instance_id: str) -> ClientIdentity:
     address, port = ctx.connection.peer_host, ctx.connection.peer_port
-    name, version = ctx.services.telemetry.software_of((address, port))
+    name, version = client_software(ctx.connection) or (UNKNOWN, UNKNOWN)
     return ClientIdentity(instance_id, ctx.client_id or "", name, version, address, port)
 
 

@@ -7,7 +7,7 @@ itself (`http_messages`); the first one is where `/` leads.
 GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
-Limits, so that a stray client costs nothing: a request target of 1 KiB, 16 KiB of header, no body, 128 connections,
+Limits, so that a stray client costs nothing: a request target of 4 KiB, 16 KiB of header, no body, 128 connections,
 15 seconds for a head to arrive or for the next request of a kept connection.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kbroker.metrics")
 
 DEFAULT_PORT = 9644
-MAX_TARGET_BYTES = 1024
+MAX_TARGET_BYTES = 4096
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 128
 IDLE_SECONDS = 15.0

@@ -26,7 +26,7 @@ from kbroker.errors import (
 )
 from kbroker.metrics.sources import ClientSample
 from kbroker.telemetry.otlp import Point
-from kbroker.telemetry.subscription import UNKNOWN, ClientIdentity, Subscription, readable, subscription_for
+from kbroker.telemetry.subscription import ClientIdentity, Subscription, readable, subscription_for
 from kbroker.types import RESERVED_UUIDS, ZERO_UUID, random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
@@ -37,14 +37,11 @@ logger = logging.getLogger("kbroker.telemetry")
 MAX_CLIENTS = 1_000
 MAX_POINTS = 500
 MAX_VALUES = 50_000
-MAX_CONNECTIONS = 10_000
 KEPT_INTERVALS = 3
 COMPRESSION_TYPES = (4, 3, 1, 2)
 """zstd, lz4, gzip, snappy: what a push may be compressed by, the best first."""
 _FORGIVING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """After these a client asks again at once."""
-
-_SOFTWARE = frozenset({"client_software_name", "client_software_version"})
 
 Overrides = Mapping[str, Mapping[str, str]]
 """What is set for each subscription, by its name."""
@@ -71,7 +68,7 @@ class Client:
 class TelemetryClients:
     """`overrides()` gives the settings of all subscriptions: the same object while nothing changes."""
 
-    __slots__ = ("_clients", "_configs", "_known_overrides", "_monotonic", "_overrides", "_software")
+    __slots__ = ("_clients", "_configs", "_known_overrides", "_monotonic", "_overrides")
 
     def __init__(self, overrides: Callable[[], Overrides], monotonic: Callable[[], float]) -> None:
         self._overrides = overrides
@@ -79,24 +76,6 @@ class TelemetryClients:
         self._clients: dict[bytes, Client] = {}
         self._known_overrides: Overrides = {}
         self._configs: list[ClientMetricsConfig] = []
-        self._software: dict[tuple[str, int], tuple[str, str]] = {}
-
-    @property
-    def asks_for_software(self) -> bool:
-        """Whether a subscription tells clients apart by their software."""
-        self._follow()
-        return any(not _SOFTWARE.isdisjoint(config.match) for config in self._configs)
-
-    def note_software(self, address: tuple[str, int], name: str, version: str) -> None:
-        """Remember what the client of a connection says that it is (ApiVersions v3+)."""
-        self._software.pop(address, None)
-        self._software[address] = name, version
-        while len(self._software) > MAX_CONNECTIONS:
-            del self._software[next(iter(self._software))]
-
-    def software_of(self, address: tuple[str, int]) -> tuple[str, str]:
-        """Name and version of the client of a connection; unknown where it was not asked for when it connected."""
-        return self._software.get(address, (UNKNOWN, UNKNOWN))
 
     def subscribe(self, instance_id: bytes, identity: Callable[[str], ClientIdentity]) -> tuple[bytes, Subscription]:
         """The id that a client has from now on, and what it is asked to push.

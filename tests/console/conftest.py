@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -53,6 +54,14 @@ class Viewer:
         answer = self.get(f"/console/api/{name}?{urlencode(fields)}")
         assert answer.status == 200, (name, fields, answer.status, answer.body)
         return answer.value
+
+    def wait(self, name: str, condition: Callable[[Any], object], /, **fields: object) -> Any:
+        """What an endpoint says once the condition holds: what viewers share is some seconds old."""
+        deadline = time.monotonic() + 60
+        while not condition(value := self.ask(name, **fields)):
+            assert time.monotonic() < deadline, (name, fields, value)
+            time.sleep(0.05)
+        return value
 
     def refused(self, name: str, /, **fields: object) -> tuple[int, str]:
         """The status and the sentence of an endpoint that does not give what is asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kbroker import __version__
-from kbroker.console.connection_lines import software_in
+from kbroker.handlers.client_software import software_in
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.console.conftest import STRANGE, Viewer
@@ -44,7 +44,8 @@ def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: Broke
         (line,) = told["offsets"]
         assert (line["committed"], line["end"], line["lag"], line["owner"]) == (2, 5, 3, f"of {protocol}")
         assert told["last_rebalance"]["reason"] and told["last_rebalance"]["at_ms"] <= told["now_ms"]
-        assert viewer.ask("groups", q=f"readers {protocol}")["matching"] == 1
+        page = viewer.wait("groups", lambda page: page["rows"], q=f"readers {protocol}")
+        assert [(row["group_type"], row["protocol_type"]) for row in page["rows"]] == [(protocol, "consumer")]
         consumer.close()
     assert viewer.refused("group", id="none") == (404, "there is no group none")
 
@@ -54,8 +55,8 @@ def test_clients_are_known_by_their_software_and_what_they_ask(console_broker: B
     producer = Producer({"bootstrap.servers": console_broker.bootstrap, "client.id": STRANGE})
     producer.produce("plain", b"x")
     assert producer.flush(30) == 0
-    page = viewer.ask("clients", q="<IMG", sort="-request_count")["page"]
-    row = page["rows"][0]
+    told = viewer.wait("clients", lambda told: told["page"]["rows"], q="<IMG", sort="-request_count")
+    row = told["page"]["rows"][0]
     assert row["client_id"] == STRANGE and "rdkafka" in row["software"]
     assert row["request_count"] >= 2 and row["bytes_in"] > 50 and row["bytes_out"] > 50
     del producer
@@ -65,9 +66,9 @@ def test_what_a_client_says_of_itself_is_read_with_care() -> None:
     """A client with odd bytes would make the page fail for all."""
     said = wire.ApiVersionsRequest(client_software_name="x", client_software_version="1")
     body = wire.ApiVersionsRequest.program(3).encode(said)
-    assert software_in(3, body) == "x 1"
-    assert software_in(0, b"") == ""
-    assert software_in(3, body[:2]) == ""
+    assert software_in(3, body) == ("x", "1")
+    assert software_in(0, b"") is None
+    assert software_in(3, body[:2]) is None
 
 
 def test_transactions_and_what_they_hold_are_listed(console_broker: BrokerProcess, viewer: Viewer) -> None:

@@ -22,7 +22,7 @@ def test_the_overview_adds_up(console_broker: BrokerProcess, viewer: Viewer) -> 
 
 def test_topics_are_listed_with_their_policy(viewer: Viewer) -> None:
     """A person would look for a topic in vain."""
-    page = viewer.ask("topics", q="c", sort="-partition_count")
+    page = viewer.wait("topics", lambda page: page["rows"], q="c", sort="-partition_count")
     assert page["matching"] <= page["total"]
     (row,) = [row for row in page["rows"] if row["topic"] == "compacted"]
     assert (row["partition_count"], row["cleanup_policy"], row["is_internal"]) == (1, "compact", False)

@@ -55,6 +55,7 @@ class Connection:
     listener_name: str = "PLAINTEXT"
     peer_host: str = "127.0.0.1"
     peer_port: int = 50_000
+    introduction: tuple[int, bytes] | None = None
 
     def close(self, reason: str) -> None:
         raise AssertionError(f"no admin API hangs up, but: {reason}")
@@ -121,6 +122,8 @@ class AdminBroker:
         )
         row = HANDLERS[request_class.api_key]
         assert row.serves(version)
+        if api == "ApiVersions":
+            self.connection.introduction = version, bytes(wire)
         context = Context(self.services, request_class.api_key, version, self.connection, gate=self.gate)
         answer: Any = finished(row.handle(context, request_class.program(version).decode(wire)))
         self._remember_ids()

@@ -231,7 +231,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (b"GET /" + b"a" * 2000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\n\r\n", 414),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"a" * 20000, 431),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 413),
         (b"POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 413),

@@ -191,19 +191,6 @@ def test_clients_and_their_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert len(list(world.clients.samples())) <= 3
 
 
-def test_software_is_remembered_for_those_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subscription for one kind of client would fit none, or every connection would cost memory for ever."""
-    world = World(ALL)
-    assert not world.clients.asks_for_software
-    world.overrides = {"java": {"metrics": "*", "match": "client_software_name=apache-kafka-java"}}
-    assert world.clients.asks_for_software
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 2)
-    for port in (1, 2, 3):
-        world.clients.note_software(("10.0.0.1", port), "apache-kafka-java", "4.3.1")
-    assert world.clients.software_of(("10.0.0.1", 1)) == ("unknown", "unknown")
-    assert world.clients.software_of(("10.0.0.1", 3)) == ("apache-kafka-java", "4.3.1")
-
-
 @given(st.text(max_size=30))
 def test_any_name_becomes_one_that_prometheus_takes(name: str) -> None:
     """One client with an odd metric would make every scrape fail, or pass its values for the broker's."""
