@@ -15,7 +15,7 @@ export const settings = {
       h("div", { class: "tools" }, ["all", "changed"].map((show) => h("button", { class: "button", type: "button", "aria-pressed": String((fields.get("show") ?? "all") === show), onclick: () => change({ show: show === "all" ? null : show, start: null }) }, show === "all" ? "All" : "Changed"))),
       pagedTable({
         page, label: "Settings", search: { value: fields.get("q"), label: "Search names and meanings" }, empty: "Nothing is set.", keyOf: (row) => row.name, columns: [
-          { key: "name", label: "Setting", sorts: true, className: "name", cell: (row) => [h("code", null, row.name), row.is_read_only && h("div", { class: "quiet wide" }, "read at the start")] },
+          { key: "name", label: "Setting", sorts: true, className: "name", cell: (row) => [h("code", null, row.name), row.is_read_only && h("div", { class: "quiet wide" }, "read at the start"), h("div", { class: "quiet narrow" }, row.documentation)] },
           { key: "value", label: "Value", className: "name", cell: (row) => [h("code", null, row.is_sensitive ? "••••" : row.value ?? "–"), !row.is_default && row.default !== null && row.default !== row.value && h("div", { class: "quiet" }, "default ", h("code", null, row.default))] },
           { key: "source", label: "From", sorts: true, wide: true, cell: (row) => [row.source, row.origin && h("div", { class: "quiet" }, row.origin)] },
           { key: "documentation", label: "What it does", wide: true, className: "wide-text quiet", cell: (row) => row.documentation },
