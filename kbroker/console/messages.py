@@ -22,6 +22,7 @@ from kbroker.storage.log.log_values import FetchIsolation
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
     from kbroker.console.parts import Parts, Value
+    from kbroker.metadata.image import TopicImage
     from kbroker.storage.log.unified_log import UnifiedLog
 
 STARTS = ("newest", "before", "offset", "oldest", "time")
@@ -31,6 +32,7 @@ READ_BYTES = 1 << 20
 MOST_BYTES = 16 << 20
 """Read for one answer."""
 LARGEST_BATCH_BYTES = 128 << 20
+MOST_PARTITIONS = 1_000
 SEARCHED_OFFSETS = 20_000
 """How far back one look for a text goes."""
 
@@ -53,22 +55,54 @@ class Messages:
     records: Sequence[RecordRow]
 
 
-async def messages(parts: Parts, parameters: Parameters) -> Value:
-    """GET /console/api/messages?topic=&partition=&from=&value=&count=&q=&committed=&field_bytes="""
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where the records of the first partitions end, by their numbers; None for those that are led elsewhere."""
+
+    topic: str
+    partition_count: int
+    ends: Sequence[int | None]
+
+
+async def ends(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/ends?topic=&committed=: what a live tail asks, to look only where there is something new."""
+    image = _topic(parts, parameters)
+    is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
+    led = parts.services.replica_manager.topics.get(image.name, {})
+    found: list[int | None] = []
+    for index in range(min(len(image.partitions), MOST_PARTITIONS)):
+        partition = led.get(index)
+        found.append(None if partition is None else _end(partition.log, is_committed=is_committed))
+    return partial(Ends, image.name, len(image.partitions), found)
+
+
+def _end(log: UnifiedLog, *, is_committed: bool) -> int:
+    return log.last_stable_offset if is_committed else log.high_watermark
+
+
+def _topic(parts: Parts, parameters: Parameters) -> TopicImage:
+    """The topic whose records are asked for, where they are shown."""
     if parts.why_no_messages:
         raise NotShownError(parts.why_no_messages)
     topic = parameters.text("topic")
-    index = parameters.number("partition", 0, 0, 1 << 31)
-    count = parameters.number("count", 50, 1, MOST_RECORDS)
-    needle = parameters.text("q", "").lower().encode()
     image = parts.services.metadata_cache.topic(topic)
     if image is None:
         raise NotThereError(f"there is no topic {topic}")
+    return image
+
+
+async def messages(parts: Parts, parameters: Parameters) -> Value:
+    """GET /console/api/messages?topic=&partition=&from=&value=&count=&q=&committed=&field_bytes="""
+    image = _topic(parts, parameters)
+    topic = image.name
+    index = parameters.number("partition", 0, 0, 1 << 31)
+    count = parameters.number("count", 50, 1, MOST_RECORDS)
+    needle = parameters.text("q", "").lower().encode()
     if index >= len(image.partitions):
         raise NotThereError(f"topic {topic} has no partition {index}")
     log = parts.services.replica_manager.partition(topic, index).log
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
-    end = log.last_stable_offset if is_committed else log.high_watermark
+    end = _end(log, is_committed=is_committed)
     start, stop, newest = await _range(log, parameters, end, SEARCHED_OFFSETS if needle else count)
     wanted = Wanted(
         topic,

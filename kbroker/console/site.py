@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from kbroker.console import guard
 from kbroker.console.clients import clients
 from kbroker.console.groups import group, groups
-from kbroker.console.messages import messages
+from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
 from kbroker.console.settings import settings
@@ -35,6 +35,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "topic": topic,
     "partition": partition,
     "messages": messages,
+    "ends": ends,
     "groups": groups,
     "group": group,
     "clients": clients,

@@ -63,6 +63,13 @@ def test_committed_readers_do_not_see_what_was_taken_back(viewer: Viewer, topic:
     assert [row["value"]["text"] for row in told["records"]] == [STRANGE]
 
 
+def test_a_tail_learns_where_partitions_end(viewer: Viewer, topic: str) -> None:
+    """A live tail would ask every partition for records each second, or miss some."""
+    assert viewer.ask("ends", topic=topic) == {"topic": topic, "partition_count": 1, "ends": [304]}
+    assert len(viewer.ask("ends", topic="plain", committed="yes")["ends"]) == 12
+    assert viewer.refused("ends", topic="none")[0] == 404
+
+
 def test_long_values_are_cut_unless_they_are_asked_for(console_broker: BrokerProcess, viewer: Viewer) -> None:
     """A page of large records would hold the browser, or one record could not be seen whole."""
     name = console_broker.create_topic("long", 1)
@@ -116,5 +123,6 @@ def test_records_are_not_shown_where_they_must_not_be(closed: Viewer) -> None:
         403,
         "Records are not shown: kbroker.console.messages is never.",
     )
+    assert closed.refused("ends", topic="records")[0] == 403
     assert closed.ask("overview")["messages_are_shown"] is False
     assert closed.ask("topic", name="records")["messages_are_shown"] is False

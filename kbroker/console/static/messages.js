@@ -59,23 +59,22 @@ function merged(answers, newest) {
   return { answers, records: newest ? records.slice(0, COUNT) : records.slice(-COUNT), partitionCount: answers[0].partition_count };
 }
 
+// The broker is asked where the partitions end, and for records only of those that have moved.
 async function follow(fields, signal) {
   const asked = { ...shared(fields), count: TAIL_COUNT };
   const chosen = fields.get("partition");
-  if (!tail) {
-    const first = await ask("messages", { ...asked, partition: chosen ?? 0, count: 1 }, signal);
-    const indexes = chosen !== null ? [Number(chosen)] : Array.from({ length: Math.min(first.partition_count, MOST_MERGED) }, (_, index) => index);
-    const ends = await Promise.all(indexes.map((partition) => ask("messages", { topic: asked.topic, committed: asked.committed, partition, count: 1 }, signal)));
-    tail = { next: new Map(ends.map((answer) => [answer.partition, answer.end_offset])), records: [], seen: 0, paused: false, answers: ends, partitionCount: first.partition_count };
-  }
-  if (!tail.paused) {
-    const answers = await Promise.all([...tail.next].map(([partition, value]) => ask("messages", { ...asked, partition, from: "offset", value }, signal)));
-    const fresh = answers.flatMap(named).sort((left, right) => right.timestamp - left.timestamp || right.offset - left.offset);
-    for (const answer of answers) tail.next.set(answer.partition, answer.next_offset);
-    tail.seen += fresh.length;
-    tail.records = [...fresh, ...tail.records].slice(0, 300);
-    tail.answers = answers;
-  }
+  if (tail?.paused) return { ...tail, live: true };
+  const told = await ask("ends", { topic: asked.topic, committed: asked.committed }, signal);
+  const isFollowed = (partition) => (chosen === null ? partition < MOST_MERGED : partition === Number(chosen));
+  const ends = told.ends.map((end, partition) => [partition, end]).filter(([partition, end]) => end !== null && isFollowed(partition));
+  if (!tail) tail = { next: new Map(ends), records: [], seen: 0, paused: false, answers: [], partitionCount: told.partition_count };
+  const moved = ends.filter(([partition, end]) => end > (tail.next.get(partition) ?? 0));
+  const answers = await Promise.all(moved.map(([partition]) => ask("messages", { ...asked, partition, from: "offset", value: tail.next.get(partition) ?? 0 }, signal)));
+  const fresh = answers.flatMap(named).sort((left, right) => right.timestamp - left.timestamp || right.offset - left.offset);
+  for (const answer of answers) tail.next.set(answer.partition, answer.next_offset);
+  tail.seen += fresh.length;
+  tail.records = [...fresh, ...tail.records].slice(0, 300);
+  tail.answers = answers;
   return { ...tail, live: true };
 }
 
