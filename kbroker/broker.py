@@ -25,9 +25,10 @@ from kbroker.assembly.console import Console
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
-from kbroker.assembly.membership import Membership, first_image, member_of
+from kbroker.assembly.membership import Membership, first_image, member_of, worker_of
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.requests import NO_BROKER_EPOCH
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import log_config
 from kbroker.garbage import GarbageCollection
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import BrokerEpoch
+    from kbroker.cluster.workers.place import Place
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.gate.authorizer import Authorizer
     from kbroker.metadata.image import TopicImage
@@ -98,8 +100,9 @@ class Broker:
         stopping: asyncio.Event | None = None,
         member: Member | None = None,
         authorizer: Authorizer | None = None,
+        place: Place | None = None,
     ) -> None:
-        """`member` joins it to a cluster; without it, it is one of its own."""
+        """`member` joins it to a cluster, `place` makes it a worker of this host; else it is a cluster of its own."""
         self.config = config
         self.membership: Membership | None = None
         self.authorizer = authorizer
@@ -118,7 +121,8 @@ class Broker:
         self._broker_epoch: Callable[[], BrokerEpoch]
         self.store_calls = ThreadPoolExecutor(1, thread_name_prefix="metadata-store")
         self.slices = Slices(loop)
-        self.member = member or member_of(config, loop, self.clock, self.slices, self._halt)
+        self.worker = None if place is None else worker_of(place, config, loop, self.slices, self.stopping, self._halt)
+        self.member = member or self.worker or member_of(config, loop, self.clock, self.slices, self._halt)
         self.garbage = GarbageCollection(lambda: self.slices.busy)
         self.figures = BrokerFigures(config, self.clock, self.readiness, manager, self.listeners)
         self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
@@ -127,7 +131,7 @@ class Broker:
         """Bring everything up; a part's own error when it cannot be."""
         config = self.config
         dirs = self.log_manager.open_dirs()
-        if self.member is None:
+        if self.member is None or (self.worker is not None and self.worker.place.is_controller):
             check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
         cluster_id = dirs.cluster_id
         if self.member is not None:
@@ -146,15 +150,27 @@ class Broker:
             controller = await self._control(cache, store, hosts, replicas)
         else:
             membership = self.membership = Membership(
-                config, self.loop, self.clock, cache, self.member, self.slices, settings, hosts
+                config,
+                self.loop,
+                self.clock,
+                cache,
+                self.member,
+                self.slices,
+                settings,
+                hosts,
+                None if self.worker is None else self.worker.LISTENER,
             )
             controller = membership.controller
             self.figures.membership = membership
             self._broker_epoch = membership.broker
             await self._start_metrics(node_id, store.cluster_id)
             await self.member.load(cache)
-            await self._load_logs(None)
+            await self._load_logs(None if self.worker is None else cache.image)
             controller_requests = membership.attach(replicas)
+            if self.worker is not None:
+                report = report_at_start(cache.image, node_id, self.log_manager, all_on_one_host=True)
+                await self.worker.took_stock(report)
+                membership.follow_images(replicas)
         self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)
         self.services = services = Services(
             config=settings.config,
@@ -193,12 +209,18 @@ class Broker:
         self.disk_failures.start()
         store.keep_spare()
         store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
-        await self.listeners.listen(services, self.log_manager, self.quotas, is_member=self.member is not None)
+        if self.worker is not None:
+            await self.worker.gather()
+        answers_controllers = controller_requests is not None
+        await self.listeners.listen(services, self.log_manager, self.quotas, is_member=answers_controllers)
         self.moves.resume_found()
         self._schedule(store)
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         if self.member is not None:
-            await self.member.register(local_broker(config, node_id))
+            assert self.membership is not None
+            await self.member.register(self.membership.shown(local_broker(config, node_id), self.listeners.all))
+            if self.worker is not None:
+                self.log_manager.begin_epoch(self.worker.epoch, NO_BROKER_EPOCH)
             self.readiness.watch(self.member.problems)
         self.readiness.move(ReadyState.READY)
 
@@ -209,6 +231,8 @@ class Broker:
     def _first_image(self, store: LocalStore) -> ClusterImage:
         if self.member is None:
             return stored_image(store, self.config, self.config.node_id)
+        if self.worker is not None:
+            return self.worker.first_image(store, StoreCalls(self.store_calls))
         return first_image(store.cluster_id, local_broker(self.config, self.config.node_id))
 
     async def _control(
@@ -237,14 +261,16 @@ class Broker:
     async def _start_metrics(self, node_id: int, cluster_id: str) -> None:
         self.loop_delay.start(self.loop)
         sources = self.figures.sources(node_id, cluster_id, self.stats, self.loop_delay)
+        console = Console(
+            self.config, sources, self.readiness, lambda: self.services, self.listeners.all, self.authorizer
+        )
         self.metrics = await start_metrics_server(
-            self.config.get("metrics.listener"),
+            self.config.get("metrics.listener") if self.worker is None else f"unix:{self.worker.place.metrics_socket}",
             sources,
             self.readiness,
             pages={"logs": LogPages(self.log_manager, self.clock)},
-            sites=Console(
-                self.config, sources, self.readiness, lambda: self.services, self.listeners.all, self.authorizer
-            ).sites(),
+            # It is about one broker: among workers there is none.
+            sites=console.sites() if self.worker is None else None,
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

@@ -39,8 +39,11 @@ def setup(
     format: Format = "text",  # noqa: A002 - the setting is called log format
     level: str = "info",
     stream: TextIO | None = None,
+    worker: int | None = None,
 ) -> logging.Handler:
     """Send all logs to `stream` (stderr) in `format`; what is not the broker's own shows from WARNING on.
+
+    `worker`: the number of the worker that speaks, as those of a host share the stream.
 
     Calling it again replaces the former setting.  ValueError when the level is unknown.
     """
@@ -49,7 +52,8 @@ def setup(
         raise ValueError(f"log level {level!r}: must be one of debug, info, warning, error")
     target = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(target)
-    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter(colour=_wants_colour(target)))
+    text = TextFormatter(colour=_wants_colour(target), worker=worker)
+    handler.setFormatter(JsonFormatter(worker) if format == "json" else text)
     root = logging.getLogger()
     for old in tuple(root.handlers):
         if getattr(old, "kbroker_output", False):
@@ -78,9 +82,10 @@ def escape(text: str) -> str:
 class TextFormatter(logging.Formatter):
     """`2026-01-31 12:00:00.123 INFO  network     message`; a traceback follows on lines of its own."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(self, *, colour: bool, worker: int | None = None) -> None:
         super().__init__()
         self._colour = colour
+        self._worker = "" if worker is None else f"[{worker}] "
         self._second = -1
         self._prefix = ""
 
@@ -93,20 +98,27 @@ class TextFormatter(logging.Formatter):
         if self._colour:
             level = f"{_COLOURS.get(record.levelname, '')}{level}{_RESET}"
         message = escape(record.getMessage()).replace("\n", "\n    ")
-        line = f"{self._prefix}.{int(record.msecs):03d} {level} {area_of(record.name):<{_AREA_WIDTH}} {message}"
+        area = f"{self._worker}{area_of(record.name):<{_AREA_WIDTH}}"
+        line = f"{self._prefix}.{int(record.msecs):03d} {level} {area} {message}"
         if record.exc_info:
             line = f"{line}\n{escape(self.formatException(record.exc_info))}"
         return line
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time (UTC), level, area, message and, after a failure, exception."""
+    """One object per line: time (UTC), level, worker where there are several, area, message and, after a failure,
+    exception."""
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields = {
             "time": f"{stamp}.{int(record.msecs):03d}Z",
             "level": record.levelname,
+            **self._worker,
             "area": area_of(record.name),
             "message": record.getMessage(),
         }

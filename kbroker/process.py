@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
 from kbroker.broker import Broker, exit_later
+from kbroker.cluster.member import StartInterruptedError
 from kbroker.errors import KafkaError
 from kbroker.network.listener import BindError
 from kbroker.scheduling import process_started
@@ -23,17 +24,18 @@ from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 
 if TYPE_CHECKING:
+    from kbroker.cluster.workers.place import Place
     from kbroker.config import BrokerConfig
 
 logger = logging.getLogger("kbroker.broker")
 
 
-async def _serve(config: BrokerConfig, started: float, signals: StopSignals) -> int:
+async def _serve(config: BrokerConfig, started: float, signals: StopSignals, place: Place | None) -> int:
     stopping = asyncio.Event()
     signals.attach(asyncio.get_running_loop(), stopping.set)
     if stopping.is_set():
         return 0
-    status, judging = await _serve_until(stopping, config, started)
+    status, judging = await _serve_until(stopping, config, started, place)
     signals.finish()
     if status or judging or asyncio.all_tasks() - {asyncio.current_task()}:
         # A thread still runs a codec over a batch that no client waits for any more, or waits for a disk that failed.
@@ -43,11 +45,13 @@ async def _serve(config: BrokerConfig, started: float, signals: StopSignals) -> 
     return status
 
 
-async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: float) -> tuple[int, bool]:
+async def _serve_until(
+    stopping: asyncio.Event, config: BrokerConfig, started: float, place: Place | None
+) -> tuple[int, bool]:
     """(the exit code, whether a thread still judges a batch)."""
     loop = asyncio.get_running_loop()
     try:
-        broker = Broker(config, loop, stopping)
+        broker = Broker(config, loop, stopping, place=place)
     except ValueError as error:
         logger.error("cannot start: %s", error)
         return 1, False
@@ -58,6 +62,10 @@ async def _serve_until(stopping: asyncio.Event, config: BrokerConfig, started: f
     except LoadingInterruptedError:
         await _give_up(broker)
         logger.info("stopped while logs were being loaded; the next start goes on")
+        return 0, False
+    except StartInterruptedError:
+        await _give_up(broker)
+        logger.info("stopped while it waited for the other brokers")
         return 0, False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
@@ -88,19 +96,20 @@ async def _give_up(broker: Broker) -> None:
 def _ready_line(broker: Broker, started: float) -> str:
     addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.listeners.all)
     directories = ", ".join(broker.config.log_dirs)
-    metrics = f", metrics on port {broker.metrics.port}" if broker.metrics is not None else ""
+    metrics = f", metrics on port {broker.metrics.port}" if broker.metrics is not None and broker.metrics.port else ""
     return (
         f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
         f"after {(time.time() - started) * 1000:.0f} ms"
     )
 
 
-def run(config: BrokerConfig) -> int:
-    """Serve until a signal ends it; the exit code."""
+def run(config: BrokerConfig, place: Place | None = None) -> int:
+    """Serve until a signal ends it; the exit code.  `place`: of a worker."""
     signals = StopSignals()
     import uvloop
 
-    log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"))
+    worker = None if place is None else place.number
+    log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"), worker=worker)
     for warning in config.warnings:
         logging.getLogger("kbroker.config").warning("%s", warning)
-    return uvloop.run(_serve(config, process_started(), signals))
+    return uvloop.run(_serve(config, process_started(), signals, place))

@@ -84,10 +84,11 @@ PACKAGES: dict[str, set[str]] = {
     "assembly": ASSEMBLY,
     "broker": BROKER - {"process"},
     "process": BROKER,
+    "supervision": BROKER | {"supervision"},
     "replay": REPLAY,
     "migration": MIGRATION,
     "testing": {"__init__"},
-    "cli": BROKER | REPLAY | MIGRATION | {"cli"},
+    "cli": BROKER | REPLAY | MIGRATION | {"cli", "supervision"},
 }
 
 ROOMS: dict[str, dict[str, set[str]]] = {

@@ -24,16 +24,19 @@ from kbroker.replication.replica_selector import replica_selector
 from kbroker.replication.replication_traffic import ReplicationTraffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
+    from kbroker.cluster.workers.member import Worker
+    from kbroker.cluster.workers.place import Place
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
+    from kbroker.network.listener import Listener
     from kbroker.quotas.host_names import HostNames
     from kbroker.replication.replica_manager import ReplicaManager
     from kbroker.replication.transaction_markers import MarkerWriter
@@ -77,6 +80,20 @@ def member_of(
     return ZooKeeperMember(settings, parts, loop)
 
 
+def worker_of(
+    place: Place,
+    config: BrokerConfig,
+    loop: asyncio.AbstractEventLoop,
+    slices: Slices,
+    stopping: asyncio.Event,
+    failed: Callable[[str], None],
+) -> Worker:
+    """The membership of a worker.  A broker that is none does not pay for it."""
+    from kbroker.cluster.workers.member import worker
+
+    return worker(place, config, loop, slices, stopping, failed)
+
+
 class Membership:
     """Made before the parts that serve clients; see `attach`."""
 
@@ -90,14 +107,17 @@ class Membership:
         slices: Slices,
         settings: BrokerSettings,
         hosts: HostNames,
+        workers_listener: str | None = None,
     ) -> None:
+        """`workers_listener`: the name that workers of a host reach each other by."""
         self._config = config
+        self._workers_listener = workers_listener
         self._loop = loop
         self._clock = clock
         self._cache = cache
         self._slices = slices
         self._settings = settings
-        self._listener = inter_broker_listener(config)
+        self._listener = workers_listener or inter_broker_listener(config)
         self._protocol = protocol_version(config.get("inter.broker.protocol.version"))
         self.member = member
         self._transport = TcpTransport(loop, config.get("replica.socket.receive.buffer.bytes"))
@@ -118,8 +138,20 @@ class Membership:
         """This broker, with its epoch by now."""
         return BrokerEpoch(self._config.node_id, self.member.epoch)
 
-    def attach(self, replicas: ReplicaManager) -> ControllerRequests:
-        """Let `replicas` be what the controller says."""
+    def shown(self, broker: BrokerImage, listeners: Iterable[Listener]) -> BrokerImage:
+        """This broker as the others are to know it."""
+        if self._workers_listener is None:
+            return broker
+        from kbroker.cluster.workers.member import with_endpoints
+
+        ports = {each.name: each.port for each in listeners}
+        near = inter_broker_listener(self._config)
+        host = next(each.host for each in self._config.listeners if each.name == near)
+        return with_endpoints(broker, ports, near, host)
+
+    def attach(self, replicas: ReplicaManager) -> ControllerRequests | None:
+        """Let `replicas` be what the controller says.  What carries out its requests; None where it publishes images
+        (`follow_images`)."""
         config = self._config
         self.isr = IsrManager(
             self._loop,
@@ -148,6 +180,9 @@ class Membership:
         replicas.selector = replica_selector(config.get("replica.selector.class"), lambda: self._cache.image)
         replicas.isr_changes = self.isr
         replicas.exists = self._exists
+        if self._workers_listener is not None:
+            replicas.fetchers = self.fetchers
+            return None
         self._cache.subscribe(replicas.note_topics)
         return ControllerRequests(
             config.node_id,
@@ -163,6 +198,11 @@ class Membership:
         """A broker setting was changed at run time."""
         self.fetchers.change_count(config.get("num.replica.fetchers"))
         self.traffic.follow(config)
+
+    def follow_images(self, replicas: ReplicaManager) -> None:
+        """Let `replicas` be what the image says, and each one that comes."""
+        replicas.apply_image(self._cache.image)
+        self._cache.subscribe(replicas.apply)
 
     def send_markers(self, writer: MarkerWriter) -> MarkerSender:
         """What writes markers into partitions of all brokers."""

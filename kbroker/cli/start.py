@@ -1,4 +1,4 @@
-"""`kbroker start`: read the settings, then hand over to the broker until it ends."""
+"""`kbroker start`: read the settings, then hand over to the broker, or to its workers, until it ends."""
 
 from __future__ import annotations
 
@@ -16,17 +16,51 @@ from kbroker.config import BrokerConfig, ConfigError
     metavar="KEY=VALUE",
     help="Set one setting; wins over file and environment.",
 )
-def command(properties: str | None, overrides: tuple[str, ...]) -> int:
+@click.option("--workers", metavar="N|auto", help="Serve with N processes, or one for each core (kbroker.workers).")
+@click.option("--place", hidden=True, help="A worker's place; its supervisor says it.")
+@click.option("--parent", type=int, default=0, hidden=True, help="The supervisor's process id.")
+def command(
+    properties: str | None, overrides: tuple[str, ...], workers: str | None, place: str | None, parent: int
+) -> int:
     """Run the broker in the foreground.
 
     Without a file, defaults serve a single node on 127.0.0.1:9092.  `kbroker config` lists every setting.
     """
+    if workers is not None:
+        overrides = (*overrides, f"kbroker.workers={workers}")
     try:
         config = BrokerConfig.load(properties, overrides)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    if place is not None:
+        return _work(config, place, parent)
+    from kbroker.cluster.workers.place import PlaceError, check_count, worker_count
+
+    count = worker_count(config)
+    try:
+        check_count(config, count)
+    except PlaceError as error:
+        raise click.ClickException(str(error)) from None
+    if count > 1:
+        from kbroker.supervision.supervisor import run as supervise
+
+        arguments = [] if properties is None else [properties]
+        for override in overrides:
+            arguments += ["--override", override]
+        return supervise(config, arguments, count)
     from kbroker.process import run
     from kbroker.scheduling import ask_for_short_slices
 
     ask_for_short_slices()
     return run(config)
+
+
+def _work(config: BrokerConfig, place: str, parent: int) -> int:
+    from kbroker.cluster.workers.place import Place
+    from kbroker.process import run
+    from kbroker.scheduling import ask_for_short_slices
+    from kbroker.supervision.orphans import stop_with_parent
+
+    stop_with_parent(parent)
+    ask_for_short_slices()
+    return run(config, Place.parse(place))

@@ -31,6 +31,7 @@ from kbroker.cluster.partition_updates import (
     PartitionContexts,
     PartitionUpdates,
 )
+from kbroker.cluster.replica_reports import reported, without_broker
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
@@ -362,25 +363,7 @@ class LocalController(Controller):
     async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
         node_id = broker.node_id
         async with self._changing:
-            image = self._cache.image
-            updates = PartitionUpdates(image)
-            unserved = PartitionUpdates(image)
-            contexts = PartitionContexts(image, self._settings.config)
-            for name in report.offline:
-                partition = updates.get(name)
-                if partition is not None:
-                    context = contexts.of(image.topics[name.topic])
-                    updates.put(name, decisions.replica_failed(partition, node_id, context))
-                    unserved.put(name, decisions.unserved(partition, node_id))
-            for name, held_epoch in report.online.items():
-                partition = updates.get(name)
-                if partition is not None:
-                    context = contexts.of(image.topics[name.topic])
-                    is_unclean = name in report.unclean
-                    returned = decisions.replica_returned(partition, node_id, held_epoch, is_unclean, context)
-                    updates.put(name, returned)
-                    if decisions.needs_new_epoch(partition, node_id, held_epoch):
-                        unserved.put(name, decisions.unserved(partition, node_id))
+            updates, unserved = reported(self._cache.image, self._settings.config, node_id, report)
             try:
                 await self._commit(updates)
             except MetadataStoreError as error:
@@ -441,11 +424,7 @@ class LocalController(Controller):
             if node_id == self._node_id:
                 raise InvalidRequestError(f"Broker {node_id} is the controller itself and can't be unregistered.")
             left = {each: broker for each, broker in image.brokers.items() if each != node_id}
-            updates = PartitionUpdates(image)
-            contexts = PartitionContexts(replace(image, brokers=left), self._settings.config)
-            for topic in image.topics.values():
-                for changed in decisions.without_broker(topic.partitions, node_id, contexts.of(topic)):
-                    updates.put(TopicPartition(topic.name, changed.partition), changed)
+            updates = await without_broker(image, self._settings.config, node_id, left, self._slices.pace())
             await self._commit(updates)
             self._publish_brokers(left)
 

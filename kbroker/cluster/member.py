@@ -31,6 +31,10 @@ class ZooKeeperOffsets(Protocol):
         """The next offsets of those that have one.  Errors as in `commit`."""
 
 
+class StartInterruptedError(Exception):
+    """The broker is to stop before the cluster has taken it in."""
+
+
 class Member(Protocol):
     """The membership of this broker, such as a ZooKeeper session."""
 
@@ -42,8 +46,11 @@ class Member(Protocol):
     def controller_stats(self) -> ControllerStats:
         """What its controller has done, while it was elected."""
 
-    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
         """The id of the cluster; those that are known are of the log directories.  ValueError where they differ.
+        StartInterruptedError.
+
+        None: the metadata store of this broker says, or makes one up.
 
         By then the broker's settings have its own id.
         """

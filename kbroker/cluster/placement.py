@@ -6,7 +6,7 @@ place `start + i` on, so leaders and followers are spread evenly and the replica
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from kbroker.metadata.image import NO_LEADER, BrokerImage, PartitionImage
@@ -81,3 +81,16 @@ def new_partition(number: int, replicas: Sequence[int], alive: frozenset[int]) -
         replicas=tuple(replicas),
         isr=isr,
     )
+
+
+def to_balance(partitions: Iterable[tuple[int, bool]], percentage: int) -> frozenset[int]:
+    """The brokers whose share of partitions that they should lead, and do not, is above `percentage`.
+
+    `partitions`: for each, its preferred leader, and whether another one leads.
+    """
+    counts: dict[int, list[int]] = {}
+    for preferred, is_elsewhere in partitions:
+        count = counts.setdefault(preferred, [0, 0])
+        count[0] += 1
+        count[1] += is_elsewhere
+    return frozenset(node_id for node_id, (total, elsewhere) in counts.items() if elsewhere * 100 > percentage * total)

@@ -8,6 +8,7 @@
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
+    workers            `auto` or 1 to 256
     message format     a Kafka release: 0.9.0, 0.10.2-IV0, 3.0-IV1
 
 Reasons are Kafka's words where Kafka has the check.
@@ -23,6 +24,7 @@ from kbroker.config.value import InvalidValueError, UnacceptableListError
 _REPLICAS = r"([0-9]+:[0-9]+)?"
 _ADDRESS_COUNT = r"[^\s,]+:[0-9]{1,9}"
 _MESSAGE_FORMAT = r"0\.(8|9)\.[0-2](\.[0-9])?|0\.10(\.[0-2](-IV[0-9])?)?|0\.11\.0(-IV[0-9])?|[1-4]\.[0-9](-IV[0-9])?"
+_WORKERS = r"[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 _METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 
 
@@ -76,6 +78,9 @@ def _check_shape(key: str, check: str, value: Any) -> None:
     elif check == "metrics listener":
         if re.fullmatch(_METRICS_LISTENER, value) is None:
             raise InvalidValueError(key, value, "Value must be none or http://host:port")
+    elif check == "workers":
+        if value != "auto" and re.fullmatch(_WORKERS, value) is None:
+            raise InvalidValueError(key, value, "Value must be auto or a number from 1 to 256")
     elif check == "replicas":
         if value != ["*"] and not all(re.fullmatch(_REPLICAS, item) for item in value):
             wanted = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -121,6 +126,7 @@ def describe_check(check: str) -> str:
         "address counts": "address:number,…",
         "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
         "metrics listener": "none or http://host:port",
+        "workers": "auto, 1 to 256",
     }
     if check in described:
         return described[check]

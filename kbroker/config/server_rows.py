@@ -25,6 +25,9 @@ socket.tcp.congestion|STRING|null|||+|
 socket.tcp.notsent.lowat|INT|524288||>=131072|+|
     bytes of answers that a connection leaves with the kernel beyond those that are on their way to the client
     (TCP_NOTSENT_LOWAT): what a slow consumer may take of the kernel's memory; 2147483647 for no bound
+kbroker.workers|STRING|1||workers|+|
+    processes that serve as brokers of one cluster on this host, with ports and directories of their own, or auto: one
+    for each core; docs/workers.md
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written
 kbroker.api.versions|LIST|||distinct|+|

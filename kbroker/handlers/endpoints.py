@@ -36,6 +36,9 @@ def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
     endpoint = broker.endpoints.get(connection.listener_name)
     if broker.node_id == ctx.services.node_id and (endpoint is None or not broker.advertised):
         return _dialled(connection)
+    if endpoint is not None and not broker.advertised:
+        # A worker of this host: where the client has reached one it reaches all.
+        return Endpoint(_dialled(connection).host, endpoint.port)
     return endpoint
 
 

@@ -3,7 +3,8 @@
 Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id` is "kbrk"):
 
     cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path;
-                                              broker_epoch: the number of the broker's last start; features: JSON
+                                              broker_epoch: the number of the broker's last start, broker_epoch.N that
+                                              of worker N's; features: JSON
     topics(topic_id, name)                    topic_id: 16 bytes
     partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr,
                adding_replicas, removing_replicas, elr, last_known_elr)
@@ -243,16 +244,18 @@ class LocalStore:
             stored = {"epoch": features.epoch, "chosen": dict(features.chosen)}
             _write_key(connection, FEATURES, json.dumps(stored))
 
-    def begin_broker_epoch(self) -> tuple[int, int]:
+    def begin_broker_epoch(self, node_id: int | None = None) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one.
 
         -1 for none: before the first start, and where this one's cannot be stored, as on a full disk.
+        `node_id`: of a broker other than the one that keeps the store.
         """
+        key = BROKER_EPOCH if node_id is None else f"{BROKER_EPOCH}.{node_id}"
         with _explained(self._path):
-            last = int(_read_key(self._connection, BROKER_EPOCH) or -1)
+            last = int(_read_key(self._connection, key) or -1)
         try:
             with self._transaction() as connection:
-                _write_key(connection, BROKER_EPOCH, str(last + 1))
+                _write_key(connection, key, str(last + 1))
         except MetadataStoreError as error:
             logger.warning("This start has no broker epoch: %s", error)
             return -1, last

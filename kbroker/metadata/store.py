@@ -108,8 +108,10 @@ class MetadataStore(Protocol):
     def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Replace all quotas of entities: all or none."""
 
-    def begin_broker_epoch(self) -> tuple[int, int]:
-        """The number of this start, larger than those of all before it, and that of the last one; -1 for none."""
+    def begin_broker_epoch(self, node_id: int | None = None) -> tuple[int, int]:
+        """The number of this start, larger than those of all before it, and that of the last one; -1 for none.
+
+        `node_id`: of a broker other than the one that keeps the store."""
 
     def allocate_producer_id_block(self) -> ProducerIdBlock:
         """The next ids, which no one was given before and no one will be given again."""

@@ -17,6 +17,7 @@ import asyncio
 import gzip
 import json
 import logging
+import socket
 from collections import deque
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
@@ -69,7 +70,7 @@ class MetricsServer:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: Sources | None,
         readiness: Readiness,
         executor: Executor | None = None,
         pages: Pages | None = None,
@@ -86,14 +87,26 @@ class MetricsServer:
     @property
     def port(self) -> int:
         """The port in use; 0 when not listening."""
-        if self._server is None or not self._server.sockets:
+        if self._server is None or not self._server.sockets or self._server.sockets[0].family == socket.AF_UNIX:
             return 0
         return int(self._server.sockets[0].getsockname()[1])
 
     async def listen(self, host: str, port: int) -> None:
-        """Begin to accept.  OSError when the address can't be had."""
+        """Begin to accept.  OSError when the address can't be had.
+
+        A host that begins with @ is a name in the abstract namespace of Unix sockets, without a port.
+        """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self, loop), host, port)
+        if host.startswith("@"):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            sock.bind("\0" + host[1:])
+            self._server = await loop.create_unix_server(lambda: _Connection(self, loop), sock=sock)
+        else:
+            self._server = await loop.create_server(lambda: _Connection(self, loop), host, port)
+
+    async def look(self) -> tuple[bool, str]:
+        """What `/readyz` answers; see `Readiness.look`."""
+        return self.readiness.look()
 
     async def close(self) -> None:
         """Stop accepting and drop what is open."""
@@ -109,6 +122,7 @@ class MetricsServer:
         """The text of all metrics: read on the loop, rendered off it."""
         from kbroker.metrics.snapshot import take
 
+        assert self.sources is not None
         snapshot = await take(self.sources)
         return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
 
@@ -131,9 +145,14 @@ def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
 
 
 def parse_listener(text: str) -> tuple[str, int] | None:
-    """Host and port of a `metrics.listener` value, None for `none`.  ValueError when it is neither."""
+    """Host and port of a `metrics.listener` value, None for `none`.  ValueError when it is neither.
+
+    A worker has `unix:@name` from its supervisor.
+    """
     if text.strip().lower() in ("", "none"):
         return None
+    if text.startswith("unix:@"):
+        return text.removeprefix("unix:"), 0
     parts = urlsplit(text if "//" in text else f"http://{text}")
     if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
         raise ValueError(f"metrics.listener={text!r}: must be none or http://host:port")
@@ -315,7 +334,7 @@ class _Connection(asyncio.Protocol):
         if request.path == "/healthz":
             return Answer(200, b"ok\n")
         if request.path == "/readyz":
-            is_serving, text = server.readiness.look()
+            is_serving, text = await server.look()
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
         body, content_type = await server.scrape(request.accept)
         return Answer(200, body, content_type)

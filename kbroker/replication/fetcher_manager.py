@@ -50,7 +50,7 @@ class FetcherFigures(NamedTuple):
 
 
 class FetcherManager:
-    """See the module, and `leader_and_isr.Fetchers`."""
+    """See the module, and `fetchers.Fetchers`."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbroker.cluster.metadata_updates import ConfigsOf, MetadataUpdate, metadata_delta
 from kbroker.errors import ErrorCode, KafkaError, StaleBrokerEpochError, StaleControllerEpochError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import Endpoint
-    from kbroker.replication.partition import Partition
+    from kbroker.replication.fetchers import Fetchers
     from kbroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kbroker.replication")
@@ -41,19 +41,6 @@ logger = logging.getLogger("kbroker.replication")
 NO_BROKER_EPOCH = -1
 EPOCH_DURING_DELETE = -2
 NO_LEADER_EPOCH = -1
-
-
-class Fetchers(Protocol):
-    """What copies the partitions that this broker follows."""
-
-    def follow(self, partition: Partition) -> None:
-        """Copy the partition from its leader, as its leader and epoch are by now."""
-
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Copy it no longer."""
-
-    def note_leaders(self, endpoints: Mapping[int, Endpoint]) -> None:
-        """Where leaders are, as the controller says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,13 @@ def unserved_delta(image: ClusterImage, node_id: int, gone: Collection[TopicPart
     return updates.delta(image)
 
 
-def report_at_start(image: ClusterImage, node_id: int, log_manager: LogManager) -> ReplicaReport:
+def report_at_start(
+    image: ClusterImage, node_id: int, log_manager: LogManager, *, all_on_one_host: bool = False
+) -> ReplicaReport:
     """What the controller has to know of this node's replicas.
+
+    `all_on_one_host`: where all replicas of a partition are on one machine, as those of its workers, the death of a
+    process loses nothing that was written, and a power cut takes as much from each: none is worse than the others.
 
     The directories that work say which partitions are there.  While one is missing, a partition that is in none of the
     others is taken to lie there and is offline, so it is not made anew and empty.
@@ -53,10 +58,10 @@ def report_at_start(image: ClusterImage, node_id: int, log_manager: LogManager) 
         if partition.leader not in (NO_LEADER, node_id):
             continue
         held_epoch = log.latest_epoch if log is not None else NO_LEADER_EPOCH
-        may_have_lost = log is None or log.parent in unclean_directories
-        if may_have_lost or needs_new_epoch(partition, node_id, held_epoch):
+        was_unclean = log is None or log.parent in unclean_directories
+        if was_unclean or needs_new_epoch(partition, node_id, held_epoch):
             online[name] = held_epoch
-            if may_have_lost:
+            if log is None or (was_unclean and not all_on_one_host):
                 unclean.add(name)
     if offline:
         logger.error(

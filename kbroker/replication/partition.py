@@ -154,6 +154,9 @@ class Partition(PartitionFields):
         """Take over what the metadata say; call it after the log's settings have changed as well."""
         if image.leader_epoch != self.leader_epoch or self.leader_id != image.leader:
             self._begin_epoch(image)
+        elif image.partition_epoch > self.partition_epoch:
+            # The controller has gone on by itself, and would refuse what was proposed.
+            self.proposed_isr = None
         self.leader_epoch = image.leader_epoch
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER

@@ -6,8 +6,9 @@ they are first asked for, or between other work, whichever comes first (`_unborn
 its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients at once,
 and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker stops.
 
-In a cluster `apply` is not subscribed: what this broker leads and follows say the controller's requests
-(`leader_and_isr`), through `assume` and `drop`, and `note_topics` takes over names and settings from the metadata.
+Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
+keeps `apply` is not subscribed: what this broker leads and follows say the controller's requests (`leader_and_isr`),
+through `assume` and `drop`, and `note_topics` takes over names and settings from the metadata.
 
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
+    from kbroker.replication.fetchers import Fetchers
     from kbroker.replication.partition import IsrChanges
     from kbroker.replication.replica_selector import RackAwareSelector
     from kbroker.replication.replication_traffic import ReplicationTraffic
@@ -80,6 +82,7 @@ class ReplicaManager:
         self.isr_changes: IsrChanges | None = None
         self.selector: RackAwareSelector | None = None
         self.traffic: ReplicationTraffic | None = None
+        self.fetchers: Fetchers | None = None
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
 
@@ -108,7 +111,29 @@ class ReplicaManager:
         self.topics.setdefault(topic.name, {})
         self.names[topic.topic_id] = topic.name
         for image in topic.partitions:
-            self._take(topic, image, config, deadline)
+            if self.fetchers is None:
+                self._take(topic, image, config, deadline)
+            else:
+                self._take_or_copy(topic, image, config, deadline, self.fetchers)
+
+    def _take_or_copy(
+        self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float, fetchers: Fetchers
+    ) -> None:
+        """`_take` where others lead, too: a follower copies, and a replica that is elsewhere by now is deleted."""
+        topic_partition = TopicPartition(topic.name, image.partition)
+        known = self.hosted(topic_partition)
+        if known is not None and (known.leader_epoch, known.leader_id) != (image.leader_epoch, image.leader):
+            # Before anything else changes: no answer to a fetch of the old epoch may be appended.
+            fetchers.forget(topic_partition)
+            known = None
+        self._take(topic, image, config, deadline)
+        if self._node_id not in image.replicas:
+            if self._log_manager.get_log(topic_partition) is not None:
+                self.drop(topic_partition, delete=True)
+            return
+        followed = self.followed.get(topic_partition)
+        if followed is not None and followed is not known:
+            fetchers.follow(followed)
 
     def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
@@ -296,11 +321,16 @@ class ReplicaManager:
         led = list(partitions.values())
         if self.followed:
             names = (TopicPartition(topic.name, index) for index in range(len(topic.partitions)))
-            led += [self.followed.pop(name) for name in names if name in self.followed]
+            led += [self._stop_following(name) for name in names if name in self.followed]
         for partition in led:
             self.purgatory.expire_partition(partition)
             self._refuse_waits(partition, NotLeaderOrFollowerError())
             self._dying[partition.topic_partition] = None
+
+    def _stop_following(self, name: TopicPartition) -> Partition:
+        if self.fetchers is not None:
+            self.fetchers.forget(name)
+        return self.followed.pop(name)
 
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""

@@ -36,16 +36,21 @@ def _reserve(port: int) -> bool:
     return True
 
 
-def free_port() -> int:
-    """A port that nothing listens on and that no other call was given, in this process or another."""
+def free_port(count: int = 1) -> int:
+    """A port that nothing listens on and that no other call was given, in this process or another; the first of
+    `count` such ports that follow each other."""
     while True:
-        port = random.randrange(FIRST, BEHIND_LAST)
-        if port in _given or not _reserve(port):
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        _given.add(port)
-        return port
+        first = random.randrange(FIRST, BEHIND_LAST - count + 1)
+        ports = range(first, first + count)
+        if all(port not in _given and _reserve(port) and _is_free(port) for port in ports):
+            _given.update(ports)
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.controller_stats import ControllerStats
+from kbroker.cluster.placement import to_balance
 from kbroker.cluster.reassignments import target_replicas
 from kbroker.cluster.requests import ElectionType
 from kbroker.cluster.zookeeper import paths, transitions
@@ -460,7 +461,7 @@ class Term:
             could = transitions.is_imbalanced(each, contexts.of(self.context.image.topics[name.topic]))
             preferred[name] = (target, each.leader != target, could)
         rows = [(target, elsewhere) for target, elsewhere, _ in preferred.values()]
-        brokers = transitions.to_balance(rows, config.get("leader.imbalance.per.broker.percentage"))
+        brokers = to_balance(rows, config.get("leader.imbalance.per.broker.percentage"))
         await self.prefer([name for name, (target, _, could) in preferred.items() if could and target in brokers])
 
     # Settings

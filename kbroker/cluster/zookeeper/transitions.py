@@ -12,7 +12,7 @@ there are no eligible leader replicas, the last of an ISR stay in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from kbroker.cluster import partitions as decisions
@@ -140,19 +140,6 @@ def is_imbalanced(partition: PartitionImage, context: PartitionContext) -> bool:
         and first in partition.isr
         and decisions.is_alive(partition, context, first)
     )
-
-
-def to_balance(partitions: Iterable[tuple[int, bool]], percentage: int) -> frozenset[int]:
-    """The brokers whose share of partitions that they should lead, and do not, is above `percentage`.
-
-    `partitions`: for each, its preferred leader, and whether another one leads.
-    """
-    counts: dict[int, list[int]] = {}
-    for preferred, is_elsewhere in partitions:
-        count = counts.setdefault(preferred, [0, 0])
-        count[0] += 1
-        count[1] += is_elsewhere
-    return frozenset(node_id for node_id, (total, elsewhere) in counts.items() if elsewhere * 100 > percentage * total)
 
 
 def reassigned(

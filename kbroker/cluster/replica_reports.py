@@ -1,0 +1,74 @@
+"""What becomes of partitions when a broker reports on its replicas, comes, or is gone: pure, over an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.cluster import partitions as decisions
+from kbroker.cluster.partition_updates import PartitionContexts, PartitionUpdates
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.cluster.requests import ReplicaReport
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.image import BrokerImage, ClusterImage
+
+
+class Reported(NamedTuple):
+    """`updates` are to be stored; `unserved` is what is true where they cannot be."""
+
+    updates: PartitionUpdates
+    unserved: PartitionUpdates
+
+
+def reported(image: ClusterImage, config: BrokerConfig, node_id: int, report: ReplicaReport) -> Reported:
+    """Leaders and epochs after a report of a broker, which is among those of `image`."""
+    updates = PartitionUpdates(image)
+    unserved = PartitionUpdates(image)
+    contexts = PartitionContexts(image, config)
+    for name in report.offline:
+        partition = updates.get(name)
+        if partition is not None:
+            context = contexts.of(image.topics[name.topic])
+            updates.put(name, decisions.replica_failed(partition, node_id, context))
+            unserved.put(name, decisions.unserved(partition, node_id))
+    for name, held_epoch in report.online.items():
+        partition = updates.get(name)
+        if partition is not None:
+            context = contexts.of(image.topics[name.topic])
+            is_unclean = name in report.unclean
+            returned = decisions.replica_returned(partition, node_id, held_epoch, is_unclean, context)
+            updates.put(name, returned)
+            if decisions.needs_new_epoch(partition, node_id, held_epoch):
+                unserved.put(name, decisions.unserved(partition, node_id))
+    return Reported(updates, unserved)
+
+
+async def without_broker(
+    image: ClusterImage, config: BrokerConfig, node_id: int, left: Mapping[int, BrokerImage], pace: Pace
+) -> PartitionUpdates:
+    """Partitions when a broker leads none and is in no ISR any more; `left`: the brokers as they are then."""
+    updates = PartitionUpdates(image)
+    contexts = PartitionContexts(replace(image, brokers=left), config)
+    for topic in image.topics.values():
+        await pace
+        for changed in decisions.without_broker(topic.partitions, node_id, contexts.of(topic)):
+            updates.put(TopicPartition(topic.name, changed.partition), changed)
+    return updates
+
+
+async def with_broker(
+    image: ClusterImage, config: BrokerConfig, node_id: int, updates: PartitionUpdates, pace: Pace
+) -> None:
+    """Give partitions without a leader one, now that a broker, which is among those of `image`, has come."""
+    contexts = PartitionContexts(image, config)
+    for topic in image.topics.values():
+        await pace
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition)
+            known = updates.get(name)
+            if known is not None and known.leader < 0 and node_id in known.replicas:
+                updates.put(name, decisions.change(known, contexts.of(topic)))

@@ -1,0 +1,169 @@
+"""Worker 1's end of the connections of the other workers: their calls to the controller, and what it publishes.
+
+The supervisor owns the listening socket, so a worker that connects while worker 1 is being restarted waits in its
+backlog.  A connection's end is the end of its worker, at once: the kernel closes it with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.requests import BrokerEpoch
+from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
+from kbroker.cluster.workers.quota import ForwardedQuota
+from kbroker.errors import KafkaError, NotControllerError
+
+if TYPE_CHECKING:
+    from kbroker.cluster.workers.host_controller import HostController
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
+
+logger = logging.getLogger("kbroker.cluster")
+
+ENTER = "enter"
+METHODS = frozenset(
+    {
+        "create_topics",
+        "auto_create_topics",
+        "ensure_internal_topic",
+        "create_partitions",
+        "delete_topics",
+        "alter_configs",
+        "alter_client_quotas",
+        "alter_partitions",
+        "elect_leaders",
+        "alter_reassignments",
+        "report_replicas",
+        "unregister_broker",
+        "controlled_shutdown",
+        "allocate_producer_ids",
+        "update_features",
+        ENTER,
+    }
+)
+"""What a worker may call."""
+_CREDENTIALS = struct.Struct("=iii")
+
+
+class ControllerServer:
+    """`controller` decides, `cache` has what it publishes."""
+
+    def __init__(self, controller: HostController, cache: MetadataCache, loop: asyncio.AbstractEventLoop) -> None:
+        self._controller = controller
+        self._cache = cache
+        self._loop = loop
+        self._server: asyncio.AbstractServer | None = None
+        self._writers: dict[asyncio.StreamWriter, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._come = asyncio.Event()
+        self.present: set[int] = set()
+        cache.subscribe(self._publish)
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Serve the workers that connect to a listening Unix socket."""
+        self._server = await asyncio.start_unix_server(self._serve, sock=sock)
+
+    async def gathered(self, node_ids: set[int], seconds: float, stopping: asyncio.Event) -> set[int]:
+        """Wait until all of these workers have come, for so long or until `stopping`; those that have not."""
+        coming = self._loop.create_task(self._all_of(node_ids))
+        stop = self._loop.create_task(stopping.wait())
+        await asyncio.wait((coming, stop), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        coming.cancel()
+        stop.cancel()
+        return node_ids - self.present
+
+    async def _all_of(self, node_ids: set[int]) -> None:
+        while not node_ids <= self.present:
+            self._come.clear()
+            await self._come.wait()
+
+    def _publish(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        if self._writers:
+            frame = encode(Change(delta))
+            for writer in self._writers:
+                writer.write(frame)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        entered: BrokerEpoch | None = None
+        node_id = -1
+        try:
+            hello = await read(reader) if _is_own(writer) else None
+            if not isinstance(hello, Hello):
+                raise MessageError("not a worker of this host")
+            node_id = hello.node_id
+            # In one turn of the loop: all that is published from here on comes behind it.
+            writer.write(encode(Snapshot(self._cache.image)))
+            self._writers[writer] = None
+            while True:
+                call = await read(reader)
+                if not isinstance(call, Call):
+                    raise MessageError(f"{type(call).__name__} is no call")
+                if call.method == ENTER:
+                    answer = await self._answer(call)
+                    if isinstance(answer.value, BrokerEpoch):
+                        entered = answer.value
+                        self.present.add(node_id)
+                        self._come.set()
+                    writer.write(encode(answer))
+                else:
+                    task = self._loop.create_task(self._answer_later(call, writer))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except MessageError as error:
+            logger.error("a connection of worker %d ends: %s", node_id, error)
+        finally:
+            self._writers.pop(writer, None)
+            writer.close()
+        if entered is not None:
+            self.present.discard(node_id)
+            await self._lost(entered)
+
+    async def _lost(self, broker: BrokerEpoch) -> None:
+        try:
+            await self._controller.lost(broker)
+        except KafkaError as error:
+            logger.error("worker %d is gone, and it cannot be stored who leads now: %s", broker.node_id, error)
+
+    async def _answer_later(self, call: Call, writer: asyncio.StreamWriter) -> None:
+        answer = await self._answer(call)
+        if writer in self._writers:
+            writer.write(encode(answer))
+
+    async def _answer(self, call: Call) -> Answered:
+        if call.method not in METHODS:
+            return Answered(call.number, error=NotControllerError())
+        quota = call.quota if isinstance(call.quota, ForwardedQuota) else None
+        named = {} if quota is None else {"quota": quota}
+        try:
+            value = await getattr(self._controller, call.method)(*call.arguments, **named)
+        except KafkaError as error:
+            return Answered(call.number, error=error.with_traceback(None))
+        except Exception as error:
+            logger.exception("%s of a worker", call.method)
+            return Answered(call.number, error=KafkaError(f"{call.method}: {error}"))
+        return Answered(call.number, value, charged=() if quota is None else tuple(quota.charged))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+
+def _is_own(writer: asyncio.StreamWriter) -> bool:
+    """Whether a process of this user speaks."""
+    sock = writer.get_extra_info("socket")
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(peer)
+    return bool(user == os.geteuid())

@@ -1,0 +1,83 @@
+"""The controller of all workers of a host: the one of a single node, with brokers that come and go.
+
+It runs in worker 1.  A worker that comes has an epoch of its own, and leads again what has had no leader without it;
+one that is gone leads nothing and is in no ISR, from the moment that its connection ends.  When the whole host stops,
+nothing is moved: the next start finds every partition as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.replica_reports import reported, with_broker, without_broker
+from kbroker.cluster.requests import NO_BROKER_EPOCH, BrokerEpoch, ReplicaReport
+from kbroker.metadata.image import BrokersImage, MetadataDelta
+
+if TYPE_CHECKING:
+    from kbroker.cluster.partition_updates import PartitionUpdates
+    from kbroker.metadata.image import BrokerImage
+    from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.cluster")
+
+
+class HostController(LocalController):
+    """`is_stopping()`: the whole host stops."""
+
+    __slots__ = ("is_stopping",)
+
+    is_stopping: Callable[[], bool]
+
+    async def enter(self, broker: BrokerImage, report: ReplicaReport) -> BrokerEpoch:
+        """Take a worker into the cluster.  One that was here before, and has lost its connection alone, has an epoch
+        already and keeps it."""
+        node_id, epoch = broker.node_id, broker.epoch
+        async with self._changing:
+            if epoch == NO_BROKER_EPOCH:
+                epoch, _ = await self._call(self._store.begin_broker_epoch, node_id)
+            image = self._cache.image
+            brokers = {**image.brokers, node_id: replace(broker, epoch=epoch)}
+            come = replace(image, brokers=brokers)
+            updates, _ = reported(come, self._settings.config, node_id, report)
+            await with_broker(come, self._settings.config, node_id, updates, self._slices.pace())
+            await self._move(updates, brokers)
+        logger.info("worker %d has come, epoch %d", node_id, epoch)
+        return BrokerEpoch(node_id, epoch)
+
+    async def lost(self, broker: BrokerEpoch) -> None:
+        """A worker is gone; nothing where it has come back by now."""
+        async with self._changing:
+            image = self._cache.image
+            known = image.brokers.get(broker.node_id)
+            if known is None or known.is_fenced or known.epoch != broker.epoch or self.is_stopping():
+                return
+            left = {**image.brokers, broker.node_id: replace(known, is_fenced=True)}
+            updates = await without_broker(image, self._settings.config, broker.node_id, left, self._slices.pace())
+            await self._move(updates, left)
+        logger.warning("worker %d is gone: %d partitions have another leader, or none", broker.node_id, len(updates))
+
+    async def missing(self, node_id: int) -> None:
+        """A worker has not come since this start: what it led has to be led by others."""
+        async with self._changing:
+            image = self._cache.image
+            if node_id in image.brokers or self.is_stopping():
+                return
+            updates = await without_broker(image, self._settings.config, node_id, image.brokers, self._slices.pace())
+            await self._commit(updates)
+        logger.warning("worker %d has not come: %d partitions have another leader, or none", node_id, len(updates))
+
+    async def _move(self, updates: PartitionUpdates, brokers: dict[int, BrokerImage]) -> None:
+        """Partitions and brokers change in one image: no broker takes one for the other's."""
+        if updates:
+            await self._call(self._store.alter_partitions, updates.stored())
+        changed = updates.delta(self._cache.image).changed
+        self._cache.apply(MetadataDelta(changed=changed, brokers=BrokersImage(brokers, self._node_id)))
+
+    async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
+        if broker.node_id != self._node_id:
+            await self.lost(broker)
+        return []

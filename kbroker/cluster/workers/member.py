@@ -1,0 +1,327 @@
+"""The membership of a worker: worker 1 is the controller and takes the others in, they follow it over a link.
+
+Replicas follow the images of the cluster, as on a single node; see `ReplicaManager.apply`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.controller_stats import ControllerStats
+from kbroker.cluster.member import StartInterruptedError
+from kbroker.cluster.placement import to_balance
+from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, ReplicaReport
+from kbroker.cluster.stored_image import stored_image
+from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
+from kbroker.cluster.workers.controller_server import ControllerServer
+from kbroker.cluster.workers.host_controller import HostController
+from kbroker.cluster.workers.remote_controller import RemoteController
+from kbroker.errors import KafkaError
+from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kbroker.metrics.readiness import Problem
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.workers.place import Place
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import PartitionImage
+    from kbroker.metadata.store import MetadataStore, StoreCalls
+    from kbroker.quotas.host_names import HostNames
+
+logger = logging.getLogger("kbroker.cluster")
+
+GATHER_SECONDS = 10.0
+EVERY_HOST = ("", "0.0.0.0", "::")
+
+
+def with_endpoints(broker: BrokerImage, ports: Mapping[str, int], listener: str, host: str) -> BrokerImage:
+    """A broker with the ports that it has by now, and the endpoint for other workers: `listener`, bound to `host`."""
+    endpoints = {
+        name: endpoint if endpoint.port else Endpoint(endpoint.host, ports[name])
+        for name, endpoint in broker.endpoints.items()
+    }
+    near = "127.0.0.1" if host in EVERY_HOST else host
+    return replace(broker, endpoints={**endpoints, Worker.LISTENER: Endpoint(near, ports[listener])})
+
+
+class Worker(ABC):
+    """See `cluster.member.Member`; besides, what a broker that is a worker asks of it.
+
+    Under the name LISTENER a broker's image has its endpoint for the other workers, which no client is shown.
+    """
+
+    LISTENER = "kbroker.workers"
+
+    def __init__(self, place: Place, config: BrokerConfig, loop: asyncio.AbstractEventLoop, slices: Slices) -> None:
+        """`slices`: of the loop's time."""
+        self.controller_stats = ControllerStats()
+        self.place = place
+        self._config = config
+        self._loop = loop
+        self._slices = slices
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """See `Member`."""
+
+    @abstractmethod
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
+        """See `Member`; None where the store will say."""
+
+    @abstractmethod
+    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
+        """The cluster as this worker knows it before it serves."""
+
+    @abstractmethod
+    async def load(self, cache: MetadataCache) -> None:
+        """See `Member`."""
+
+    @abstractmethod
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
+        """See `Member`."""
+
+    async def prepare(self, topics: Iterable[str]) -> None:
+        """See `Member`: all settings are in the image."""
+        return
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """See `Member`."""
+        return {}
+
+    @abstractmethod
+    async def took_stock(self, report: ReplicaReport) -> None:
+        """The logs are open: what the controller has to know of them."""
+
+    @abstractmethod
+    async def gather(self) -> None:
+        """Wait for what has to be there before clients are served."""
+
+    @abstractmethod
+    async def register(self, broker: BrokerImage) -> None:
+        """See `Member`."""
+
+    @property
+    def zookeeper_offsets(self) -> None:
+        """See `Member`: there is no ZooKeeper."""
+        return
+
+    @abstractmethod
+    def problems(self) -> Iterable[Problem]:
+        """See `Member`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """See `Member`."""
+
+
+class FirstWorker(Worker):
+    """Worker 1, the controller."""
+
+    _controller: HostController
+    _server: ControllerServer
+    _store: MetadataStore
+    _calls: StoreCalls
+    _cache: MetadataCache
+
+    def __init__(
+        self,
+        place: Place,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        slices: Slices,
+        stopping: asyncio.Event,
+    ) -> None:
+        super().__init__(place, config, loop, slices)
+        self._stopping = stopping
+        self._epoch = NO_BROKER_EPOCH
+        self._is_listening = False
+        self._waits: set[asyncio.Task[None]] = set()
+        self._balance_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
+        return known_cluster_id
+
+    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
+        self._store, self._calls = store, calls
+        return stored_image(store, self._config, self._config.node_id)
+
+    async def load(self, cache: MetadataCache) -> None:
+        """All settings are in the image."""
+        return
+
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
+        node_id = self._config.node_id
+        self._cache = cache
+        self._controller = HostController(cache, self._store, settings, node_id, self._slices, self._calls, hosts)
+        self._controller.is_stopping = self._stopping.is_set
+        self._server = ControllerServer(self._controller, cache, self._loop)
+        return self._controller
+
+    async def took_stock(self, report: ReplicaReport) -> None:
+        """Be in office: worker 1 is alive from here on, and the others may come."""
+        node_id = self._config.node_id
+        epoch, _ = await self._calls(self._store.begin_broker_epoch)
+        self._epoch = epoch
+        await self._controller.enter(BrokerImage(node_id, {}, epoch=epoch), report)
+        sock = socket.socket(fileno=self.place.descriptor)
+        sock.setblocking(False)
+        await self._server.listen(sock)
+        self._is_listening = True
+        self.controller_stats.begin(self._partitions)
+        self.controller_stats.state = "active"
+
+    def _partitions(self) -> Iterable[PartitionImage]:
+        return (each for topic in self._cache.image.topics.values() for each in topic.partitions)
+
+    async def gather(self) -> None:
+        """The other workers are there first, so that what is made from the first moment on is spread over all."""
+        others = self.place.others(self._config.node_id)
+        for node_id in await self._server.gathered(others, GATHER_SECONDS, self._stopping):
+            if self._stopping.is_set():
+                raise StartInterruptedError
+            logger.warning("worker %d has not come within %d s; the others go on", node_id, GATHER_SECONDS)
+            await self._controller.missing(node_id)
+
+    async def register(self, broker: BrokerImage) -> None:
+        await self._controller.enter(replace(broker, epoch=self._epoch), ReplicaReport())
+        self._balance_later()
+
+    # Leaders go back
+
+    def _balance_later(self) -> None:
+        seconds = self._config.get("leader.imbalance.check.interval.seconds")
+        self._balance_timer = self._loop.call_later(seconds, self._balance)
+
+    def _balance(self) -> None:
+        self._balance_later()
+        if self._config.get("auto.leader.rebalance.enable"):
+            task = self._loop.create_task(self._prefer())
+            self._waits.add(task)
+            task.add_done_callback(self._waits.discard)
+
+    async def _prefer(self) -> None:
+        partitions = [
+            (TopicPartition(topic.name, each.partition), each)
+            for topic in self._cache.image.topics.values()
+            for each in topic.partitions
+        ]
+        rows = [(each.replicas[0], each.leader != each.replicas[0]) for _, each in partitions]
+        brokers = to_balance(rows, self._config.get("leader.imbalance.per.broker.percentage"))
+        due = [
+            name
+            for name, each in partitions
+            if each.replicas[0] in brokers and each.leader != each.replicas[0] and each.replicas[0] in each.isr
+        ]
+        if due:
+            try:
+                await self._controller.elect_leaders(ElectionType.PREFERRED, due)
+            except KafkaError as error:
+                logger.warning("leaders stay where they are: %s", error)
+
+    def problems(self) -> Iterable[Problem]:
+        """Workers that are away."""
+        missing = self.place.others(self._config.node_id) - self._server.present
+        if missing:
+            yield Problem(
+                f"these workers are away, and with them what they lead: {', '.join(map(str, sorted(missing)))}"
+            )
+
+    async def close(self) -> None:
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
+        for task in self._waits:
+            task.cancel()
+        if self._is_listening:
+            self._server.close()
+
+
+class FurtherWorker(Worker):
+    """Any other worker, which follows worker 1."""
+
+    def __init__(
+        self,
+        place: Place,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        slices: Slices,
+        stopping: asyncio.Event,
+        failed: Callable[[str], None],
+    ) -> None:
+        super().__init__(place, config, loop, slices)
+        self._link = ControllerLink(place.address, config.node_id, loop, stopping)
+        self._link.failure = failed
+        self._report = ReplicaReport()
+        self._image: ClusterImage | None = None
+
+    @property
+    def epoch(self) -> int:
+        return self._link.epoch
+
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
+        self._image = await self._link.open()
+        return self._image.cluster_id
+
+    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
+        assert self._image is not None
+        return self._image
+
+    async def load(self, cache: MetadataCache) -> None:
+        self._link.follow(cache)
+
+    def controller(
+        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
+    ) -> Controller:
+        return RemoteController(self._link, cache)
+
+    async def took_stock(self, report: ReplicaReport) -> None:
+        self._report = report
+
+    async def gather(self) -> None:
+        """Worker 1 was there before."""
+        return
+
+    async def register(self, broker: BrokerImage) -> None:
+        await self._link.enter(broker, self._report)
+
+    def problems(self) -> Iterable[Problem]:
+        """Whether the controller is there."""
+        if self._link.state is not LinkState.FOLLOWING:
+            yield Problem("the controller, worker 1, is away: leaders and settings stay as they are")
+
+    async def close(self) -> None:
+        self._link.close()
+
+
+def worker(
+    place: Place,
+    config: BrokerConfig,
+    loop: asyncio.AbstractEventLoop,
+    slices: Slices,
+    stopping: asyncio.Event,
+    failed: Callable[[str], None],
+) -> Worker:
+    """The membership of the worker at a place.  `stopping`: the broker is to stop; `failed` is called with the reason
+    why it cannot go on."""
+    if place.is_controller:
+        return FirstWorker(place, config, loop, slices, stopping)
+    return FurtherWorker(place, config, loop, slices, stopping, failed)

@@ -1,0 +1,36 @@
+"""What has to happen to one image of a cluster so that it becomes another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from kbroker.metadata.image import BrokersImage, ClusterImage, MetadataDelta, TopicChange
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def difference(old: ClusterImage, new: ClusterImage) -> MetadataDelta:
+    """The delta with which `old.apply` gives `new`.  A topic made anew under its name is deleted and created."""
+    kept = [
+        (old.topics_by_id[topic_id], topic)
+        for topic_id, topic in new.topics_by_id.items()
+        if topic_id in old.topics_by_id
+    ]
+    has_brokers = (old.brokers, old.controller_id) != (new.brokers, new.controller_id)
+    return MetadataDelta(
+        created=tuple(topic for topic_id, topic in new.topics_by_id.items() if topic_id not in old.topics_by_id),
+        deleted=tuple(topic for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id),
+        changed=tuple(TopicChange(before, after) for before, after in kept if before != after),
+        brokers=BrokersImage(new.brokers, new.controller_id) if has_brokers else None,
+        features=new.features if new.features != old.features else None,
+        configs=_changed(old.configs, new.configs),
+        quotas=_changed(old.quotas, new.quotas),
+    )
+
+
+def _changed(
+    old: Mapping[_Key, Mapping[str, _Value]], new: Mapping[_Key, Mapping[str, _Value]]
+) -> dict[_Key, Mapping[str, _Value]]:
+    return {key: new.get(key, {}) for key in (*old, *new) if old.get(key, {}) != new.get(key, {})}

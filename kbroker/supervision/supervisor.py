@@ -1,0 +1,219 @@
+"""Starts the workers of a host, starts those again that die, and stops all of them with itself.
+
+Each worker is a `kbroker start` with settings of its own (`cluster.workers.place`).  What it says to its service
+manager (sd_notify) comes here: it is this process that speaks to the real one, for all.
+
+Stop: worker 1, the controller, has the signal first, so that it moves nothing when the others go.  A supervisor that
+is killed takes its workers along (`orphans`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kbroker import __version__, log_output
+from kbroker.cluster.workers.place import Place, worker_settings
+from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.service_manager import service_manager
+from kbroker.stop_signals import StopSignals
+from kbroker.supervision.worker_life import WorkerLife, WorkerState
+from kbroker.supervision.worker_pages import WorkerPages, start_pages
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
+logger = logging.getLogger("kbroker.supervisor")
+
+MOST_WAITING = 512
+STOPPING_SECONDS = 0.5
+NOTIFY_BYTES = 4096
+
+
+class Supervisor:
+    """`arguments` are those of the command line: the file of settings, if any, and overrides."""
+
+    def __init__(self, config: BrokerConfig, arguments: Sequence[str], count: int, stopping: asyncio.Event) -> None:
+        """PlaceError where there is no room for so many workers."""
+        self._config = config
+        self._arguments = list(arguments)
+        self._stopping = stopping
+        self._loop = asyncio.get_running_loop()
+        self._settings = {number: worker_settings(config, number, count) for number in range(1, count + 1)}
+        address = f"@kbroker-{secrets.token_hex(12)}"
+        self._controller_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._controller_socket.bind("\0" + address[1:])
+        self._controller_socket.listen(MOST_WAITING)
+        descriptor = self._controller_socket.fileno()
+        self._places = {
+            number: Place(number, count, address, descriptor if number == 1 else -1) for number in self._settings
+        }
+        self._lives = {number: WorkerLife() for number in self._settings}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._notify: dict[int, socket.socket] = {}
+        self._said: dict[int, str] = {}
+        self._pages: WorkerPages | None = None
+        self._gone = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._worker_1_stops = asyncio.Event()
+        self.readiness = Readiness()
+        self.readiness.watch(self._problems)
+
+    async def run(self) -> int:
+        """Serve until `stopping`, or until the host cannot start; the exit code."""
+        manager = service_manager()
+        if manager is not None:
+            manager.follow(self.readiness, self._loop)
+        self._pages = await start_pages(self._config.get("metrics.listener"), self._places, self._lives, self.readiness)
+        for number, place in self._places.items():
+            self._notify[number] = self._listen_to(number, place)
+            self._start(number)
+        stop = self._loop.create_task(self._stopping.wait())
+        ready = self._loop.create_task(self._ready.wait())
+        gone = self._loop.create_task(self._gone.wait())
+        await asyncio.wait((stop, ready, gone), return_when=asyncio.FIRST_COMPLETED)
+        if self._ready.is_set() and not self._stopping.is_set():
+            self.readiness.move(ReadyState.READY)
+            logger.info("kbroker %s: %d workers are ready on %s", __version__, len(self._lives), self._addresses())
+        await asyncio.wait((stop, gone), return_when=asyncio.FIRST_COMPLETED)
+        has_failed = not self._stopping.is_set()
+        await self._stop()
+        if self._pages is not None:
+            await self._pages.close()
+        logger.info("all workers have stopped")
+        return 1 if has_failed else 0
+
+    def _addresses(self) -> str:
+        return ", ".join(map(str, self._config.listeners)) + " and the ports after it"
+
+    # Processes
+
+    def _start(self, number: int) -> None:
+        place = self._places[number]
+        command = [sys.executable, "-m", "kbroker.cli", "start", *self._arguments]
+        for key, value in self._settings[number].items():
+            command += ["--override", f"{key}={value}"]
+        command += ["--place", place.text(), "--parent", str(os.getpid())]
+        self._said[number] = "starting"
+        process = self._processes[number] = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(place.descriptor,) if place.is_controller else (),
+            env={**os.environ, "NOTIFY_SOCKET": f"{place.address}-notify-{number}"},
+            # A terminal's signals come here alone.
+            process_group=0,
+        )
+        watched = os.pidfd_open(process.pid)
+        self._loop.add_reader(watched, self._ended, number, watched)
+
+    def _ended(self, number: int, watched: int) -> None:
+        self._loop.remove_reader(watched)
+        os.close(watched)
+        process = self._processes.pop(number)
+        status = process.wait()
+        life = self._lives[number]
+        pause = life.died(self._loop.time())
+        if pause is not None:
+            logger.error(
+                "worker %d has ended (%s); it is started again%s",
+                number,
+                _described(status),
+                f" in {pause:.1f} s" if pause else "",
+            )
+            self._loop.call_later(pause, self._start_again, number)
+        elif life.state is WorkerState.FAILED:
+            logger.error("worker %d could not start (%s)", number, _described(status))
+            self._gone.set()
+        if not self._processes:
+            self._gone.set()
+
+    def _start_again(self, number: int) -> None:
+        life = self._lives[number]
+        if life.state is WorkerState.WAITING:
+            life.restarted()
+            self._start(number)
+
+    async def _stop(self) -> None:
+        self.readiness.move(ReadyState.STOPPING)
+        self._gone.clear()
+        ending = [number for number, life in self._lives.items() if life.stop() and number in self._processes]
+        if not ending:
+            return
+        for number in ending:
+            self._processes[number].send_signal(signal.SIGTERM)
+            if number == 1:
+                try:
+                    async with asyncio.timeout(STOPPING_SECONDS):
+                        await self._worker_1_stops.wait()
+                except TimeoutError:
+                    pass
+        while self._processes:
+            self._gone.clear()
+            await self._gone.wait()
+
+    # What workers say
+
+    def _listen_to(self, number: int, place: Place) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        sock.bind("\0" + f"{place.address}-notify-{number}"[1:])
+        self._loop.add_reader(sock.fileno(), self._hear, number)
+        return sock
+
+    def _hear(self, number: int) -> None:
+        try:
+            text = self._notify[number].recv(NOTIFY_BYTES).decode(errors="replace")
+        except OSError:
+            return
+        said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        self._said[number] = said.get("STATUS", self._said.get(number, ""))
+        if "STOPPING" in said and number == 1:
+            self._worker_1_stops.set()
+        if "READY" in said:
+            self._lives[number].ready(self._loop.time())
+            if all(life.was_ready for life in self._lives.values()):
+                self._ready.set()
+        if self.readiness.state is ReadyState.STARTING:
+            waiting = (each for each, life in self._lives.items() if life.state is WorkerState.STARTING)
+            self.readiness.describe("; ".join(f"worker {each} is {self._said[each]}" for each in waiting))
+
+    def _problems(self) -> Iterable[Problem]:
+        for number, life in self._lives.items():
+            if life.state is not WorkerState.READY:
+                said = "to be started again" if life.state is WorkerState.WAITING else self._said[number]
+                yield Problem(f"worker {number} has died and is {said}", stops_service=True)
+
+
+def _described(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+async def _serve(config: BrokerConfig, arguments: Sequence[str], count: int, signals: StopSignals) -> int:
+    stopping = asyncio.Event()
+    signals.attach(asyncio.get_running_loop(), stopping.set)
+    if stopping.is_set():
+        return 0
+    status = await Supervisor(config, arguments, count, stopping).run()
+    signals.finish()
+    return status
+
+
+def run(config: BrokerConfig, arguments: Sequence[str], count: int) -> int:
+    """Run `count` workers until a signal ends it; the exit code."""
+    signals = StopSignals()
+    import uvloop
+
+    log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"))
+    return uvloop.run(_serve(config, arguments, count, signals))

@@ -1,0 +1,91 @@
+"""The life of one worker as its supervisor sees it: a machine without a clock, processes or sockets.
+
+    STARTING → READY → WAITING (died; to be started again) → STARTING …
+    STARTING → FAILED             it ended before it was ever ready: the host cannot start
+    any      → STOPPING → GONE    the host stops
+
+A worker that dies is started again at once, then after a pause that doubles with each death, up to MOST_PAUSE seconds;
+one that was ready for CALM seconds has made up for its deaths.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+FIRST_PAUSE = 0.2
+MOST_PAUSE = 30.0
+CALM = 60.0
+
+
+class WorkerState(Enum):
+    """See the module."""
+
+    STARTING = auto()
+    READY = auto()
+    WAITING = auto()
+    FAILED = auto()
+    STOPPING = auto()
+    GONE = auto()
+
+
+_NEXT = {
+    WorkerState.STARTING: {WorkerState.READY, WorkerState.WAITING, WorkerState.FAILED, WorkerState.STOPPING},
+    WorkerState.READY: {WorkerState.WAITING, WorkerState.STOPPING},
+    WorkerState.WAITING: {WorkerState.STARTING, WorkerState.GONE},
+    WorkerState.FAILED: {WorkerState.GONE},
+    WorkerState.STOPPING: {WorkerState.GONE},
+    WorkerState.GONE: set(),
+}
+
+
+class WorkerLife:
+    """Times are monotonic seconds."""
+
+    __slots__ = ("_deaths", "_ready_at", "restart_count", "state", "was_ready")
+
+    def __init__(self) -> None:
+        self.state = WorkerState.STARTING
+        self.was_ready = False
+        self.restart_count = 0
+        self._deaths = 0
+        self._ready_at = 0.0
+
+    def _move(self, to: WorkerState) -> None:
+        if to not in _NEXT[self.state]:
+            raise ValueError(f"a worker that is {self.state.name} does not become {to.name}")
+        self.state = to
+
+    def ready(self, now: float) -> None:
+        """It serves; saying so again changes nothing."""
+        if self.state is WorkerState.STARTING:
+            self._move(WorkerState.READY)
+            self.was_ready = True
+            self._ready_at = now
+
+    def died(self, now: float) -> float | None:
+        """Its process has ended: for how long to wait before the next start; None where none is to follow."""
+        if self.state is WorkerState.STOPPING:
+            self._move(WorkerState.GONE)
+            return None
+        if not self.was_ready:
+            self._move(WorkerState.FAILED)
+            return None
+        if self.state is WorkerState.READY and now - self._ready_at >= CALM:
+            self._deaths = 0
+        self._move(WorkerState.WAITING)
+        self._deaths += 1
+        return 0.0 if self._deaths == 1 else min(MOST_PAUSE, FIRST_PAUSE * float(2 ** min(self._deaths - 2, 16)))
+
+    def restarted(self) -> None:
+        """Its next process has begun."""
+        self._move(WorkerState.STARTING)
+        self.restart_count += 1
+
+    def stop(self) -> bool:
+        """The host stops: whether there is a process to end."""
+        if self.state in (WorkerState.STARTING, WorkerState.READY):
+            self._move(WorkerState.STOPPING)
+            return True
+        if self.state in (WorkerState.WAITING, WorkerState.FAILED):
+            self._move(WorkerState.GONE)
+        return self.state is WorkerState.STOPPING

@@ -1,0 +1,160 @@
+"""The one metrics page of a host: what its workers' own pages say, fetched from each when it is asked for.
+
+- /metrics: the samples of all workers, and how the supervisor sees them.
+- /readyz: 200 when all workers are ready, with the problems of each.
+- /logs: the pages of all in one; of a partition that of the first worker that has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from kbroker.metrics.http_server import MetricsServer, parse_listener
+from kbroker.supervision.metrics_text import END, merged
+from kbroker.supervision.worker_life import WorkerLife, WorkerState
+
+if TYPE_CHECKING:
+    from kbroker.cluster.workers.place import Place
+    from kbroker.metrics.readiness import Readiness
+
+logger = logging.getLogger("kbroker.supervisor")
+
+FETCH_SECONDS = 5.0
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Fetched(NamedTuple):
+    """An answer over HTTP."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+async def fetch(address: str, path: str, accept: str = "") -> Fetched:
+    """One GET over an abstract Unix socket.  OSError, TimeoutError, ValueError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        sock.connect("\0" + address.removeprefix("@"))
+        reader, writer = await asyncio.open_unix_connection(sock=sock)
+    except OSError:
+        sock.close()
+        raise
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            writer.write(
+                f"GET {path} HTTP/1.1\r\nHost: worker\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+            )
+            head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    first, *fields = head.decode("latin-1").split("\r\n")
+    named = dict(field.split(": ", 1) for field in fields)
+    return Fetched(int(first.split()[1]), named.get("Content-Type", ""), body)
+
+
+class WorkerPages(MetricsServer):
+    """`lives` and `places` are those of the workers, by number."""
+
+    def __init__(self, places: Mapping[int, Place], lives: Mapping[int, WorkerLife], readiness: Readiness) -> None:
+        super().__init__(None, readiness, pages={"logs": self._logs})
+        self._places = places
+        self._lives = lives
+
+    async def _of_all(self, path: str, accept: str = "") -> dict[int, Fetched]:
+        """The answers of the workers that give one, by number."""
+        numbers = [number for number, life in self._lives.items() if life.state is WorkerState.READY]
+        answers = await asyncio.gather(
+            *(fetch(self._places[number].metrics_socket, path, accept) for number in numbers), return_exceptions=True
+        )
+        found = {}
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, Fetched):
+                found[number] = answer
+            else:
+                logger.warning("worker %d does not answer for %s: %s", number, path, answer)
+        return found
+
+    async def scrape(self, accept: str) -> tuple[bytes, str]:
+        pages = await self._of_all("/metrics", accept)
+        content_type = next((each.content_type for each in pages.values()), _TEXT)
+        text = await asyncio.get_running_loop().run_in_executor(
+            None, lambda: merged({number: each.body.decode() for number, each in pages.items()})
+        )
+        body = text.removesuffix(f"{END}\n")
+        end = text[len(body) :]
+        return f"{body}{own_metrics(self._lives)}{end}".encode(), content_type
+
+    async def look(self) -> tuple[bool, str]:
+        is_ready, text = self.readiness.look()
+        answers = await self._of_all("/readyz") if self.readiness.ready else {}
+        lines = [text]
+        for number, answer in answers.items():
+            said = answer.body.decode(errors="replace").strip()
+            is_ready = is_ready and answer.status == 200
+            if "\n" in said or answer.status != 200:
+                lines += [f"worker {number}: {line}" for line in said.splitlines()]
+        return is_ready, "\n".join(lines)
+
+    async def _logs(self, parts: Sequence[str]) -> tuple[int, object]:
+        answers = await self._of_all("/".join(("/logs", *(quote(part, safe="") for part in parts))))
+        found = {number: json.loads(each.body) for number, each in answers.items() if each.status == 200}
+        if found:
+            return 200, merged_pages(found)
+        if not answers:
+            return 503, {"error": "no worker answers"}
+        first = next(iter(answers.values()))
+        return first.status, json.loads(first.body)
+
+
+def merged_pages(pages: Mapping[int, Mapping[str, object]]) -> dict[str, object]:
+    """One page in the words of a single broker: lists have the rows of all workers, each with its `worker`; of
+    anything else there is that of the first."""
+    found: dict[str, object] = {}
+    for number, page in pages.items():
+        for key, value in page.items():
+            if isinstance(value, list):
+                rows = [{**row, "worker": number} if isinstance(row, dict) else row for row in value]
+                known = found.setdefault(key, [])
+                assert isinstance(known, list)
+                known += rows
+            else:
+                found.setdefault(key, value)
+    return found
+
+
+def own_metrics(lives: Mapping[int, WorkerLife]) -> str:
+    """What the supervisor itself knows of the workers."""
+    up = ((number, float(life.state is WorkerState.READY)) for number, life in lives.items())
+    restarts = ((number, float(life.restart_count)) for number, life in lives.items())
+    return _family("kbroker_worker_up", "gauge", "Whether the worker serves.", up) + _family(
+        "kbroker_worker_restarts", "gauge", "How often the worker was started again.", restarts
+    )
+
+
+def _family(name: str, kind: str, words: str, rows: Iterable[tuple[int, float]]) -> str:
+    samples = "".join(f'{name}{{worker="{number}"}} {value}\n' for number, value in rows)
+    return f"# HELP {name} {words}\n# TYPE {name} {kind}\n{samples}"
+
+
+async def start_pages(
+    listener: str, places: Mapping[int, Place], lives: Mapping[int, WorkerLife], readiness: Readiness
+) -> WorkerPages | None:
+    """Serve on `metrics.listener`; None where it is `none` or cannot be had."""
+    address = parse_listener(listener)
+    if address is None:
+        return None
+    server = WorkerPages(places, lives, readiness)
+    try:
+        await server.listen(*address)
+    except OSError as error:
+        logger.warning("no metrics: %s:%d can't be listened on (%s)", *address, error.strerror or error)
+        return None
+    return server

@@ -1,0 +1,215 @@
+"""Workers that come and go: who leads then, in which epoch, and what is stored of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbroker.cluster.requests import BrokerEpoch, IsrChange, NewTopic, ReplicaReport
+from kbroker.cluster.stored_image import stored_image
+from kbroker.config import BrokerConfig
+from kbroker.errors import InvalidReplicationFactorError, KafkaError
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.difference import difference
+from kbroker.metadata.image import ClusterImage
+from kbroker.types import TopicPartition
+from tests.unbroken import finished
+from tests.workers.host import Host
+
+FIRST = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """Three workers."""
+    found = Host(tmp_path)
+    for node_id in (1, 2, 3):
+        found.enter(node_id)
+    return found
+
+
+def test_leaders_are_spread_evenly(host: Host) -> None:
+    """One worker would have all the work, and the others' cores would idle."""
+    host.create("t", 9, 1)
+    host.create("u", 1, 1)
+    host.create("v", 1, 1)
+    assert sorted(host.leaders("t")) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert host.leaders("u") != host.leaders("v")
+
+
+def test_the_replication_factor_is_bounded_as_in_a_cluster(host: Host) -> None:
+    """A topic would be made with fewer copies than were asked for."""
+    host.create("t", 1, 3)
+    (outcome,) = finished(host.controller.create_topics([NewTopic("u", 1, 4)]))
+    assert isinstance(outcome.error, InvalidReplicationFactorError)
+
+
+def test_a_partition_of_a_worker_that_is_gone_comes_back_with_it(host: Host) -> None:
+    """A topic with one replica would stay without a leader, or another worker would lead it with an empty log."""
+    host.create("t", 3, 1)
+    index = host.leaders("t").index(2)
+    finished(host.controller.lost(BrokerEpoch(2, 0)))
+    assert host.cache.image.brokers[2].is_fenced
+    assert host.partition("t", index).leader == -1
+    away = host.partition("t", index).leader_epoch
+    host.enter(2, ReplicaReport(online={TopicPartition("t", index): 4}))
+    assert host.partition("t", index).leader == 2
+    assert host.partition("t", index).leader_epoch == max(away + 1, 5)
+    assert host.partition("t", index).isr == (2,)
+
+
+def test_another_replica_leads_at_once_and_the_isr_has_one_less(host: Host) -> None:
+    """Producers with acks=all would wait for a worker that is dead."""
+    host.create("t", 1, 3)
+    before = host.partition("t")
+    finished(host.controller.lost(BrokerEpoch(before.leader, 0)))
+    after = host.partition("t")
+    assert after.leader in before.isr
+    assert after.leader != before.leader
+    assert set(after.isr) == set(before.isr) - {before.leader}
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+def test_the_end_of_an_old_connection_is_not_that_of_the_worker(host: Host) -> None:
+    """A worker that is back would lose its leaders to the news of its earlier death."""
+    host.create("t", 3, 1)
+    assert host.enter(2).epoch == 1
+    before = host.cache.image
+    finished(host.controller.lost(BrokerEpoch(2, 0)))
+    assert host.cache.image is before
+
+
+def test_nothing_moves_when_the_host_stops(host: Host, tmp_path: Path) -> None:
+    """Each start would find the last worker of the stop as the leader of all."""
+    host.create("t", 6, 3)
+    before = host.cache.image.topics
+    host.is_stopping = True
+    assert finished(host.controller.controlled_shutdown(BrokerEpoch(3, 0))) == []
+    for node_id in (2, 3):
+        finished(host.controller.lost(BrokerEpoch(node_id, 0)))
+    assert host.cache.image.topics == before
+    host.store.close()
+    assert Host(tmp_path).cache.image.topics == before
+
+
+def test_one_worker_that_stops_in_order_hands_its_leaders_over_first(host: Host) -> None:
+    """Its clients would meet a closed port before there is another leader."""
+    host.create("t", 6, 2)
+    finished(host.controller.controlled_shutdown(BrokerEpoch(3, 0)))
+    assert 3 not in host.leaders("t")
+    assert -1 not in host.leaders("t")
+
+
+def test_what_a_worker_led_that_does_not_come_back_is_led_by_others(host: Host, tmp_path: Path) -> None:
+    """The controller died with it, and has never seen it go."""
+    host.create("t", 3, 2)
+    host.store.close()
+    again = Host(tmp_path)
+    again.enter(1)
+    again.enter(2)
+    finished(again.controller.missing(3))
+    assert set(again.leaders("t")) == {1, 2}
+
+
+def test_a_worker_that_comes_back_to_a_new_controller_keeps_its_epoch(host: Host, tmp_path: Path) -> None:
+    """Its changes of ISRs that are under way would be refused, and its followers taken for those of another life."""
+    host.create("t", 3, 3)
+    host.store.close()
+    again = Host(tmp_path)
+    again.enter(1)
+    before = again.cache.image.topics
+    assert again.enter(2, epoch=0) == BrokerEpoch(2, 0)
+    assert again.cache.image.topics == before
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("enter"), st.sampled_from((1, 2, 3)), st.booleans()),
+        st.tuples(st.just("lose"), st.sampled_from((2, 3))),
+        st.tuples(st.just("create"), st.sampled_from("abc"), st.integers(1, 3)),
+        st.tuples(st.just("isr"), st.sampled_from("abc"), st.sets(st.sampled_from((1, 2, 3)))),
+        st.tuples(st.just("restart")),
+    ),
+    max_size=25,
+)
+
+
+def play(host: Host, step: tuple[object, ...], directory: Path) -> Host:
+    """One step; the host from then on."""
+    match step:
+        case ("enter", int(node_id), bool(is_again)):
+            known = host.cache.image.brokers.get(node_id)
+            host.enter(node_id, epoch=known.epoch if known is not None and is_again else -1)
+        case ("lose", int(node_id)):
+            known = host.cache.image.brokers.get(node_id)
+            if known is not None:
+                finished(host.controller.lost(BrokerEpoch(node_id, known.epoch)))
+        case ("create", str(name), int(replication_factor)):
+            finished(host.controller.create_topics([NewTopic(name, 2, replication_factor)]))
+        case ("isr", str(name), set(isr)):
+            topic = host.cache.image.topics.get(name)
+            if topic is not None:
+                each = topic.partitions[0]
+                wanted = IsrChange(
+                    TopicPartition(name, 0), each.leader_epoch, each.partition_epoch, [(member, -1) for member in isr]
+                )
+                leader = host.cache.image.brokers.get(each.leader)
+                try:
+                    finished(
+                        host.controller.alter_partitions(
+                            BrokerEpoch(each.leader, -1 if leader is None else leader.epoch), [wanted]
+                        )
+                    )
+                except KafkaError:
+                    pass
+        case ("restart",):
+            host.store.close()
+            host = Host(directory)
+    return host
+
+
+def check(image: ClusterImage, before: ClusterImage) -> None:
+    """What holds at any moment."""
+    alive = {broker.node_id for broker in image.alive_brokers()}
+    for topic in image.topics.values():
+        old = before.topics.get(topic.name)
+        for each in topic.partitions:
+            assert set(each.isr) <= set(each.replicas)
+            assert each.leader == -1 or each.leader in each.isr
+            if old is not None:
+                was = old.partitions[each.partition]
+                assert each.leader_epoch >= was.leader_epoch
+                if each.leader not in (-1, was.leader):
+                    assert each.leader in alive
+                    assert each.leader_epoch > was.leader_epoch
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps)
+def test_any_history_keeps_the_rules(history: list[tuple[object, ...]]) -> None:
+    """Two leaders in one epoch, a leader outside of its ISR or one that is dead would lose records; a follower of the
+    deltas, or the next start, would have another cluster."""
+    with TemporaryDirectory() as folder:
+        directory = Path(folder)
+        host = Host(directory)
+        follower = MetadataCache(host.cache.image)
+        host.cache.subscribe(lambda _old, _new, delta: follower.apply(delta))
+        for step in history:
+            before = host.cache.image
+            after = play(host, step, directory)
+            check(after.cache.image, before)
+            if after is not host:
+                host = after
+                follower.apply(difference(follower.image, host.cache.image))
+                host.cache.subscribe(lambda _old, _new, delta: follower.apply(delta))
+            assert (follower.image.topics, follower.image.brokers) == (
+                host.cache.image.topics,
+                host.cache.image.brokers,
+            )
+        stored = stored_image(host.store, BrokerConfig.from_mapping({}), 1)
+        assert stored.topics == host.cache.image.topics
+        host.store.close()

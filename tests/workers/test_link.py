@@ -1,0 +1,233 @@
+"""A worker's link to the controller: its image, its calls, and what becomes of them while worker 1 is away."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kbroker._fast.base.slices import Slices
+from kbroker.cluster.member import StartInterruptedError
+from kbroker.cluster.requests import NewTopic, ReplicaReport
+from kbroker.cluster.stored_image import stored_image
+from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
+from kbroker.cluster.workers.controller_server import ControllerServer
+from kbroker.cluster.workers.host_controller import HostController
+from kbroker.cluster.workers.messages import Hello, encode
+from kbroker.cluster.workers.remote_controller import RemoteController
+from kbroker.config import BrokerConfig
+from kbroker.errors import NotControllerError, TopicAlreadyExistsError
+from kbroker.metadata.broker_settings import BrokerSettings
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import BrokerImage, PartitionImage
+from kbroker.metadata.local_store import LocalStore
+from kbroker.types import TopicPartition
+
+CONFIG = BrokerConfig.from_mapping({})
+NOTHING = ReplicaReport()
+
+
+class Office:
+    """Worker 1, which can be started again on the socket of the supervisor."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "metadata.sqlite"
+        self.address = f"@kbroker-test-{secrets.token_hex(8)}"
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind("\0" + self.address[1:])
+        self._socket.listen(16)
+
+    async def open(self) -> None:
+        """Be in office."""
+        loop = asyncio.get_running_loop()
+        self._store = LocalStore.open(self._file)
+        self.cache = MetadataCache(stored_image(self._store, CONFIG, 1))
+        self.controller = HostController(
+            self.cache, self._store, BrokerSettings(CONFIG, self.cache, 1), 1, Slices(loop)
+        )
+        self.controller.is_stopping = lambda: False
+        self.server = ControllerServer(self.controller, self.cache, loop)
+        await self.controller.enter(BrokerImage(1, {}), NOTHING)
+        await self.server.listen(socket.socket(fileno=self._socket.dup().detach()))
+
+    async def close(self) -> None:
+        """Die."""
+        self.controller.is_stopping = lambda: True
+        self.server.close()
+        self._store.close()
+
+    def end(self) -> None:
+        """The supervisor is gone."""
+        self._socket.close()
+
+
+class Node:
+    """Another worker."""
+
+    def __init__(self, office: Office, node_id: int) -> None:
+        self.node_id = node_id
+        self.stopping = asyncio.Event()
+        self.link = ControllerLink(office.address, node_id, asyncio.get_running_loop(), self.stopping)
+
+    async def come(self) -> None:
+        """Follow, and enter."""
+        self.cache = MetadataCache(await self.link.open())
+        self.link.follow(self.cache)
+        self.controller = RemoteController(self.link, self.cache)
+        self.entered = await self.link.enter(BrokerImage(self.node_id, {}), NOTHING)
+
+
+def play(directory: Path, story: Callable[[Office, Node], Awaitable[None]]) -> None:
+    """A controller and worker 2, in one loop."""
+
+    async def run() -> None:
+        office = Office(directory)
+        await office.open()
+        node = Node(office, 2)
+        await node.come()
+        try:
+            async with asyncio.timeout(30):
+                await story(office, node)
+        finally:
+            node.stopping.set()
+            node.link.close()
+            await office.close()
+            office.end()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it."""
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_a_change_is_in_the_image_when_its_call_returns(tmp_path: Path) -> None:
+    """A client would be told that its topic is there, and find none at the next request."""
+
+    async def story(office: Office, node: Node) -> None:
+        (outcome,) = await node.controller.create_topics([NewTopic("t", 2, 2)])
+        assert outcome.topic is not None
+        assert node.cache.topic("t") == outcome.topic == office.cache.topic("t")
+        (again,) = await node.controller.create_topics([NewTopic("t", 2, 2)])
+        assert isinstance(again.error, TopicAlreadyExistsError)
+        assert node.cache.image.topics == office.cache.image.topics
+
+    play(tmp_path, story)
+
+
+def test_the_end_of_a_worker_is_seen_at_once(tmp_path: Path) -> None:
+    """Its partitions would be without a leader until a time-out."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 1, 2, [])])
+        node.link.close()
+        await until(lambda: office.cache.image.brokers[2].is_fenced)
+        assert office.cache.image.topics["t"].partitions[0].isr == (1,)
+
+    play(tmp_path, story)
+
+
+def test_a_controller_that_is_back_finds_its_workers_and_they_find_what_they_have_missed(tmp_path: Path) -> None:
+    """Worker 1 would have to take the others down with it."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 2, 2), NewTopic("gone", 1, 1)])
+        await office.close()
+        await until(lambda: node.link.state is LinkState.AWAY)
+        assert set(node.cache.image.topics) == {"t", "gone"}
+        await office.open()
+        gone = office.cache.image.topics["gone"].topic_id
+        await office.controller.delete_topics([gone])
+        await until(lambda: 2 in office.cache.image.brokers and node.cache.topic("gone") is None)
+        assert office.cache.image.brokers[2].epoch == node.entered.epoch
+        assert node.cache.image.brokers == office.cache.image.brokers
+        (outcome,) = await node.controller.create_topics([NewTopic("u", 1, 2)])
+        assert outcome.error is None
+
+    play(tmp_path, story)
+
+
+def test_replicas_that_are_lost_are_reported_to_a_new_controller(tmp_path: Path) -> None:
+    """It has never heard of the disk that failed, and would let the worker lead what it has not got any more."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 2, 2)])
+        lost = frozenset({TopicPartition("t", 0)})
+        await node.controller.report_replicas(node.entered, ReplicaReport(offline=lost))
+        await office.close()
+        await office.open()
+
+        def partition() -> PartitionImage:
+            return office.cache.image.topics["t"].partitions[0]
+
+        await until(lambda: partition().offline_replicas == (2,))
+        assert partition().leader == 1
+
+    play(tmp_path, story)
+
+
+def test_a_call_that_is_under_way_when_the_controller_goes_fails(tmp_path: Path) -> None:
+    """It would wait for an answer for ever."""
+
+    async def story(office: Office, node: Node) -> None:
+        async with office.controller._changing:
+            call = asyncio.ensure_future(node.controller.create_topics([NewTopic("t", 1, 1)]))
+            await until(lambda: bool(office.server._tasks))
+            office.server.close()
+            with pytest.raises(NotControllerError):
+                await call
+
+    play(tmp_path, story)
+
+
+def test_a_worker_that_is_to_stop_does_not_wait_for_the_controller(tmp_path: Path) -> None:
+    """A host that is stopped while worker 1 loads its logs would hang."""
+
+    async def run() -> None:
+        office = Office(tmp_path)
+        node = Node(office, 2)
+        waiting = asyncio.ensure_future(node.link.open())
+        await asyncio.sleep(0)
+        node.stopping.set()
+        with pytest.raises(StartInterruptedError):
+            await waiting
+        office.end()
+
+    asyncio.run(run())
+
+
+def test_a_worker_may_call_nothing_else(tmp_path: Path) -> None:
+    """Any method of the controller's objects could be called by name."""
+
+    async def story(office: Office, node: Node) -> None:
+        with pytest.raises(NotControllerError):
+            await node.link.call("image")
+        with pytest.raises(NotControllerError):
+            await node.link.call("_commit")
+
+    play(tmp_path, story)
+
+
+def test_what_is_no_message_ends_its_connection_alone(tmp_path: Path) -> None:
+    """A process that dials the wrong socket would take the controller down."""
+
+    async def story(office: Office, node: Node) -> None:
+        for sent in (b"GET / HTTP/1.1\r\n\r\n", encode(Hello(9)) + encode(Hello(9)), b"\xff\xff\xff\xff"):
+            sock = socket.socket(socket.AF_UNIX)
+            sock.setblocking(False)
+            sock.connect("\0" + office.address[1:])
+            reader, writer = await asyncio.open_unix_connection(sock=sock)
+            writer.write(sent)
+            await reader.read(-1)
+            writer.close()
+        (outcome,) = await node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert outcome.error is None
+
+    play(tmp_path, story)
