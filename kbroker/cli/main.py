@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("kbroker.cli.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),
     "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
     "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
-    "top": ("kbroker.cli.top", "Show what a broker does per second, by topic, group and API."),
+    "top": ("kbroker.cli.top", "Show what a broker does per second, by topic, group, client and API."),
     "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),

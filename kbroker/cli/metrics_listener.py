@@ -23,7 +23,10 @@ class MetricsListener:
         self._timeout = timeout
 
     def text(self, path: str) -> str:
-        """A page as text.  ClickException when the listener does not answer; NotThereError when it has no such page."""
+        """A page as text; `path` may have a query.
+
+        ClickException when the listener does not answer, NotThereError when it has no such page.
+        """
         return self._body(path, "text/plain").decode("utf-8", "replace")
 
     def json(self, path: str) -> JsonObject:
@@ -51,7 +54,7 @@ class MetricsListener:
             known = False
         if not known:
             raise click.UsageError(f"--metrics {self.address}: must be http://host:port, with a port of 1 to 65535")
-        request = Request(f"{self.address}{quote(path)}", headers={"Accept": accept})
+        request = Request(f"{self.address}{quote(path, safe='/?&=')}", headers={"Accept": accept})
         try:
             with urlopen(request, timeout=self._timeout) as answer:
                 body: bytes = answer.read()

@@ -1,8 +1,9 @@
-"""What a broker does per second, from two looks at its metrics page.
+"""What a broker does per second, from two looks at its metrics page and at its connections.
 
 A look keeps sums: of a topic the end offsets of its partitions and its bytes, of a group what it has committed and
 where it stands behind.  Rates are differences over the broker's own clock (`kbroker_uptime_seconds`); of a broker
-that was started anew in between they count from its start.
+that was started anew in between they count from its start.  A client is all connections with its client id; one
+that was closed in between is not counted.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Look:
     apis: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
     topics: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
     groups: defaultdict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    connections: dict[str, JsonObject] | None = None
+    """By their keys, as the console's page of clients has them; None where there is no console."""
 
     @property
     def uptime(self) -> float:
@@ -138,6 +141,7 @@ def rates(before: Look, after: Look) -> JsonObject:
         for name, sums in after.groups.items()
     ]
     cpu = per_second(after.broker, before.broker, "cpu_seconds")
+    lines = after.connections
     return {
         "seconds": round(seconds, 3),
         "broker": {
@@ -156,7 +160,40 @@ def rates(before: Look, after: Look) -> JsonObject:
         "apis": _sorted(apis, "api", lambda row: row["requests_per_second"]),
         "topics": _sorted(topics, "topic", lambda row: row["records_per_second"]),
         "groups": _sorted(groups, "group", lambda row: row["records_per_second"]),
+        "clients": None if lines is None else _clients(before.connections or {}, lines, seconds),
     }
+
+
+_TRAFFIC = ("request_count", "bytes_in", "bytes_out")
+
+
+def _clients(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject], seconds: float) -> list[JsonObject]:
+    """What connections did since the first look, by client id and software."""
+    found: dict[tuple[str, str], JsonObject] = {}
+    for key, line in after.items():
+        then = before.get(key, {})
+        # A port that was given again: another connection, which began in between.
+        if any(line[name] < then.get(name, 0) for name in _TRAFFIC):
+            then = {}
+        row = found.setdefault(
+            (line["client_id"], line["software"]),
+            {
+                "client_id": line["client_id"],
+                "software": line["software"],
+                "connections": 0,
+                "throttled": 0,
+                "requests_per_second": 0.0,
+                "bytes_in_per_second": 0.0,
+                "bytes_out_per_second": 0.0,
+            },
+        )
+        row["connections"] += 1
+        row["throttled"] += bool(line["is_throttled"])
+        for name, rate in zip(_TRAFFIC, ("requests", "bytes_in", "bytes_out"), strict=True):
+            row[f"{rate}_per_second"] += (line[name] - then.get(name, 0)) / seconds
+    return _sorted(
+        list(found.values()), "client_id", lambda row: row["bytes_in_per_second"] + row["bytes_out_per_second"]
+    )
 
 
 def _then(table: Mapping[str, Sums], name: str, value: str, now: Sums) -> float:
@@ -185,11 +222,11 @@ def _sorted(rows: list[JsonObject], name: str, busy: Callable[[JsonObject], floa
     return sorted(rows, key=lambda row: (-(busy(row) or 0.0), str(row[name])))
 
 
-def looks(read: Callable[[], str], wait: Callable[[], object]) -> Iterator[JsonObject]:
+def looks(look: Callable[[], Look], wait: Callable[[], object]) -> Iterator[JsonObject]:
     """Rates from one look to the next, for ever."""
-    before = read_look(read())
+    before = look()
     while True:
         wait()
-        after = read_look(read())
+        after = look()
         yield rates(before, after)
         before = after

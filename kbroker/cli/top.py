@@ -1,7 +1,7 @@
 """`kbroker top`: what a running broker does per second, by topic, group, client and API, in the terminal.
 
-Reads the metrics page of a kbroker twice and shows the difference.  The broker pays for one scrape per look, and for
-nothing while nobody looks.
+Reads the metrics page of a kbroker and the console's list of connections twice, and shows the difference.  The broker
+pays for one scrape and one list per look, and for nothing while nobody looks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kbroker.cli.logs import default_metrics
-from kbroker.cli.metrics_listener import MetricsListener
+from kbroker.cli.metrics_listener import MetricsListener, NotThereError
 from kbroker.cli.output import json_option, print_json, print_table, size_text
 from kbroker.cli.profile_option import profile_option
-from kbroker.cli.rates import looks
+from kbroker.cli.rates import Look, looks, read_look
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+CLIENTS = "/console/api/clients?sort=-request_count&count={count}&start={start}"
+PAGE_ROWS = 200
+MOST_CONNECTIONS = 2_000
+"""The connections that asked most; more are not looked at."""
 
 Cell = Callable[[JsonObject], str]
 
@@ -79,6 +84,17 @@ SECTIONS = (
         ),
     ),
     Section(
+        "clients",
+        (
+            ("CLIENT", lambda row: row["client_id"] or "-"),
+            ("SOFTWARE", lambda row: row["software"] or "-"),
+            ("CONNECTIONS", _count("connections")),
+            ("REQUESTS/s", _count("requests_per_second")),
+            ("IN/s", _bytes("bytes_in_per_second")),
+            ("OUT/s", _bytes("bytes_out_per_second")),
+        ),
+    ),
+    Section(
         "apis",
         (
             ("REQUEST", _text("api")),
@@ -101,7 +117,7 @@ SECTIONS = (
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=15.0, show_default=True, metavar="SECONDS")
 @json_option
 def command(metrics: str | None, interval: float, once: bool, rows: int, timeout: float, as_json: bool) -> int:
-    """Show what a broker does per second, by topic, group and API, until Ctrl-C.
+    """Show what a broker does per second, by topic, group, client and API, until Ctrl-C.
 
     With --json a JSON object for each look, all rows, numbers in full; with --once one.
     """
@@ -124,9 +140,24 @@ def command(metrics: str | None, interval: float, once: bool, rows: int, timeout
 
 def _figures(listener: MetricsListener, interval: float) -> Iterator[JsonObject]:
     try:
-        yield from looks(lambda: listener.text("/metrics"), lambda: time.sleep(interval))
+        yield from looks(lambda: _look(listener), lambda: time.sleep(interval))
     except (ValueError, KeyError) as error:
         raise click.ClickException(f"{listener.address} has no metrics page of kbroker: {error}") from None
+
+
+def _look(listener: MetricsListener) -> Look:
+    look = read_look(listener.text("/metrics"))
+    found: dict[str, JsonObject] = {}
+    for start in range(0, MOST_CONNECTIONS, PAGE_ROWS):
+        try:
+            page = listener.json(CLIENTS.format(count=PAGE_ROWS, start=start))["page"]
+        except NotThereError:  # kbroker.console.enable=false
+            return look
+        found |= {row["key"]: row for row in page["rows"]}
+        if len(page["rows"]) < PAGE_ROWS or page["start"] != start:
+            break
+    look.connections = found
+    return look
 
 
 def headline(found: JsonObject) -> str:
@@ -161,7 +192,7 @@ def _duration(seconds: float) -> str:
 def tables(found: JsonObject, rows: int) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Headings and cells of each section that has rows; requests alone that there were."""
     for section in SECTIONS:
-        there = found[section.name]
+        there = found[section.name] or []
         if section.name == "apis":
             there = [row for row in there if row["requests_per_second"]]
         if there:

@@ -65,9 +65,10 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need a group, a transaction, a damage or Kafka's directories, which take long to make; other files have them.
+#: These need a group, a transaction, a damage, ZooKeeper or Kafka's directories, which other files make.
 ELSEWHERE = {
     "export",
+    "groups move-offsets",
     "import",
     "logs repair",
     "metadata rebuild",

@@ -13,6 +13,7 @@ from kbroker.cli.top import headline, screen, shares
 from kbroker.types import JsonObject
 from tests.broker.client import Batch, Client
 from tests.broker_process import BrokerProcess
+from tests.conftest import StartBroker
 
 PAGE = """
 # TYPE kbroker_uptime_seconds gauge
@@ -86,10 +87,29 @@ def test_a_broker_that_was_started_anew_counts_from_its_start() -> None:
     assert row(found, "topics", "topic", "a")["records_per_second"] == 6
 
 
+def connection(key: str, client_id: str, requests: int, received: int) -> JsonObject:
+    traffic = {"request_count": requests, "bytes_in": received, "bytes_out": 2 * received}
+    return {"key": key, "client_id": client_id, "software": "s 1", "is_throttled": key == "a", **traffic}
+
+
+def test_clients_are_what_their_connections_did() -> None:
+    """Which client it is that keeps the broker busy could not be seen."""
+    before, after = look(FIRST), look(LATER)
+    before.connections = {line["key"]: line for line in (connection("a", "x", 5, 100), connection("b", "x", 70, 900))}
+    lines = (connection("a", "x", 25, 300), connection("b", "x", 10, 50), connection("c", "y", 100, 10_000))
+    after.connections = {line["key"]: line for line in lines}
+    found = rates(before, after)["clients"]
+    assert [row["client_id"] for row in found] == ["y", "x"]
+    assert (found[0]["requests_per_second"], found[0]["connections"]) == (10, 1)
+    # The second of x is another connection from a port that was given again.
+    assert (found[1]["requests_per_second"], found[1]["bytes_in_per_second"], found[1]["throttled"]) == (3, 25, 1)
+    assert rates(look(FIRST), look(LATER))["clients"] is None
+
+
 def test_each_look_is_compared_with_the_one_before() -> None:
     """The second screen would show the sum of both."""
     pages = iter([PAGE.format(**values) for values in (FIRST, LATER, {**LATER, "uptime": 120})])
-    figures = looks(lambda: next(pages), lambda: None)
+    figures = looks(lambda: read_look(next(pages)), lambda: None)
     assert [next(figures)["broker"]["requests_per_second"] for _ in range(2)] == [200, 0]
 
 
@@ -119,12 +139,22 @@ def test_a_running_broker_is_shown(module_broker: BrokerProcess, capsys: pytest.
     with Client(module_broker.port) as client:
         client.create("orders", partitions=3)
         client.produce("orders", Batch())
-    arguments = ["top", "--once", "--interval", "0.1", "-m", module_broker.metrics_url]
-    assert run([*arguments, "--json"]) == 0
+        arguments = ["top", "--once", "--interval", "0.1", "-m", module_broker.metrics_url]
+        assert run([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert row(found, "topics", "topic", "orders")["partitions"] == 3
     assert found["broker"]["node_id"] == "1" and found["broker"]["resident_bytes"] > 0
+    assert sum(each["connections"] for each in found["clients"]) == 1
     assert run(arguments) == 0
     assert "orders" in capsys.readouterr().out
     assert run(["top", "--once", "-m", f"http://{module_broker.bootstrap}"]) == 1
     assert "metrics listener" in capsys.readouterr().err
+
+
+def test_a_broker_without_a_console_is_shown_without_its_clients(
+    kbroker_process: StartBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who turned the console off would lose the rates as well."""
+    broker = kbroker_process({"kbroker.console.enable": "false"})
+    assert run(["top", "--once", "--interval", "0.1", "-m", broker.metrics_url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["clients"] is None
