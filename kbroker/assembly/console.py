@@ -48,8 +48,9 @@ class Console:
 
     async def __call__(self, request: Request) -> Answer:
         if self._site is None:
-            # Its modules cost neither time at the start nor memory where none looks.
+            # Its modules cost neither time at the start nor memory without a viewer.
             await asyncio.get_running_loop().run_in_executor(None, import_module, "kbroker.console.site")
+        if self._site is None:
             self._site = self._make()
         return await self._site(request)
 

@@ -1,7 +1,7 @@
 """Values that all viewers share: gathered when the first of them asks, and again when they have become too old.
 
 What took long to gather is kept longer, so that gathering takes at most a hundredth of the loop's time, however many
-look.  Where none looks any more, nothing is kept.
+look.  Nothing is kept when viewers have gone.
 """
 
 from __future__ import annotations
@@ -61,4 +61,4 @@ class SharedValue(Generic[T]):
     def _made(self, task: asyncio.Task[Any]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # Those who wait get it; where none is left, it is not complained about.
+            task.exception()  # Those who wait get it; when they have gone, it is not complained about.

@@ -59,7 +59,7 @@ def window(console_broker: BrokerProcess, shop: Producer, tmp_path_factory: pyte
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("place", PAGES)
-def test_every_page_is_whole_and_asks_nobody_else(window: Window, place: str, size: tuple[int, int]) -> None:
+def test_every_page_is_whole_and_asks_no_other_host(window: Window, place: str, size: tuple[int, int]) -> None:
     """A page would be blank, wider than the screen, or tell a stranger who looks at it."""
     window.size(*size)
     window.faults()

@@ -23,10 +23,10 @@ export const clients = {
     return [
       h("div", { class: "head" }, h("h1", null, "Clients"), h("span", { class: "quiet" }, plural(told.page.total, "connection"))),
       h("div", { class: "pair" },
-        h("section", { class: "panel" }, h("h2", null, "What they run"), told.software.length ? facts(told.software.map((kind) => [kind.name, plural(kind.connection_count, "connection")])) : h("p", { class: "quiet" }, "None is connected.")),
+        h("section", { class: "panel" }, h("h2", null, "What they run"), told.software.length ? facts(told.software.map((kind) => [kind.name, plural(kind.connection_count, "connection")])) : h("p", { class: "quiet" }, "No client is connected.")),
         h("section", { class: "panel" }, h("h2", null, "Refused and closed since the start"), facts([...Object.entries(told.refused).map(([reason, number]) => [`refused: ${reason}`, count(number)]), ...Object.entries(told.closed).map(([reason, number]) => [reason, count(number)])]))),
       h("section", { class: "panel" }, pagedTable({
-        page: told.page, label: "Connections", search: { value: fields.get("q"), label: "Search clients" }, empty: "None is connected.", keyOf: (row) => row.key, columns: [
+        page: told.page, label: "Connections", search: { value: fields.get("q"), label: "Search clients" }, empty: "No client is connected.", keyOf: (row) => row.key, columns: [
           { key: "client_id", label: "Client id", sorts: true, className: "name", cell: (row) => row.client_id || h("span", { class: "quiet" }, "none") },
           { key: "software", label: "Software", sorts: true, wide: true, cell: (row) => row.software || h("span", { class: "quiet" }, "says nothing") },
           { key: "address", label: "Address", sorts: true, className: "mono", cell: (row) => row.address },

@@ -41,10 +41,10 @@ async function look(fields, signal) {
   const asked = { ...shared(fields), from, value };
   const chosen = fields.get("partition");
   if (chosen !== null) return one(await ask("messages", { ...asked, partition: chosen }, signal));
-  const first = await ask("messages", { ...asked, partition: 0 }, signal);
-  const indexes = Array.from({ length: Math.min(first.partition_count, MOST_MERGED) - 1 }, (_, index) => index + 1);
-  const answers = [first, ...(await Promise.all(indexes.map((partition) => ask("messages", { ...asked, partition }, signal))))];
-  return merged(answers, from === "newest" || from === "before");
+  const told = await ask("ends", { topic: asked.topic }, signal);
+  const here = told.ends.map((end, partition) => (end === null ? null : partition)).filter((partition) => partition !== null);
+  const answers = await Promise.all(here.slice(0, MOST_MERGED).map((partition) => ask("messages", { ...asked, partition }, signal)));
+  return answers.length ? merged(answers, from === "newest" || from === "before") : { answers, records: [], partitionCount: told.partition_count, isElsewhere: true };
 }
 
 const named = (answer) => answer.records.map((record) => ({ ...record, partition: answer.partition }));
@@ -141,7 +141,8 @@ function summary(told, fields) {
 }
 
 function steps(told) {
-  if (told.live || told.answers.length !== 1) return null;
+  if (told.live || !told.answers.length) return null;
+  if (told.answers.length > 1) return h("span", { class: "quiet" }, "Choose a partition to go further.");
   const [answer] = told.answers;
   return h("div", { class: "pager" },
     h("button", { class: "button", type: "button", id: "next", disabled: answer.first_offset <= answer.log_start_offset, onclick: () => change({ from: "before", value: answer.first_offset, partition: answer.partition }) }, "Older"),
@@ -149,6 +150,7 @@ function steps(told) {
 }
 
 function list(told, topic, fields, signal) {
+  if (told.isElsewhere) return h("p", { class: "empty" }, "Other brokers lead the partitions of this topic: look at their consoles.");
   if (!told.records.length) return h("p", { class: "empty" }, told.live ? "Waiting for records…" : fields.get("q") ? "No record there holds the text." : "No records there.");
   const again = () => draw(document.getElementById("page"), page(told, fields, signal));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Records" },

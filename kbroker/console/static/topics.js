@@ -130,6 +130,6 @@ function ofLog(told, log) {
         { label: "Last sequence", num: true, wide: true, cell: (row) => count(row.last_sequence) },
         { label: "Last record", className: "nowrap", cell: (row) => time(row.last_timestamp) },
         { label: "Open transaction from", num: true, cell: (row) => (row.transaction_start_offset === null ? "–" : count(row.transaction_start_offset)) },
-      ] }) : h("p", { class: "quiet" }, "None is remembered.")),
+      ] }) : h("p", { class: "quiet" }, "No producer is remembered.")),
   ];
 }
