@@ -18,7 +18,8 @@ from kbroker.metrics.sources import ConversionTotals
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
 
-LIMIT_BYTES = 64 << 20
+# With what the one thread works on all conversions stay below 64 MB, where batches have the default size at most.
+LIMIT_BYTES = 32 << 20
 MOST_BYTES = 4 << 20
 
 

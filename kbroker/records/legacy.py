@@ -133,13 +133,14 @@ def wrap_packed(packed: bytes, magic: int, codec: int, offset: int, timestamp: i
     """The same of messages that are compressed."""
     if magic == 0 and codec == Codec.LZ4:
         packed = with_lz4_checksum(packed, 0)
-    body = bytearray((magic, flags | codec if magic else codec))
+    out = bytearray(OFFSET_SIZE_AND_CRC.size)
+    out += bytes((magic, flags | codec if magic else codec))
     if magic:
-        body += TIMESTAMP.pack(timestamp)
-    body += LENGTH.pack(-1) + LENGTH.pack(len(packed))
-    body += packed
-    out = bytearray(OFFSET_SIZE_AND_CRC.pack(offset, len(body) + LENGTH.size, zlib.crc32(body)))
-    out += body
+        out += TIMESTAMP.pack(timestamp)
+    out += LENGTH.pack(-1) + LENGTH.pack(len(packed))
+    out += packed
+    with memoryview(out)[OFFSET_SIZE_AND_CRC.size :] as body:
+        OFFSET_SIZE_AND_CRC.pack_into(out, 0, offset, len(body) + LENGTH.size, zlib.crc32(body))
     return out
 
 

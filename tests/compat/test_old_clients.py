@@ -178,7 +178,7 @@ def test_old_clients_share_a_group(kbroker_process: StartBroker, name: str) -> N
     command = CLIENTS[name][0]
     members = [
         subprocess.Popen(
-            command("share", broker.bootstrap, "shared", "18", "sharers"),
+            command("share", broker.bootstrap, "shared", "30", "sharers"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

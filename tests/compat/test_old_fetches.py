@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbroker.protocol.frames import encode_request
 from kbroker.records.batch import Record, RecordBatchBuilder
+from kbroker.records.compression import Codec
 from kbroker.schemas import message
 from tests.broker.client import Client, build, fetch_values, scrape, until
 from tests.compat.message_sets import PLAIN, cases, kafka_answers
@@ -21,7 +24,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.records.stored import encode_messages, stored_batches
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
-LIMIT_BYTES = 64 << 20
+LIMIT_BYTES = 32 << 20
 
 
 @pytest.fixture(name="found", scope="module")
@@ -124,6 +127,40 @@ def test_what_slow_consumers_asked_for_is_held_within_bounds(kbroker_process: St
         for connection in stalled:
             connection.close()
         until(lambda: scrape(broker.metrics_url)["kbroker_converted_bytes"] == 0, "the memory to be free again")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_many_large_compressed_fetches_at_once_take_little_memory(kbroker_process: StartBroker, codec: int) -> None:
+    """A broker on a small machine would be killed for want of memory when old consumers catch up."""
+    broker = kbroker_process()
+    status = Path(f"/proc/{broker.pid}/status")
+    batches, count = 6, 24
+    with Client(broker.port) as client:
+        client.create("packed")
+        for _ in range(batches):
+            builder = RecordBatchBuilder(0, codec)
+            for _ in range(250):
+                # A batch is less than 1 MB, and holds 8.
+                builder.append(None, os.urandom(2048) + bytes(30720), 1_700_000_000_000)
+            client.write("packed", bytes(builder.build()))
+        body = build(message("FetchRequest"), fetch_values("packed", limit=50 << 20))
+        connections = [socket.create_connection(("127.0.0.1", broker.port), 200) for _ in range(count)]
+        before = int(status.read_text().split("VmRSS:")[1].split()[0])
+        Path(f"/proc/{broker.pid}/clear_refs").write_text("5")
+        held = 0.0
+        for number, connection in enumerate(connections):
+            connection.sendall(encode_request(1, 2, number, "much", body))
+        for connection in connections:
+            held = max(held, scrape(broker.metrics_url)["kbroker_converted_bytes"])
+            with connection.makefile("rb") as answer:
+                size = int.from_bytes(answer.read(4), "big")
+                assert len(answer.read(size)) == size
+            connection.close()
+        most = int(status.read_text().split("VmHWM:")[1].split()[0])
+        grown = (most - before) * 1024
+        assert grown + held <= 64_000_000, (grown, held)
 
 
 def whole(data: bytes) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.compat.waiting import wait_for
 from tests.handlers.admin_broker import AdminBroker
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
-from tests.quotas.throttled import consumed_per_second, fill, produced_per_second, set_quotas
+from tests.quotas.throttled import consumed_per_second, produced_per_second, set_quotas, write
 
 VECTORS = Path(__file__).parent / "vectors" / "kafka-4.3.1-quotas.json"
 Answer = dict[str, Any]
@@ -53,12 +54,18 @@ RATE = 500_000
 MOST = 1 << 40
 
 
+def is_stored(client: RawClient, produce: bytes) -> bool:
+    return raw.produce_answer(client.ask(produce))[0] == raw.NONE
+
+
 def throttled(broker: BrokerProcess) -> dict[str, float]:
     """What clients with quotas meet at this broker: rates over three spans of eleven windows, and throttle times."""
-    raw.create_topic(broker.port, "few", 1)
     batch = raw.good_batch(1, bytes(6_000))
-    with RawClient(broker.port) as client:
-        wait_for(lambda: raw.produce_answer(client.ask(raw.produce("few", 0, batch)))[0] == raw.NONE, "the topic")
+    for topic in ("few", "many"):
+        raw.create_topic(broker.port, topic, 1)
+        with RawClient(broker.port) as client:
+            produce = raw.produce(topic, 0, batch)
+            wait_for(partial(is_stored, client, produce), "the topic")
     found: dict[str, float] = {}
     set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=500, consumer_byte_rate=500)
     with RawClient(broker.port) as client:
@@ -72,7 +79,7 @@ def throttled(broker: BrokerProcess) -> dict[str, float]:
             found[f"{turn} fetch, ms"] = struct.unpack_from(">i", answer, 4)[0]
             found[f"{turn} fetch, bytes"] = len(answer)
     set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=None, consumer_byte_rate=None)
-    fill(broker.port, "many", 10_000)
+    write(broker.port, "many", 10_000)
     set_quotas(broker.port, {"client-id": None}, producer_byte_rate=RATE, consumer_byte_rate=RATE)
     found["consumed in a second"] = consumed_per_second(broker.bootstrap, "many", "consumer", 33.0, MOST)
     found["produced in a second"] = produced_per_second(broker.bootstrap, "few", "producer", 33.0)

@@ -69,6 +69,11 @@ def produced_per_second(bootstrap: str, topic: str, client_id: str, seconds: flo
 def fill(port: int, topic: str, count: int) -> None:
     """Make a topic of batches of one record each."""
     raw.create_topic(port, topic, 1)
+    write(port, topic, count)
+
+
+def write(port: int, topic: str, count: int) -> None:
+    """The batches alone."""
     batch = raw.good_batch(1, PAYLOAD)
     with RawClient(port) as client:
         for _ in range(count):
