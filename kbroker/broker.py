@@ -65,7 +65,7 @@ from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from kbroker.gate.authorizer import Authorizer
     from kbroker.metadata.image import TopicImage
     from kbroker.replication.leader_and_isr import ControllerRequests
+    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.broker")
 
@@ -204,7 +205,7 @@ class Broker:
         self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes, wrap_markers)
         self.coordinators.start()
         self.disk_failures = LogDirFailureHandler(
-            self.log_manager, cache, controller, self._broker_epoch, self.loop, self._halt
+            self.log_manager, cache, controller, self._broker_epoch, self.loop, self._halt, self._lost
         )
         self.disk_failures.start()
         store.keep_spare()
@@ -364,6 +365,10 @@ class Broker:
         else:
             self.membership.follow(config)
             self.services.replica_manager.reconfigure(image.topics)
+
+    def _lost(self, names: Collection[TopicPartition]) -> None:
+        if self.membership is not None:
+            self.membership.lost(names)
 
     def _activity(self) -> int:
         return self.listeners.accepted_count + self.stats.total()

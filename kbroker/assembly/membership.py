@@ -22,6 +22,7 @@ from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.replication.marker_sender import MarkerSender
 from kbroker.replication.replica_selector import replica_selector
 from kbroker.replication.replication_traffic import ReplicationTraffic
+from kbroker.replication.stray_replicas import StrayReplicas, stray_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from kbroker.quotas.host_names import HostNames
     from kbroker.replication.replica_manager import ReplicaManager
     from kbroker.replication.transaction_markers import MarkerWriter
+    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cluster")
+
+STRAYS_INTERVAL_MS = 60_000
 
 
 def first_image(cluster_id: str, broker: BrokerImage) -> ClusterImage:
@@ -176,6 +180,7 @@ class Membership:
             traffic=self.traffic,
         )
         self._replicas = replicas
+        self._strays = StrayReplicas(replicas.log_manager.set_aside)
         replicas.traffic = self.traffic
         replicas.selector = replica_selector(config.get("replica.selector.class"), lambda: self._cache.image)
         replicas.isr_changes = self.isr
@@ -204,6 +209,12 @@ class Membership:
         replicas.apply_image(self._cache.image)
         self._cache.subscribe(replicas.apply)
 
+    def lost(self, names: Iterable[TopicPartition]) -> None:
+        """The disks of these partitions have failed."""
+        for name in names:
+            self.fetchers.forget(name)
+            self._replicas.lose(name)
+
     def send_markers(self, writer: MarkerWriter) -> MarkerSender:
         """What writes markers into partitions of all brokers."""
         node_id = self._config.node_id
@@ -231,10 +242,21 @@ class Membership:
     def periodic_tasks(self) -> list[PeriodicTask]:
         """What the loop runs from time to time."""
         every = max(1, self._config.get("replica.lag.time.max.ms") // 2)
-        return [PeriodicTask("drop replicas that lag", every, self._drop_lagging)]
+        return [
+            PeriodicTask("drop replicas that lag", every, self._drop_lagging),
+            PeriodicTask("set stray replicas aside", STRAYS_INTERVAL_MS, self._look_for_strays),
+        ]
 
     def _drop_lagging(self) -> None:
         self.isr.drop_lagging(list(self._replicas))
+
+    def _look_for_strays(self) -> None:
+        replicas, logs = self._replicas, self._replicas.log_manager
+
+        def is_hosted(name: TopicPartition) -> bool:
+            return replicas.hosted(name) is not None or replicas.is_offline(name)
+
+        self._strays.look(stray_replicas(self._cache.image, self._config.node_id, logs.logs, is_hosted))
 
     async def leave(self) -> None:
         """Have the partitions led by others, before the broker stops serving."""
@@ -251,8 +273,15 @@ class Membership:
                 continue
             if not remaining:
                 return
+            if self._is_last():
+                logger.info("%d partitions go offline: no other broker of the cluster is there", len(remaining))
+                return
             logger.info("%d partitions are still led by this broker", len(remaining))
         logger.warning("the broker stops with partitions that no other broker leads yet")
+
+    def _is_last(self) -> bool:
+        """Whether there is no other broker that could lead."""
+        return not any(each.node_id != self._config.node_id for each in self._cache.image.alive_brokers())
 
     async def close(self) -> None:
         """Copy and ask nothing any more, and leave the cluster."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 CLUSTER_ROWS = """
 request.timeout.ms|INT|30000|||+|server-to-server request timeout
-socket.connection.setup.timeout.ms|LONG|10000|||- cluster|outbound connect timeout
-socket.connection.setup.timeout.max.ms|LONG|30000|||- cluster|cap of the above with backoff
+socket.connection.setup.timeout.ms|LONG|10000|||- connect|outbound connect timeout
+socket.connection.setup.timeout.max.ms|LONG|30000|||- connect|cap of the above with backoff
 controlled.shutdown.enable|BOOLEAN|true|||+|move leadership before stopping
-initial.broker.registration.timeout.ms|INT|60000|||- cluster|give up first registration after
-broker.heartbeat.interval.ms|INT|2000|||- cluster|broker to controller heartbeat
-broker.session.timeout.ms|INT|9000|||- cluster|controller fences broker after
+initial.broker.registration.timeout.ms|INT|60000|||- quorum|give up first registration after
+broker.heartbeat.interval.ms|INT|2000|||- quorum|broker to controller heartbeat
+broker.session.timeout.ms|INT|9000|||- quorum|controller fences broker after
 controller.socket.timeout.ms|INT|30000|||+|controller channel timeout
 replica.lag.time.max.ms|LONG|30000|||+|follower drops from ISR after this lag
 replica.socket.timeout.ms|INT|30000|||+|replica fetch socket timeout
@@ -27,7 +27,7 @@ replica.fetch.response.max.bytes|INT|10485760||>=0|+|whole replica fetch reply c
 num.replica.fetchers|INT|1|cluster|>=1|+|fetcher threads per source broker
 auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
 leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
-unclean.leader.election.interval.ms|LONG|300000||>=1|-i cluster|unclean election scan period
+unclean.leader.election.interval.ms|LONG|300000||>=1|-i quorum|unclean election scan period
 inter.broker.listener.name|STRING|null|||+|listener between brokers
 replica.selector.class|STRING|null||
     one of org.apache.kafka.common.replica.RackAwareReplicaSelector, org.apache.kafka.common.replica.LeaderSelector|+|
@@ -36,19 +36,19 @@ replication.quota.window.num|INT|11||>=1|+|samples kept for replication quotas
 replication.quota.window.size.seconds|INT|1||>=1|+|sample width
 leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled leaders
 follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled followers
-log.dir.failure.timeout.ms|LONG|30000||>=1|- cluster|die if controller not told about failed dir within this
+log.dir.failure.timeout.ms|LONG|30000||>=1|- quorum|die if controller not told about failed dir within this
 controlled.shutdown.max.retries|INT|3|||+i|attempts to move leadership before stopping
 controlled.shutdown.retry.backoff.ms|LONG|5000|||+i|pause between these attempts
 leader.imbalance.per.broker.percentage|INT|10|||+i|share of misplaced leaders at which the balancer acts
 inter.broker.protocol.version|STRING|3.9-IV0|||+i|Kafka release whose protocol brokers speak to each other
-control.plane.listener.name|STRING|null|||-i cluster|listener for the controller's requests to brokers
+control.plane.listener.name|STRING|null|||-i control|listener for the controller's requests to brokers
 broker.id.generation.enable|BOOLEAN|true|||+i|let ZooKeeper choose the broker's id
 reserved.broker.max.id|INT|1000||>=0|+i|largest id that is not chosen by ZooKeeper
 zookeeper.connect|STRING|null|||+i|ZooKeeper servers host:port,… with an optional path behind them
 zookeeper.session.timeout.ms|INT|18000|||+i|ZooKeeper takes a silent broker for dead after
 zookeeper.connection.timeout.ms|INT|null|||+i|
     longest wait for a connection to ZooKeeper; unset: zookeeper.session.timeout.ms
-zookeeper.max.in.flight.requests|INT|10||>=1|-i cluster|requests to ZooKeeper that are under way at a time
+zookeeper.max.in.flight.requests|INT|10||>=1|-i in flight|requests to ZooKeeper that are under way at a time
 zookeeper.set.acl|BOOLEAN|false|||+i|write nodes that others may only read
 zookeeper.metadata.migration.enable|BOOLEAN|false|||-i quorum|move metadata from ZooKeeper to a KRaft quorum
 zookeeper.clientCnxnSocket|STRING|null|||xi java|class of connections to ZooKeeper

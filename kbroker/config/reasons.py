@@ -9,8 +9,10 @@ SECURITY = "security"
 REASONS: Mapping[str, str] = {
     SECURITY: "kbroker has no TLS, no SASL and no authorizer yet",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
-    "cluster": "it is about other brokers, and kbroker does not have that part of a cluster yet",
+    "connect": "kbroker gives up connecting to another broker after 10 seconds, and tries again soon",
+    "control": "kbroker takes a controller's requests on the listener between brokers",
     "java": "it names Java classes, and kbroker runs none",
+    "in flight": "kbroker sends ZooKeeper what is ready at once, and bounds what one transaction holds",
     "linger": "kbroker writes what coordinators have to write at once and lets nothing wait",
     "metrics": "kbroker shows counters, and the server that scrapes them works out rates",
     "pace": "kbroker paces the bytes of a move while it copies them, without windows that are counted",

@@ -77,11 +77,11 @@ async def handle_leader_and_isr(ctx: RequestContext, request: wire.LeaderAndIsrR
 def _states(request: wire.LeaderAndIsrRequest, version: int) -> Iterator[ReplicaState]:
     if version < FIRST_WITH_TOPICS_IN_LEADER_AND_ISR:
         for row in request.ungrouped_partition_states:
-            yield ReplicaState(row.topic_name, ZERO_UUID, _assigned(row))
+            yield ReplicaState(row.topic_name, ZERO_UUID, _assigned(row), row.is_new)
         return
     for topic in request.topic_states:
         for row in topic.partition_states:
-            yield ReplicaState(topic.topic_name, topic.topic_id, _assigned(row))
+            yield ReplicaState(topic.topic_name, topic.topic_id, _assigned(row), row.is_new)
 
 
 def _assigned(row: wire.LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> PartitionImage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
@@ -89,7 +88,7 @@ async def _topics(reader: ZnodeReader, metadata: KafkaMetadata) -> None:
 
 
 async def _settings(zookeeper: ZooKeeper, metadata: KafkaMetadata) -> None:
-    configs = EntityConfigs(zookeeper, SYSTEM_CLOCK)
+    configs = EntityConfigs(zookeeper)
     topics = [TopicImage(each.name, each.topic_id, ()) for each in metadata.topics.values()]
     cache = MetadataCache(ClusterImage.of("", topics=topics))
     await configs.load(cache)

@@ -8,7 +8,9 @@ A request of a controller that was deposed, or for an earlier life of this broke
 Of one partition:
 
     leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves
-    its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline
+    its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline; so it
+                                               is where the replica is not new and in no directory that works, while
+                                               one has failed
     this broker is not among the replicas      UNKNOWN_TOPIC_OR_PARTITION
     the log here is of another topic           INCONSISTENT_TOPIC_ID
 
@@ -54,11 +56,12 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """A partition of a LeaderAndIsr request; a topic id of zeros is not known."""
+    """A partition of a LeaderAndIsr request; a topic id of zeros is not known.  `is_new`: it has no log yet."""
 
     topic: str
     topic_id: bytes
     image: PartitionImage
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,10 @@ class ControllerRequests:
         if replicas.is_offline(name):
             raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
         known = replicas.hosted(name)
+        if known is None and not state.is_new and replicas.may_lie_elsewhere(name):
+            # Made anew it would be empty, and might lead.
+            replicas.lose(name)
+            raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
         if known is not None:
             if ZERO_UUID not in (state.topic_id, known.topic_id) and state.topic_id != known.topic_id:
                 raise KafkaError.of(ErrorCode.INCONSISTENT_TOPIC_ID)

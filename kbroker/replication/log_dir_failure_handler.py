@@ -12,8 +12,9 @@ The first directory has the metadata: without it, or without any directory left,
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import ReplicaReport
@@ -21,20 +22,24 @@ from kbroker.errors import KafkaError
 from kbroker.replication.leader_changes import unserved_delta
 
 if TYPE_CHECKING:
-    import asyncio
-
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.metadata.cache import MetadataCache
     from kbroker.storage.manager.log_manager import LogManager
+    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.replication")
 
+RETRY_SECONDS = 1.0
+
 
 class LogDirFailureHandler:
-    """`halt` is called, once, with the reason why the broker cannot go on; `broker()` is this one by now."""
+    """`halt` is called, once, with the reason why the broker cannot go on; `broker()` is this one by now.
 
-    __slots__ = ("_broker", "_cache", "_controller", "_halt", "_halted", "_log_manager", "_loop", "_reports")
+    `lost(names)` is called at once with the partitions that have no log any more.
+    """
+
+    __slots__ = ("_broker", "_cache", "_controller", "_halt", "_halted", "_log_manager", "_loop", "_lost", "_reports")
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class LogDirFailureHandler:
         broker: Callable[[], BrokerEpoch],
         loop: asyncio.AbstractEventLoop,
         halt: Callable[[str], None],
+        lost: Callable[[Collection[TopicPartition]], None] = lambda names: None,
     ) -> None:
         self._log_manager = log_manager
         self._cache = cache
@@ -51,6 +57,7 @@ class LogDirFailureHandler:
         self._broker = broker
         self._loop = loop
         self._halt = halt
+        self._lost = lost
         self._halted = False
         self._reports: set[asyncio.Task[None]] = set()
 
@@ -61,11 +68,14 @@ class LogDirFailureHandler:
     def stop(self) -> None:
         """The broker stops: what fails now is for the next start to find."""
         self._log_manager.failures.listen(None)
+        for report in self._reports:
+            report.cancel()
 
     def handle_log_dir_failures(self) -> None:
         """Take every directory that has failed since the last time offline."""
         gone = self._log_manager.drop_failed()
         if gone:
+            self._lost(gone)
             self._cache.apply(unserved_delta(self._cache.image, self._broker().node_id, gone))
             report = self._loop.create_task(self._report(ReplicaReport(offline=frozenset(gone))))
             self._reports.add(report)
@@ -76,10 +86,17 @@ class LogDirFailureHandler:
             self._halt(reason)
 
     async def _report(self, report: ReplicaReport) -> None:
-        try:
-            await self._controller.report_replicas(self._broker(), report)
-        except KafkaError as error:
-            logger.error("the controller does not know of %d offline replicas: %s", len(report.offline), error)
+        is_told = True
+        while True:
+            try:
+                await self._controller.report_replicas(self._broker(), report)
+                return
+            except KafkaError as error:
+                if is_told:
+                    count = len(report.offline)
+                    logger.error("the controller does not know of %d offline replicas yet: %s", count, error)
+                is_told = False
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def reason_to_halt(log_manager: LogManager) -> str | None:

@@ -67,7 +67,7 @@ class ReplicaManager:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._node_id = node_id
-        self._log_manager = log_manager
+        self.log_manager = log_manager
         self._log_config = log_config
         self.topics: dict[str, dict[int, Partition]] = {}
         self.followed: dict[TopicPartition, Partition] = {}
@@ -128,7 +128,7 @@ class ReplicaManager:
             known = None
         self._take(topic, image, config, deadline)
         if self._node_id not in image.replicas:
-            if self._log_manager.get_log(topic_partition) is not None:
+            if self.log_manager.get_log(topic_partition) is not None:
                 self.drop(topic_partition, delete=True)
             return
         followed = self.followed.get(topic_partition)
@@ -152,14 +152,14 @@ class ReplicaManager:
         partition = known.get(image.partition) or self.followed.pop(topic_partition, None)
         if partition is not None:
             known[image.partition] = partition
-            self._log_manager.configure(partition.log, config)
+            self.log_manager.configure(partition.log, config)
             partition.log.assign_leader_epoch(image.leader_epoch)
             partition.follow(image)
             # A fetch that was let in before the epoch rose has to be answered with that.
             if self.isr_changes is not None:
                 self.purgatory.mark(partition)
             return
-        found = topic_partition not in self._dying and self._log_manager.get_log(topic_partition) is not None
+        found = topic_partition not in self._dying and self.log_manager.get_log(topic_partition) is not None
         if found or time.monotonic() < deadline:
             self._create(topic, image, config)
             return
@@ -175,6 +175,15 @@ class ReplicaManager:
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         """Whether the log of the partition is lost with its disk."""
         return topic_partition in self._failed
+
+    def may_lie_elsewhere(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log of a partition may be in a directory that has failed."""
+        return bool(self.log_manager.failures.offline) and self.log_manager.get_log(topic_partition) is None
+
+    def lose(self, topic_partition: TopicPartition) -> None:
+        """The disk of a partition has failed: it is neither led nor followed, and asked for it is offline."""
+        self._failed.add(topic_partition)
+        self.drop(topic_partition, delete=False)
 
     def assume(self, topic: TopicImage, image: PartitionImage) -> Partition:
         """Lead or follow a partition from now on; a replica without a leader follows.  KafkaStorageError where its log
@@ -201,7 +210,7 @@ class ReplicaManager:
         if not delete:
             return
         self._failed.discard(topic_partition)
-        if self._log_manager.get_log(topic_partition) is not None:
+        if self.log_manager.get_log(topic_partition) is not None:
             self._dying[topic_partition] = None
             self._delete(topic_partition)
 
@@ -225,7 +234,7 @@ class ReplicaManager:
             self._configure(partition, self._log_config({} if topic is None else topic.configs))
 
     def _configure(self, partition: Partition, config: LogConfig) -> None:
-        self._log_manager.configure(partition.log, config)
+        self.log_manager.configure(partition.log, config)
         partition.reconfigured()
 
     def _of(self, topic: str, led: Mapping[int, Partition]) -> Iterator[Partition]:
@@ -243,7 +252,7 @@ class ReplicaManager:
         self._unborn.pop(topic_partition, None)
         self._delete(topic_partition)
         try:
-            log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
+            log = self.log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
         except (OSError, KafkaStorageError) as error:
             logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
             self._failed.add(topic_partition)
@@ -263,7 +272,7 @@ class ReplicaManager:
             if partition is None:
                 return
         else:
-            self._log_manager.configure(partition.log, config)
+            self.log_manager.configure(partition.log, config)
             partition.follow(image)
             # A consumer's fetch that waits here may name an epoch that is over by now.
             self.purgatory.mark(partition)
@@ -290,7 +299,7 @@ class ReplicaManager:
             return
         del self._dying[topic_partition]
         try:
-            self._log_manager.delete_log(topic_partition)
+            self.log_manager.delete_log(topic_partition)
         except KafkaStorageError as error:
             # The topic is gone all the same; the next start sets the directory aside.
             logger.error("%s stays on disk: %s", topic_partition, error)

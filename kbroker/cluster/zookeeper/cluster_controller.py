@@ -30,7 +30,7 @@ from kbroker.cluster.resource_configs import ResourceConfigs, warn_of_idle_setti
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.administration import Administration, write_topic
 from kbroker.cluster.zookeeper.entity_configs import DEFAULT, EntityConfigs, entity_path, quota_text
-from kbroker.cluster.zookeeper.session import ZooKeeper
+from kbroker.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from kbroker.cluster.zookeeper.term import TermState
 from kbroker.cluster.zookeeper.znodes import encode_log_dir_event
 from kbroker.errors import (
@@ -48,6 +48,7 @@ from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS, hosts_of
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.zookeeper.isr_writer import IsrWriter
     from kbroker.cluster.zookeeper.term import Term
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
@@ -74,7 +75,10 @@ class ClusterController(Controller):
         configs: EntityConfigs,
         hosts: HostNames,
         slices: Slices,
+        isr_writer: IsrWriter | None = None,
     ) -> None:
+        """`isr_writer`: where leaders write ISRs themselves."""
+        self._isr_writer = isr_writer
         self._node_id = node_id
         self._zookeeper = zookeeper
         self._cache = cache
@@ -199,6 +203,8 @@ class ClusterController(Controller):
 
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
         if self.term is None and broker.node_id == self._node_id:
+            if self._isr_writer is not None:
+                return await self._isr_writer.alter(changes)
             return await self._channel.alter_partitions(broker, changes)
         return await self._elected().alter_partitions(broker, changes)
 
@@ -213,11 +219,14 @@ class ClusterController(Controller):
         return await self._elected().alter_reassignments(reassignments, allow_replication_factor_change)
 
     async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
-        """That a log directory has failed; the controller asks which replicas are gone."""
+        """That a log directory has failed; the controller asks which replicas are gone.  Raises KafkaError."""
         if report.offline:
-            await self._zookeeper.create(
-                paths.LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker.node_id), sequential=True
-            )
+            try:
+                await self._zookeeper.create(
+                    paths.LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker.node_id), sequential=True
+                )
+            except ZooKeeperError as error:
+                raise KafkaError(f"{paths.LOG_DIR_EVENTS} was not written: {error}") from error
 
     def image(self) -> ClusterImage:
         self._elected()

@@ -46,7 +46,6 @@ from kbroker.quotas.rules import (
 )
 
 if TYPE_CHECKING:
-    from kbroker.clock import Clock
     from kbroker.metadata.cache import MetadataCache
 
 logger = logging.getLogger("kbroker.cluster")
@@ -108,9 +107,8 @@ def quota_text(name: str, value: float) -> str:
 class EntityConfigs:
     """What is set, as this broker knows it by now.  `run` follows changes until it is cancelled."""
 
-    def __init__(self, zookeeper: ZooKeeper, clock: Clock) -> None:
+    def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
-        self._clock = clock
         self._reader = ZnodeReader(zookeeper)
         self._cache: MetadataCache | None = None
         self._topics: dict[str, dict[str, str]] = {}
@@ -238,14 +236,19 @@ class EntityConfigs:
         names = await self._zookeeper.children(paths.CONFIG_CHANGES, self._changed.set)
         is_first = not self._seen
         entities: dict[str, None] = {}
+        made: dict[str, int] = {}
         for name in names:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             found = await self._reader.read(path, decode_config_change) if name > self._seen or is_first else None
             if found is not None and not is_first:
                 entities[found[0]] = None
             stat = found[1] if found is not None else await self._zookeeper.exists(path)
-            if stat is not None and 0 < stat.ctime_ms < self._clock.now_ms() - KEPT_MS:
-                await self._purge(path)
+            if stat is not None:
+                made[path] = stat.ctime_ms
+        # By ZooKeeper's clock alone: a broker's may be a day ahead, and others have not seen the newest ones yet.
+        newest = max(made.values(), default=0)
+        for path in [path for path, ctime_ms in made.items() if 0 < ctime_ms < newest - KEPT_MS]:
+            await self._purge(path)
         self._seen = max([*names, self._seen, " "])
         for entity in entities:
             await self._reload(entity)

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_stats import ControllerStats
+from kbroker.cluster.protocol_version import NOT_SENT
 from kbroker.cluster.zookeeper.channels import NodeChannels
 from kbroker.cluster.zookeeper.cluster_controller import ClusterController
 from kbroker.cluster.zookeeper.consumer_groups import ConsumerGroupZnodes
 from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
+from kbroker.cluster.zookeeper.isr_writer import IsrWriter
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.membership import (
     Membership,
@@ -75,7 +77,7 @@ class ZooKeeperMember:
         self._parts = parts
         self._loop = loop
         self._session = KazooSession(settings, loop)
-        self.configs = EntityConfigs(self._session, parts.clock)
+        self.configs = EntityConfigs(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._membership: Membership | None = None
         self._controller: ClusterController | None = None
@@ -117,8 +119,17 @@ class ZooKeeperMember:
     ) -> Controller:
         """The controller as this broker reaches it."""
         parts, node_id = self._parts, self._parts.config.node_id
+        writes_isrs = parts.versions.alter_partition == NOT_SENT
         controller = self._controller = ClusterController(
-            node_id, self._session, cache, channel, settings, self.configs, hosts, parts.slices
+            node_id,
+            self._session,
+            cache,
+            channel,
+            settings,
+            self.configs,
+            hosts,
+            parts.slices,
+            IsrWriter(self._session, node_id) if writes_isrs else None,
         )
         self._surroundings = Surroundings(
             self._session,

@@ -317,11 +317,15 @@ class LogManager:
 
     def _set_strays_aside(self, topics: TopicConfigs) -> None:
         for log, why in list(stray_logs(self.logs.values(), topics)):
-            tp, directory = log.topic_partition, log.directory
-            try:
-                logger.warning("Set %s aside as %s: %s", directory, self._move_away(tp, STRAY_SUFFIX), why)
-            except KafkaStorageError as error:
-                self._survive(directory, f"setting {tp} aside", error)
+            self.set_aside(log.topic_partition, why)
+
+    def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
+        """Keeps a log on the disk under a name that is not served."""
+        directory = self.logs[topic_partition].directory
+        try:
+            logger.warning("Set %s aside as %s: %s", directory, self._move_away(topic_partition, STRAY_SUFFIX), why)
+        except KafkaStorageError as error:
+            self._survive(directory, f"setting {topic_partition} aside", error)
 
     def attach(
         self,

@@ -49,6 +49,8 @@ class FakeEnsemble:
         self.data_watches: dict[str, list[tuple[FakeSession, Watch]]] = {}
         self.child_watches: dict[str, list[tuple[FakeSession, Watch]]] = {}
         self.writes: list[str] = []
+        self.ctimes_ms: dict[str, int] = {}
+        """When znodes were made, where a test says so."""
         self.contents: list[tuple[str, bytes | None]] = []
         """Every content that a znode had, in order."""
 
@@ -226,13 +228,15 @@ class FakeSession:
         if node is None:
             raise NoNodeError(path)
         self._watch(self.ensemble.data_watches, path, watch)
-        return Znode(node.data, Stat(node.version, node.czxid, node.owner))
+        return Znode(node.data, Stat(node.version, node.czxid, node.owner, self.ensemble.ctimes_ms.get(path, 0)))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         await self._turn()
         self._watch(self.ensemble.data_watches, path, watch)
         node = self.ensemble.nodes.get(path)
-        return None if node is None else Stat(node.version, node.czxid, node.owner)
+        if node is None:
+            return None
+        return Stat(node.version, node.czxid, node.owner, self.ensemble.ctimes_ms.get(path, 0))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         await self._turn()

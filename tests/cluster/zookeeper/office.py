@@ -117,7 +117,7 @@ class Office:
         self.cluster = cluster
         self.node_id = node_id
         self.session = cluster.ensemble.session()
-        self.configs = EntityConfigs(self.session, SYSTEM_CLOCK)
+        self.configs = EntityConfigs(self.session)
         self.channels = FakeChannels(cluster.brokers)
         self.term: Term | None = None
         self.terms: list[Fence] = []

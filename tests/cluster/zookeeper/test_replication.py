@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kbroker.replication.replica_selector import RACK_AWARE
+from tests.broker.failing_disk import FailingDisk, failing_disk
 from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.tooling import ROOT, old_java_command
 from tests.compat.waiting import wait_for
@@ -129,3 +130,40 @@ def test_a_throttled_reassignment_from_kafka(tmp_path: Path) -> None:
     """In a mixed cluster only one side of a move would be held back."""
     with running(tmp_path, [Kafka, Kbroker], WINDOWS) as cluster:
         check_throttle(cluster, tmp_path)
+
+
+def lose_a_disk(cluster: Cluster, disk: FailingDisk) -> None:
+    """Broker 2 has two directories, and one of them fails."""
+    cluster.create("t", [[2, 1], [2, 1], [2, 1], [2, 1]])
+    cluster.wait_isr("t", 4, {1, 2})
+    lost = sorted(int(path.name.rpartition("-")[2]) for path in disk.path.glob("t-*"))
+    assert 0 < len(lost) < 4, "both directories have some"
+    disk.fail()
+    for partition in range(4):
+        cluster.produce("t", [f"{partition}-{each}" for each in range(100)], partition)
+    for partition in range(4):
+        state = cluster.state("t", partition)
+        assert (state["leader"], 2 in state["isr"]) == ((1, False) if partition in lost else (2, True))
+    assert 2 in cluster.registered()
+    wait_for(
+        lambda: not cluster.zookeeper.get_children("/log_dir_event_notification"), "the controller to have read it"
+    )
+    assert len(cluster.consume("t", 4, 400)) == 400
+    # A start without the disk must not make them anew, and empty.
+    cluster.nodes[2].stop()
+    cluster.wait_isr("t", 4, {1})
+    cluster.nodes[2].start()
+    kept = [each for each in range(4) if each not in lost]
+    wait_for(lambda: all(2 in cluster.state("t", each)["isr"] for each in kept), "2 to be back in the other ISRs")
+    assert not any(2 in cluster.state("t", each)["isr"] for each in lost)
+    assert len(cluster.consume("t", 4, 400)) == 400
+
+
+@pytest.mark.parametrize("controller", [Kbroker, pytest.param(Kafka, marks=pytest.mark.kafka)])
+def test_a_disk_that_fails_costs_its_replicas_alone(tmp_path: Path, controller: type[Kbroker | Kafka]) -> None:
+    """A broker with a failed disk would go on as the leader of what it lost, or leave with all that it still has."""
+    folder = tmp_path / "broker-2"
+    folder.mkdir()
+    dirs = {"log.dirs": f"{tmp_path}/broker-{{id}}/a,{tmp_path}/broker-{{id}}/disk", "min.insync.replicas": "1"}
+    with failing_disk(folder) as disk, running(tmp_path, [controller, Kbroker], dirs) as cluster:
+        lose_a_disk(cluster, disk)

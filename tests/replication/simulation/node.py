@@ -38,6 +38,7 @@ from tests.replication.simulation.virtual_loop import VirtualClock
 from tests.storage.batches import environment, open_log
 
 MAX_LAG = 0.1
+DAY_MS = 86_400_000
 WAIT_SECONDS = 0.02
 FROM_CONTROLLER = {row.api_key: row.handle for row in HANDLERS}
 LOG_OFFSETS: dict[int, Callable[..., Any]] = {row.api_key: row.handle for row in LOG_OFFSET_HANDLERS}
@@ -55,6 +56,7 @@ class Logs:
     def __init__(self, directory: Path, clock: VirtualClock) -> None:
         self._directory = directory
         self._environment = environment(clock=clock)
+        self.failures = SimpleNamespace(offline={})
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
 
@@ -89,11 +91,12 @@ class SimNode:
         self.node_id = node_id
         self.network = network
         self.loop: Any = network.loop
-        self.clock = VirtualClock(self.loop)
+        # Clocks of brokers are days apart, and nothing may depend on them.
+        self.clock = VirtualClock(self.loop, (node_id - 2) * DAY_MS)
         self.logs = Logs(directory, self.clock)
         self.epoch = -1
         self.up = False
-        self._config = LogConfig(min_insync_replicas=min_in_sync)
+        self._config = LogConfig(min_insync_replicas=min_in_sync, message_timestamp_after_max_ms=4 * DAY_MS)
         # ISRs are the controller's affair here, whatever else brokers speak.
         self._protocol = replace(PROTOCOL_VERSIONS[release], alter_partition=3)
 

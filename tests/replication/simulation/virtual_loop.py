@@ -48,16 +48,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """`Clock` by the loop's time."""
+    """`Clock` by the loop's time; the wall clock may be wrong."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, ahead_ms: int = 0) -> None:
         self._loop = loop
+        self._ahead_ms = ahead_ms
 
     def monotonic(self) -> float:
         return self._loop.time()
 
     def now_ms(self) -> int:
-        return START_MS + int(self._loop.time() * 1000)
+        return START_MS + self._ahead_ms + int(self._loop.time() * 1000)
 
 
 def run_virtually(main: Coroutine[Any, Any, Any], loop: VirtualLoop) -> Any:

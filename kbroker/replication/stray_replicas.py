@@ -1,0 +1,52 @@
+"""Logs of replicas that this broker has no more, in a cluster: left by a move that ended while it was away.
+
+The controller names the replicas that a broker has, and no others, and Kafka's never comes back to a broker that was
+down when its replica was to be deleted.  Such a log is set aside as `-stray`, as one that a start finds, and never
+deleted.  A topic that the metadata do not know is left alone: they may be late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kbroker.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.metadata.image import ClusterImage
+    from kbroker.storage.log.unified_log import UnifiedLog
+
+
+def stray_replicas(
+    image: ClusterImage,
+    node_id: int,
+    logs: Mapping[TopicPartition, UnifiedLog],
+    is_hosted: Callable[[TopicPartition], bool],
+) -> Iterator[tuple[TopicPartition, str]]:
+    """The partitions whose log is a stray, each with the reason; `is_hosted`: led or followed here."""
+    for name, log in logs.items():
+        topic = image.topics.get(name.topic)
+        if topic is None or is_hosted(name):
+            continue
+        if ZERO_UUID not in (log.topic_id, topic.topic_id) and log.topic_id != topic.topic_id:
+            yield name, "it belongs to a topic of that name that was deleted"
+        elif name.partition >= len(topic.partitions):
+            yield name, f"its topic has {len(topic.partitions)} partition(s)"
+        elif node_id not in topic.partitions[name.partition].replicas:
+            yield name, "the broker has no replica of it any more"
+
+
+class StrayReplicas:
+    """Finds them from time to time.  One that was seen twice is given to `set_aside(partition, reason)`: between the
+    end of a move and the controller's word to delete the replica it looks like one."""
+
+    def __init__(self, set_aside: Callable[[TopicPartition, str], None]) -> None:
+        self._set_aside = set_aside
+        self._seen: set[TopicPartition] = set()
+
+    def look(self, found: Iterator[tuple[TopicPartition, str]]) -> None:
+        """Take what a look has found."""
+        reasons = dict(found)
+        for name in self._seen & reasons.keys():
+            self._set_aside(name, reasons.pop(name))
+        self._seen = set(reasons)
