@@ -18,7 +18,7 @@ from tests.cluster.zookeeper.processes import Kbroker, running
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_three_brokers_elect_make_a_topic_serve_and_outlive_the_controller(tmp_path: Path) -> None:

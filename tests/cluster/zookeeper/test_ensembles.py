@@ -19,7 +19,7 @@ from tests.cluster.zookeeper.processes import Kbroker, running
 from tests.compat.waiting import wait_for
 from tests.zookeeper_server import Security, ZooKeeperServer, zookeeper_ensemble, zookeeper_server
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 CHROOT = "/secured/one"
 OPEN, READABLE, SECRET = (
     {("world", "anyone", 31)},

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.waiting import wait_for
 
-pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SPREAD = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 

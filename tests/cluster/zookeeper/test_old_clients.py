@@ -27,7 +27,7 @@ from tests.compat.test_old_clients import SIMPLE
 from tests.compat.test_old_clients import run as run_client
 from tests.compat.waiting import wait_for
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 SETTINGS = {"offsets.topic.num.partitions": "1"}
 ASSIGNMENT = [[1, 2], [2, 1], [1, 2], [2, 1]]
 
