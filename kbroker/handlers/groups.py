@@ -28,13 +28,13 @@ from kbroker.coordinator.classic.messages import (
     SyncRequest,
     SyncResult,
 )
+from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.share.share_coordinator import check_share_key
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.gate.access import may_cluster, may_group, require_cluster, require_group, require_transactional_id
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
-from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.share_offsets import delete_share_group
 from kbroker.handlers.table import Handler

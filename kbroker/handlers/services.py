@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
     from kbroker.coordinator.share.share_coordinator import ShareCoordinator
     from kbroker.coordinator.share.share_groups import ShareGroups
+    from kbroker.coordinator.share.share_states import ShareStates
     from kbroker.coordinator.streams.internal_topics import InternalTopics
     from kbroker.coordinator.streams.streams_groups import StreamsGroups
     from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -70,6 +71,7 @@ class Services:
     share_partitions: SharePartitions = _ABSENT
     share_coordinator: ShareCoordinator = _ABSENT
     share_groups: ShareGroups = _ABSENT
+    share_states: ShareStates = _ABSENT
     streams_groups: StreamsGroups = _ABSENT
     internal_topics: InternalTopics = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None

@@ -15,6 +15,7 @@ from kbroker.errors import (
     GroupIdNotFoundError,
     InvalidGroupIdError,
     KafkaError,
+    NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
 from kbroker.gate.access import may_group, may_topic, require_group, require_topic
@@ -129,13 +130,17 @@ async def _described_partition(
 async def share_position(services: Services, group_id: str, topic: TopicImage, index: int) -> SharePosition | None:
     """Where a share group stands in a partition; None where it has no state.  Raises KafkaError."""
     key = SharePartitionKey(group_id, topic.topic_id, index)
-    state = await services.share_coordinator.committed(services.share_coordinator.summary(key))
+    state = await services.share_states.summary(key)
     if state is None:
         return None
     lag = UNKNOWN_LAG
     if state.start_offset >= 0 and state.delivery_complete_count >= 0:
-        end = services.replica_manager.partition(topic.name, index).log.high_watermark
-        lag = max(0, end - state.start_offset - state.delivery_complete_count)
+        try:
+            end = services.replica_manager.partition(topic.name, index).log.high_watermark
+            lag = max(0, end - state.start_offset - state.delivery_complete_count)
+        except NotLeaderOrFollowerError:
+            # Where its records end another broker knows: the lag is not said.
+            pass
     return SharePosition(state.start_offset, state.leader_epoch, lag)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.coordinator.share.share_coordinator import ShareCoordinator
 from kbroker.coordinator.share.share_groups import ShareGroups
+from kbroker.coordinator.share.share_states import ShareStates
 from kbroker.metadata.group_configs import GROUP_RESOURCE
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
@@ -37,12 +38,13 @@ def prepare(services: Services, loop: asyncio.AbstractEventLoop, state_log: Part
         cache,
         lambda index, offset: replicas.partition(SHARE_GROUP_STATE_TOPIC, index).log.delete_records_before(offset),
     )
+    states = services.share_states = ShareStates(coordinator, cache, services.node_id, services.coordinators_elsewhere)
     services.share_partitions = SharePartitions(
-        replicas, coordinator, services.clock, loop, settings, config.get("group.share.max.share.sessions")
+        replicas, states, services.clock, loop, settings, config.get("group.share.max.share.sessions")
     )
     services.share_groups = ShareGroups(
         services.group_coordinator.registry,
-        coordinator,
+        states,
         services.controller,
         cache,
         services.clock,

@@ -15,11 +15,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
 from kbroker.errors import ErrorCode, InvalidTxnStateError, KafkaError
-from kbroker.handlers.coordinator_lookup import coordinator_node
 from kbroker.handlers.remote_verification import ask_elsewhere
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kbroker.handlers import cluster, coordinator_lookup, elections, reassignments
+from kbroker.coordinator.runtime import coordinator_lookup
+from kbroker.handlers import cluster, elections, reassignments
 from kbroker.metadata.image import (
     NO_LEADER,
     BrokerImage,

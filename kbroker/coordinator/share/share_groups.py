@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
-    from kbroker.coordinator.share.share_coordinator import ShareCoordinator
+    from kbroker.coordinator.share.share_states import ShareStates
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage, MetadataDelta
     from kbroker.replication.share.settings import GroupSettings
@@ -58,7 +58,7 @@ class ShareGroups:
     def __init__(
         self,
         registry: GroupRegistry,
-        coordinator: ShareCoordinator,
+        states: ShareStates,
         controller: Controller,
         cache: MetadataCache,
         clock: Clock,
@@ -67,7 +67,7 @@ class ShareGroups:
         slices: Slices,
     ) -> None:
         self._registry = registry
-        self._coordinator = coordinator
+        self._states = states
         self._controller = controller
         self._cache = cache
         self._clock = clock
@@ -143,9 +143,7 @@ class ShareGroups:
             for index in sorted(state.partitions):
                 await pace
                 key = SharePartitionKey(group_id, topic_id, index)
-                await self._coordinator.committed(
-                    self._coordinator.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET)
-                )
+                await self._states.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET)
         await self._write(group_id, lambda group, _: (None, self._done(group, topics)))
         return True
 
@@ -192,7 +190,7 @@ class ShareGroups:
         await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
         state_epoch = 1 if group is None else group.epoch + 1
         key = SharePartitionKey(group_id, topic_id, partition)
-        await self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
+        await self._states.initialize(key, state_epoch, start_offset)
         topics = {topic_id: TopicState(name, frozenset({partition}))}
 
         def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
@@ -220,9 +218,7 @@ class ShareGroups:
     async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
         for topic_id, state in topics.items():
             for index in sorted(state.partitions):
-                await self._coordinator.committed(
-                    self._coordinator.delete(SharePartitionKey(group_id, topic_id, index))
-                )
+                await self._states.delete(SharePartitionKey(group_id, topic_id, index))
 
         def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
             return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]

@@ -1,0 +1,192 @@
+"""The state of share-partitions for the groups and leaders of this broker: at the share coordinator here, or at another
+broker's, asked over the wire (APIs 83 to 87 of KIP-932), as the leader of the state's partition is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from kbroker.cluster.client import NodeError
+from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
+from kbroker.coordinator.share.share_coordinator import ShareCoordinator, coordinator_key
+from kbroker.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
+from kbroker.metadata.image import NO_LEADER
+from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from kbroker.replication.share.persister import SharePartitionKey, StateBatch, StateUpdate, StoredState
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker.cluster.node_clients import NodeClients
+    from kbroker.coordinator.share.state_records import ShareState
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.protocol.messages import Message
+    from kbroker.replication.share.persister import Loaded, Stored
+
+WRITE_VERSION = 1
+SUMMARY_VERSION = 1
+
+
+class _Row(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+class Summary(NamedTuple):
+    """A state without its batches."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+
+
+Row = TypeVar("Row", bound=_Row)
+_Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer")
+
+
+class ShareStates:
+    """See the module, and `Persister`.  `elsewhere`: clients of other brokers; None where there are none."""
+
+    def __init__(
+        self, coordinator: ShareCoordinator, cache: MetadataCache, node_id: int, elsewhere: NodeClients | None
+    ) -> None:
+        self._coordinator = coordinator
+        self._cache = cache
+        self._node_id = node_id
+        self._elsewhere = elsewhere
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def _other(self, key: SharePartitionKey) -> int | None:
+        """The broker to ask; None where it is this one, or will say itself that it is not."""
+        if self._elsewhere is None:
+            return None
+        node_id = coordinator_node(self._cache.image, SHARE_GROUP_STATE_TOPIC, coordinator_key(key))
+        return None if node_id in (self._node_id, NO_LEADER) else node_id
+
+    # Of groups
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """See `ShareCoordinator.initialize`; committed when this returns."""
+        other = self._other(key)
+        if other is None:
+            await self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
+            return
+        request = wire.InitializeShareGroupStateRequest
+        row = request.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
+        topic = request.InitializeStateData(topic_id=key.topic_id, partitions=[row])
+        asked = request(group_id=key.group_id, topics=[topic])
+        answer = await self._ask(other, asked, 0, wire.InitializeShareGroupStateResponse)
+        checked(answer.results[0].partitions[0])
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        """See `ShareCoordinator.delete`; committed when this returns."""
+        other = self._other(key)
+        if other is None:
+            await self._coordinator.committed(self._coordinator.delete(key))
+            return
+        request = wire.DeleteShareGroupStateRequest
+        topic = request.DeleteStateData(
+            topic_id=key.topic_id, partitions=[request.PartitionData(partition=key.partition)]
+        )
+        asked = request(group_id=key.group_id, topics=[topic])
+        answer = await self._ask(other, asked, 0, wire.DeleteShareGroupStateResponse)
+        checked(answer.results[0].partitions[0])
+
+    async def summary(self, key: SharePartitionKey) -> Summary | None:
+        """The state as it is; None where there is none."""
+        other = self._other(key)
+        if other is None:
+            state = await self._coordinator.committed(self._coordinator.summary(key))
+            return None if state is None else _summary(state)
+        request = wire.ReadShareGroupStateSummaryRequest
+        row = request.PartitionData(partition=key.partition, leader_epoch=-1)
+        topic = request.ReadStateSummaryData(topic_id=key.topic_id, partitions=[row])
+        asked = request(group_id=key.group_id, topics=[topic])
+        answer = await self._ask(other, asked, SUMMARY_VERSION, wire.ReadShareGroupStateSummaryResponse)
+        found = checked(answer.results[0].partitions[0])
+        return _summary(found) if found.state_epoch or found.start_offset >= 0 else None
+
+    # Of leaders
+
+    def read_state(self, key: SharePartitionKey, leader_epoch: int, loaded: Loaded) -> None:
+        """See `Persister`."""
+        other = self._other(key)
+        if other is None:
+            self._coordinator.read_state(key, leader_epoch, loaded)
+        else:
+            self._later(self._read(other, key, leader_epoch), loaded, loaded)
+
+    def write_state(self, key: SharePartitionKey, update: StateUpdate, stored: Stored) -> None:
+        """See `Persister`."""
+        other = self._other(key)
+        if other is None:
+            self._coordinator.write_state(key, update, stored)
+        else:
+            self._later(self._write(other, key, update), stored, stored)
+
+    async def _read(self, other: int, key: SharePartitionKey, leader_epoch: int) -> StoredState:
+        request = wire.ReadShareGroupStateRequest
+        row = request.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+        topic = request.ReadStateData(topic_id=key.topic_id, partitions=[row])
+        asked = request(group_id=key.group_id, topics=[topic])
+        answer = await self._ask(other, asked, 0, wire.ReadShareGroupStateResponse)
+        found = checked(answer.results[0].partitions[0])
+        batches = tuple(
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in found.state_batches
+        )
+        return StoredState(found.state_epoch, found.start_offset, batches)
+
+    async def _write(self, other: int, key: SharePartitionKey, update: StateUpdate) -> None:
+        request = wire.WriteShareGroupStateRequest
+        row = request.PartitionData(
+            partition=key.partition,
+            state_epoch=update.state_epoch,
+            leader_epoch=update.leader_epoch,
+            start_offset=update.start_offset,
+            delivery_complete_count=update.delivery_complete_count,
+            state_batches=[request.StateBatch(**each._asdict()) for each in update.batches],
+        )
+        topic = request.WriteStateData(topic_id=key.topic_id, partitions=[row])
+        asked = request(group_id=key.group_id, topics=[topic])
+        answer = await self._ask(other, asked, WRITE_VERSION, wire.WriteShareGroupStateResponse)
+        checked(answer.results[0].partitions[0])
+
+    def _later(
+        self, work: Awaitable[_Value], done: Callable[[_Value], object], failed: Callable[[KafkaError], object]
+    ) -> None:
+        async def run() -> None:
+            try:
+                value = await work
+            except KafkaError as error:
+                failed(error)
+            else:
+                done(value)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, node_id: int, request: Message, version: int, kind: type[_Answer]) -> _Answer:
+        """The answer.  CoordinatorNotAvailableError where there is none."""
+        assert self._elsewhere is not None
+        try:
+            answer = await self._elsewhere.of(node_id).send(request, version)
+        except NodeError as error:
+            raise CoordinatorNotAvailableError(str(error)) from error
+        assert isinstance(answer, kind)
+        return answer
+
+
+def _summary(state: ShareState | wire.ReadShareGroupStateSummaryResponse.PartitionResult) -> Summary:
+    return Summary(state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count)
+
+
+def checked(row: Row) -> Row:
+    """The row of an answer.  Raises what it says."""
+    if row.error_code:
+        raise KafkaError.of(ErrorCode(row.error_code), row.error_message)
+    return row
