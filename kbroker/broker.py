@@ -85,6 +85,7 @@ SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
 SPARE_INTERVAL_MS = 5_000
 COMPLAINTS_INTERVAL_MS = 10_000
+UNREACHED_INTERVAL_MS = 10_000
 PROGRESS_INTERVAL_SECONDS = 0.25
 
 
@@ -292,6 +293,7 @@ class Broker:
 
     def _schedule(self, store: LocalStore) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self.listeners.close_idle)
+        self.tasks.add("look for unreached addresses", UNREACHED_INTERVAL_MS, self.listeners.look_for_unreached)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self.listeners.log_suppressed)
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)

@@ -17,6 +17,7 @@ from kbroker.network.cold_reads import COLD_READ_THREADS
 from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
+from kbroker.network.unreached import Address, UnreachedAddress
 from kbroker.storage.manager.shrunk_files import note_shrunk
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Listeners:
         self._loop = loop
         self._stats = stats
         self._descriptors = descriptors
+        self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
     async def listen(
         self, services: Services, logs: LogManager, quotas: QuotaEnforcement, *, is_member: bool = False
@@ -93,6 +95,10 @@ class Listeners:
             )
             await listener.start()
             self.all.append(listener)
+            if not is_member:
+                told = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
+                address = None if told is None else Address(told.host, told.port)
+                self._unreached.append((listener, UnreachedAddress(each.name, address)))
             services.metadata_cache.subscribe(listener.endpoint.answers.forget)
 
     def follow(self, config: BrokerConfig) -> None:
@@ -121,6 +127,11 @@ class Listeners:
         now = time.monotonic()
         for listener in self.all:
             listener.close_idle(now)
+
+    def look_for_unreached(self) -> None:
+        """Warn where clients do not come to the address that they are told; of a cluster's other brokers none knows."""
+        for listener, unreached in self._unreached:
+            unreached.look(listener.endpoint.connections)
 
     def log_suppressed(self) -> None:
         """Log how often complaints came that were held back."""

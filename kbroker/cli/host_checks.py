@@ -66,10 +66,9 @@ def check_directory(path: str, reserve_bytes: int, mounts: Sequence[tuple[str, s
         yield Finding(Level.PROBLEM, subject, f"{nearest} is a file", "name a directory in log.dirs")
         return
     if not os.access(nearest, os.W_OK | os.X_OK):
-        user = os.geteuid()
-        what = "may not be written" if nearest == there else f"cannot be made: {nearest} may not be written"
-        command = f"sudo chown -R {user} {path}" if nearest == there else f"sudo install -d -o {user} {path}"
-        yield Finding(Level.PROBLEM, subject, f"{what} by user {user}", command)
+        from kbroker.storage.directories.access import access_refused
+
+        yield Finding(Level.PROBLEM, subject, *access_refused(path))
         return
     _, kind, options = mount_of(str(nearest.resolve()), mounts)
     if kind in VOLATILE:

@@ -48,6 +48,7 @@ from kbroker.handlers import (
     transactions,
 )
 from kbroker.handlers.table import narrowed
+from kbroker.network.unreached import FOR_ADDRESSES, FOR_WORK
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.protocol.schema import fields_of
 from kbroker.schemas import message, request_schema, response_schema
@@ -116,6 +117,25 @@ def routes(handlers: Iterable[Handler]) -> list[Route]:
     return [_route(handler) for handler in handlers]
 
 
+_FOR_ADDRESSES = frozenset({ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER})
+_FOR_NEITHER = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)
+"""What clients also ask before they know where to go."""
+
+
+def _asks(api_key: ApiKey) -> int:
+    if api_key in _FOR_ADDRESSES:
+        return FOR_ADDRESSES
+    return 0 if api_key in _FOR_NEITHER else FOR_WORK
+
+
 def _route(handler: Handler) -> Route:
     api_key = ApiKey(handler.api_key)
     return Route(
@@ -135,6 +155,7 @@ def _route(handler: Handler) -> Route:
         handler.direct,
         partial(_throttle_at, api_key),
         partial(_limits_at, api_key) if api_key is ApiKey.FETCH else None,
+        _asks(api_key),
     )
 
 

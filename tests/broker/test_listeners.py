@@ -10,6 +10,7 @@ import pytest
 
 from tests.broker.client import Batch, Client, Closed, fetch_values, open_connections, scrape, until
 from tests.broker_process import BrokerProcess
+from tests.compat.waiting import wait_for
 from tests.conftest import StartBroker
 from tests.ports import free_port
 
@@ -197,3 +198,18 @@ def test_connections_stop_before_the_process_runs_out_of_files(kbroker_process: 
         assert "refused a connection from 127.0.0.1: the limit of open files (ulimit -n) is reached" in broker.output()
         dialled.open[0].create("t", 20)
         dialled.open[0].write("t")
+
+
+@pytest.mark.slow
+def test_clients_that_are_sent_to_where_nothing_is_are_told_of(kbroker_process: StartBroker) -> None:
+    """The user of a container would look for the fault at the client: it has reached the broker, and does nothing."""
+    port = free_port()
+    broker = kbroker_process({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+    with Client(broker.port) as client:
+        client.ask("ApiVersions", 3, {"client_software_name": "x", "client_software_version": "1"})
+        client.ask("Metadata", 9, {"topics": []})
+        wait_for(lambda: "has not come there" in broker.output(), "the warning", seconds=60)
+        assert f"was told 127.0.0.1:{port}" in broker.output()
+        with Client(broker.port) as other:
+            other.ask("Metadata", 9, {"topics": []})
+            other.ask("ListGroups", 4, {})

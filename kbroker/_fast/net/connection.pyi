@@ -14,6 +14,7 @@ class Connection(ConnectionInterface):
     ended: bool
     holds_budget: bool
     throttled: bool
+    asked: int
     queued_bytes: int
     listener_name: str
     peer_host: str

@@ -318,6 +318,11 @@ cdef class Connection(ConnectionInterface):
         return self.requests.request_count, self.requests.bytes_in, self.requests.bytes_out
 
     @property
+    def asked(self) -> int:
+        """What its requests were for by now: the bits of their routes (`Route.asks`)."""
+        return self.requests.asked
+
+    @property
     def listener_name(self) -> str:
         return self.endpoint.listener_name
 

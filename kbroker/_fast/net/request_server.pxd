@@ -26,6 +26,7 @@ cdef class RequestServer:
     cdef unsigned long long bytes_in
     cdef unsigned long long bytes_out
     cdef tuple introduction
+    cdef int asked
 
     cdef int serve(self, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int finish(self, object frame) except -1

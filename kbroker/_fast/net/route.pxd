@@ -16,6 +16,7 @@ cdef class Route:
     cdef readonly int min_version
     cdef readonly int max_version
     cdef readonly bint lasting
+    cdef readonly int asks
     cdef object handle
     cdef DirectAnswers direct
     cdef object compile_request

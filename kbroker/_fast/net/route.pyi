@@ -18,6 +18,7 @@ class Route:
     min_version: int
     max_version: int
     lasting: bool
+    asks: int
     header_flexible_from: int
     answer_flexible_from: int
     def __init__(
@@ -34,6 +35,7 @@ class Route:
         direct: DirectAnswers | None = None,
         throttle_at: Callable[[int], int] | None = None,
         limits_at: Callable[[int], int] | None = None,
+        asks: int = 0,
     ) -> None: ...
 
 class Endpoint:

@@ -23,12 +23,13 @@ cdef class Route:
     such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
     `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the frame's begin or, negative,
     from its end; 0 where it has none.  `limits_at(version)`: where the body of a request has min_bytes and, behind it,
-    max_bytes; -1 where not; None for an API whose answers have no records to count.
+    max_bytes; -1 where not; None for an API whose answers have no records to count.  `asks`: bits that say what clients
+    come for with it, which `Connection.asked` collects.
     """
 
     def __init__(self, int api_key, int min_version, int max_version, handle,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
-                 bint lasting=False, DirectAnswers direct=None, throttle_at=None, limits_at=None):
+                 bint lasting=False, DirectAnswers direct=None, throttle_at=None, limits_at=None, int asks=0):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
@@ -36,6 +37,7 @@ cdef class Route:
         self.max_version = max_version
         self.handle = handle
         self.lasting = lasting
+        self.asks = asks
         self.direct = direct
         self.throttle_at = throttle_at
         self.limits_at = limits_at

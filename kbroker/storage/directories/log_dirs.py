@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from kbroker.storage.directories.access import access_refused
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
 
@@ -202,6 +203,12 @@ class LogDir:
     def _unusable(self, error: OSError) -> LogDirError:
         # What is no directory is a mistake in log.dirs, not a disk that fails.
         kind = LogDirError if isinstance(error, (FileExistsError, NotADirectoryError)) else LogDirUnusableError
+        if isinstance(error, PermissionError):
+            refusal = access_refused(self.path)
+            return kind(
+                f"log directory {self.path} {refusal.reason}: `{refusal.command}`, for a container on its host, with "
+                "the directory that is mounted there"
+            )
         return kind(f"cannot use log directory {self.path}: {error.strerror or error}")
 
     def is_present(self) -> bool:

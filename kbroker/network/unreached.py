@@ -1,0 +1,104 @@
+"""Notices clients that ask where the broker is and then do not come there: the address that they get leads nowhere.
+
+So it is behind an address translation that the settings do not know of: the published port of a container, a load
+balancer, a tunnel.  The client has reached the broker, says nothing but that it cannot connect, and its user looks for
+the fault everywhere else.
+
+A connection is a sign of it when, between two looks, it has asked for addresses and for nothing else, is still open,
+and no other connection from its host has done more.  One whose client dialled the very address that it was told, on
+this host, is none.  Idle clients of librdkafka look the same, so the words are of what was seen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from kbroker.network.socket_options import MAPPED_IPV4, is_same_host
+
+logger = logging.getLogger("kbroker.network")
+
+FOR_ADDRESSES = 1
+"""Metadata and DescribeCluster, which tell where to go."""
+FOR_WORK = 2
+"""All that is done where one was told to go."""
+
+
+class Address(NamedTuple):
+    """What a client is told."""
+
+    host: str
+    port: int
+
+
+class Asking(Protocol):
+    """What is seen of a connection."""
+
+    @property
+    def asked(self) -> int:
+        """The bits of what it has asked for."""
+
+    @property
+    def peer_host(self) -> str:
+        """Where the client is."""
+
+    @property
+    def local_host(self) -> str:
+        """The address that it dialled, as it arrives here."""
+
+    @property
+    def local_port(self) -> int:
+        """The port of that."""
+
+
+class UnreachedAddress:
+    """Looks at the connections of one listener; warns once.
+
+    `advertised`: the address that all clients are told; None where each is told the one that it dialled.
+    """
+
+    __slots__ = ("_advertised", "_listener", "_seen", "_warned")
+
+    def __init__(self, listener: str, advertised: Address | None) -> None:
+        self._listener = listener
+        self._advertised = advertised
+        self._seen: set[Asking] = set()
+        self._warned = False
+
+    def look(self, connections: Iterable[Asking], warn: Callable[..., None] = logger.warning) -> None:
+        """To be called now and then, far enough apart that a client would have come meanwhile."""
+        if self._warned:
+            return
+        every = list(connections)
+        asking = {each for each in every if each.asked == FOR_ADDRESSES}
+        waiting, self._seen = asking & self._seen, asking
+        if not waiting:
+            return
+        at_work = {each.peer_host for each in every if each.asked & FOR_WORK}
+        for each in waiting:
+            if each.peer_host not in at_work and self._is_translated(each):
+                self._warn(each, warn)
+                return
+
+    def _told(self, connection: Asking) -> Address:
+        return self._advertised or Address(connection.local_host.removeprefix(MAPPED_IPV4), connection.local_port)
+
+    def _is_translated(self, connection: Asking) -> bool:
+        dialled = (connection.local_host.removeprefix(MAPPED_IPV4), connection.local_port)
+        return self._told(connection) != dialled or not is_same_host(connection.peer_host, connection.local_host)
+
+    def _warn(self, connection: Asking, warn: Callable[..., None]) -> None:
+        self._warned = True
+        self._seen.clear()
+        told = self._told(connection)
+        warn(
+            "a client at %s asked listener %s where the broker is, was told %s:%d, and has not come there: is there an "
+            "address translation between (the published port of a container, a load balancer)? Name the address that "
+            "clients dial: advertised.listeners=%s://HOST:PORT, for a container in KBROKER_ADVERTISED_LISTENERS",
+            connection.peer_host.removeprefix(MAPPED_IPV4),
+            self._listener,
+            told.host,
+            told.port,
+            self._listener,
+        )

@@ -1,0 +1,30 @@
+"""What a user may not do with a log directory, in words, and the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Refusal(NamedTuple):
+    """What is wrong with a directory, to go behind its name, and a command for its machine's administrator."""
+
+    reason: str
+    command: str
+
+
+def access_refused(path: str) -> Refusal:
+    """Why this process may not write a directory or something in it, or make it."""
+    there = Path(path)
+    nearest = next(each for each in (there, *there.parents) if each.exists())
+    user = os.geteuid()
+    if nearest != there:
+        return Refusal(
+            f"cannot be made: {nearest} may not be written by user {user}",
+            f"sudo install -d -o {user} {shlex.quote(path)}",
+        )
+    owner = there.stat().st_uid
+    whose = f": it belongs to user {owner}" if owner != user else ""
+    return Refusal(f"may not be written by user {user}{whose}", f"sudo chown -R {user} {shlex.quote(path)}")
