@@ -112,12 +112,12 @@ class Copy:
     def run(
         self,
         partitions: Mapping[str, TopicPartition],
-        meta: Callable[[bytes], bytes] = bytes,
+        meta: Callable[[str], bytes] | None = None,
         told: Callable[[int], None] = lambda size: None,
     ) -> Copied:
         """Copies partitions, topic and number by path, durably.  `told`: called with the bytes of each one.
 
-        `meta` turns the content of a `meta.properties`.
+        `meta` gives the content of a source's `meta.properties`; without it that stays.
         """
         targets = self._targets if len(self._targets) == len(self._sources) else [self._targets[0]] * len(self._sources)
         rows: dict[str, dict[str, dict[TopicPartition, int]]] = {each.path: {} for each in self._opened}
@@ -128,7 +128,7 @@ class Copy:
             points = self._offsets(source, here.values(), rows[target])
             for path, partition in here.items():
                 told(self._partition(path, f"{target}/{path.rpartition('/')[2]}", points.get(partition, 0)))
-            content = meta(self._files.read_file(f"{source}/{META_PROPERTIES}"))
+            content = meta(source) if meta else self._files.read_file(f"{source}/{META_PROPERTIES}")
             self._files.write_atomic(f"{target}/{META_PROPERTIES}", content)
         for target, checkpoints in rows.items():
             for name, offsets in checkpoints.items():

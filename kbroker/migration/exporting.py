@@ -115,7 +115,7 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
             return report
         end_offset = max(earlier.end_offset, epoch) + EPOCHS_APART
         if options.targets:
-            return _copy(files, report, options, partitions, snapshot_name(end_offset, earlier.epoch + 1))
+            return _copy(files, report, options, metas, partitions, snapshot_name(end_offset, earlier.epoch + 1))
         path = _write_metadata(files, earlier.directory, snapshot_name(end_offset, earlier.epoch + 1), plan)
         for log_dir, meta in zip(options.paths, metas, strict=True):
             files.write_atomic(f"{log_dir}/{META_PROPERTIES}", encode_meta_properties(meta))
@@ -213,17 +213,19 @@ def _write_metadata(files: FileSystem, log_dir: str, name: str, plan: ExportPlan
 
 
 def _copy(
-    files: FileSystem, report: ExportReport, options: ExportOptions, partitions: Sequence[FoundPartition], name: str
+    files: FileSystem,
+    report: ExportReport,
+    options: ExportOptions,
+    metas: Sequence[MetaProperties],
+    partitions: Sequence[FoundPartition],
+    name: str,
 ) -> ExportReport:
     targets = tuple(os.path.abspath(each) for each in options.targets)  # noqa: PTH100  (links stay as they were named)
     if set(map(os.path.realpath, targets)) & set(map(os.path.realpath, options.paths)):
         raise LogDirError("a directory cannot be copied into itself; --in-place makes it Kafka's where it is")
-
-    def version_1(content: bytes) -> bytes:
-        return encode_meta_properties(decode_meta_properties(content, META_PROPERTIES))
-
+    content = {path: encode_meta_properties(meta) for path, meta in zip(options.paths, metas, strict=True)}
     with Copy(files, options.paths, targets, link=options.link) as copy:
-        copied = copy.run({each.path: each.topic_partition for each in partitions}, version_1)
+        copied = copy.run({each.path: each.topic_partition for each in partitions}, content.__getitem__)
         path = _write_metadata(files, targets[0], name, report.plan)
         copy.complete(files.read_file(f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"))
     return replace(report, snapshot=path, log_dirs=targets, copied=copied)

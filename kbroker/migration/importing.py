@@ -100,6 +100,8 @@ def _read(files: FileSystem, source: KafkaDirectories, options: ImportOptions) -
     notes = [] if source.was_closed else [UNCLEAN]
     metadata: KafkaMetadata | None = None
     if source.mode is Mode.KRAFT:
+        if options.zookeeper is not None:
+            raise ImportRefusedError("these directories are of a Kafka with KRaft: leave --zookeeper away")
         log = MetadataLog(files, source.metadata_dir, was_closed=source.was_closed)
         metadata = KafkaMetadata()
         metadata.replay(log.records())

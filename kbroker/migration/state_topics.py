@@ -6,14 +6,15 @@ here: the start recovers it, and what is behind is not served either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker._fast.records.record_batch import MAGIC_V2, BatchError
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError
+from kbroker._fast.records.record_codec import gather_newest
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kbroker.records.compression import CompressionError
+from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.schemas.internal_records import decode_record
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _KINDS: Mapping[str, str] = {"ConsumerGroup": "consumer", "ShareGroup": "share", "StreamsGroup": "streams"}
 CLASSIC = "classic"
+LAST_TYPE = 127
+"""Above every type of record that there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +79,28 @@ def _newest(files: FileSystem, path: str, notes: list[str]) -> dict[bytes, bytes
     newest: dict[bytes, bytes | None] = {}
     logs = sorted(entry.name for entry in files.list_directory(path) if entry.name.endswith(".log"))
     for name in logs:
-        data = files.read_file(f"{path}/{name}")
-        for key, value in _records(data, f"{path}/{name}", notes):
-            newest[key] = value
+        _read(files.read_file(f"{path}/{name}"), newest, f"{path}/{name}", notes)
     return newest
 
 
-def _records(data: bytes, path: str, notes: list[str]) -> Iterator[tuple[bytes, bytes | None]]:
+def _read(data: bytes, newest: dict[bytes, bytes | None], path: str, notes: list[str]) -> None:
+    """Takes in the records of a segment."""
+    view = memoryview(data)
     position = 0
     while position < len(data):
         try:
             info = read_stored_header(data, position, len(data), check_crc=True)
-            batch = memoryview(data)[position : position + info.size_in_bytes]
+            batch = view[position : position + info.size_in_bytes]
             position += info.size_in_bytes
             if info.magic == MAGIC_V2 and info.is_control:
                 continue
+            is_plain = info.magic == MAGIC_V2 and info.compression == Codec.NONE
+            # In C for what coordinators write most; false for the rest, which is then read in order.
+            if is_plain and gather_newest(batch[BATCH_OVERHEAD:], newest, LAST_TYPE):
+                continue
             for record in iterate_stored_records(batch):
                 if record.key is not None:
-                    yield bytes(record.key), record.value
+                    newest[bytes(record.key)] = record.value
         except (BatchError, CompressionError) as error:
             if any(data[position:]):
                 notes.append(f"{path} is not whole from byte {position}: {error}")
