@@ -320,7 +320,7 @@ cdef class Connection(ConnectionInterface):
     @property
     def asked(self) -> int:
         """What its requests were for by now: the bits of their routes (`Route.asks`)."""
-        return self.requests.asked
+        return 0 if self.requests is None else self.requests.asked
 
     @property
     def listener_name(self) -> str:
