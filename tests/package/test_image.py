@@ -2,7 +2,7 @@
 
 IMAGE_ROOT names a bare Debian with Python that stands for the base image:
 
-    debootstrap --variant=minbase --include=python3,python3-pip,python3-venv,python-is-python3,ca-certificates \\
+    debootstrap --variant=minbase --include=python3-dev,python3-pip,python3-venv,python-is-python3,ca-certificates \\
       bookworm /var/tmp/debian
 
 Root only.  The broker runs in a network of its own, so that the image's ports are free; clients are its own commands.
