@@ -24,7 +24,7 @@ from tests.compat.tooling import ROOT, run_java
 from tests.compat.waiting import wait_for
 from tests.migration.kafka_data import log_sums
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SETTINGS = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "3"}
 CONFIGS = "kafka.admin.ConfigCommand"

@@ -3,9 +3,9 @@
 A request starts with api_key int16, api_version int16, correlation_id int32, client_id as a nullable string with a
 2-byte length and, in flexible versions, tagged fields.  It passes the gate, then finds its answer: among those
 remembered, made in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.
-`state` (`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client has
-come for by now (`Route.asks`).  It counts what it has answered, and keeps how the client introduced itself, for those
-who look at connections.
+`state` (`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client
+has come for by now (`Route.asks`).  It counts what it has answered, and keeps how the client introduced itself, for
+those who look at connections.
 
 Its bytes are in the frame reader's buffer, where they stay until `settle`.
 """
