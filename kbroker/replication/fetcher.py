@@ -65,7 +65,7 @@ class FetcherSettings:
 class _Followed:
     """A partition in the table of a fetcher."""
 
-    __slots__ = ("failures", "has_to_truncate", "lag", "partition", "retry_at")
+    __slots__ = ("ask", "failures", "has_to_truncate", "key", "lag", "partition", "retry_at")
 
     def __init__(self, partition: Partition, has_to_truncate: bool) -> None:
         self.partition = partition
@@ -74,6 +74,37 @@ class _Followed:
         self.retry_at = 0.0
         self.lag: int | None = None
         """Records that are committed and not here, by the last answer."""
+        self.ask: Ask | None = None
+        self.key: Key = ("", ZERO_UUID, -1)
+
+    def now_asks(self, max_bytes: int, truncates_on_fetch: bool) -> Ask:
+        """What is to be asked for; the same object while it stays the same, as it does while nothing comes."""
+        partition = self.partition
+        log = partition.log
+        last_epoch = log.latest_epoch if truncates_on_fetch else -1
+        ask = self.ask
+        if (
+            ask is None
+            or ask.offset != log.log_end_offset
+            or ask.leader_epoch != partition.leader_epoch
+            or ask.last_epoch != last_epoch
+            or ask.log_start_offset != log.log_start_offset
+            or ask.max_bytes != max_bytes
+            or ask.topic_id != partition.topic_id
+        ):
+            topic, index, topic_id = partition.topic, partition.index, partition.topic_id
+            ask = self.ask = Ask(
+                topic,
+                topic_id,
+                index,
+                partition.leader_epoch,
+                log.log_end_offset,
+                last_epoch,
+                log.log_start_offset,
+                max_bytes,
+            )
+            self.key = (topic, topic_id, index)
+        return ask
 
 
 class FollowedRow(NamedTuple):
@@ -190,26 +221,16 @@ class ReplicaFetcher:
 
     def _wanted(self, now: float) -> dict[Key, Ask]:
         settings, traffic = self._settings(), self._traffic
+        max_bytes, truncates_on_fetch = settings.max_bytes, settings.protocol.truncates_on_fetch
         wanted: dict[Key, Ask] = {}
-        for name, each in self._followed.items():
+        for each in self._followed.values():
             if each.retry_at > now or each.has_to_truncate:
                 continue
-            partition = each.partition
-            if traffic is not None and traffic.holds_back_leader(partition, in_sync=each.lag == 0):
+            if traffic is not None and traffic.holds_back_leader(each.partition, in_sync=each.lag == 0):
                 each.retry_at = now + min(LONGEST_THROTTLE_SECONDS, traffic.follower.wait_ms() / 1000)
                 continue
-            log = partition.log
-            ask = Ask(
-                name.topic,
-                partition.topic_id,
-                name.partition,
-                partition.leader_epoch,
-                log.log_end_offset,
-                log.latest_epoch if settings.protocol.truncates_on_fetch else -1,
-                log.log_start_offset,
-                settings.max_bytes,
-            )
-            wanted[name.topic, partition.topic_id, name.partition] = ask
+            ask = each.now_asks(max_bytes, truncates_on_fetch)
+            wanted[each.key] = ask
         return wanted
 
     async def _wait(self, now: float) -> None:

@@ -37,6 +37,15 @@ class Follower:
         self._fetched_at = now
         return is_news
 
+    def asks_again(self, fetch_offset: int, log_start_offset: int, now: float) -> bool:
+        """`fetched` at the leader's end, where that is no news; else False, and nothing is noted."""
+        if (fetch_offset, log_start_offset) != (self.log_end_offset, self.log_start_offset):
+            return False
+        self.caught_up_at = max(self.caught_up_at, now)
+        self._leader_end = fetch_offset
+        self._fetched_at = now
+        return True
+
     def lag_seconds(self, leader_end: int, now: float) -> float:
         """For how long it has not been caught up; 0 while it has all."""
         return 0.0 if self.log_end_offset == leader_end else now - self.caught_up_at

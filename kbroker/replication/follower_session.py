@@ -56,7 +56,9 @@ class FollowerSession:
         if self._id == NO_SESSION:
             self._known = dict(wanted)
             return FetchNames(NO_SESSION, INITIAL_EPOCH, list(wanted.values()), [])
-        sent = [ask for key, ask in wanted.items() if self._known.get(key) != ask]
+        known = self._known
+        # Most are the very same.
+        sent = [ask for key, ask in wanted.items() if (old := known.get(key)) is not ask and old != ask]
         forgotten = [key for key in self._known if key not in wanted]
         self._known = dict(wanted)
         return FetchNames(self._id, self._epoch, sent, forgotten)

@@ -311,6 +311,14 @@ class Partition(PartitionFields):
             if fits and changes.is_eligible(replica_id):
                 self._propose((*self.isr, replica_id))
 
+    def follower_asks_again(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> bool:
+        """`follower_fetched` by one in sync that has everything, `fetch_offset` being the end of the log, and said so
+        before.  False where that is not so: then nothing is noted."""
+        follower, changes = self.followers.get(replica_id), self.isr_changes
+        if follower is None or changes is None or replica_id not in self.isr:
+            return False
+        return follower.asks_again(fetch_offset, log_start_offset, changes.now())
+
     def _settle_fetched(self) -> None:
         self._settle()
         self._settle_deletions()

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget
-from kbroker._fast.log.log_fields cimport FileFields, SegmentFields
+from kbroker._fast.log.log_fields cimport FileFields, PartitionFields, SegmentFields
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport FetchHead, Found
@@ -36,6 +36,7 @@ cdef class TargetsRead:
 
     cdef object attempt(self, bint force)
     cdef int _look_at(self, FetchTarget target) except -1
+    cdef PartitionFields _quiet(self, FetchTarget target, object manager)
     cdef int _add(self, FetchTarget target, const Found* found, object data) except -1
     cdef int _begin_writing(self) except -1
     cdef int _write(self, LookedAt row) except -1

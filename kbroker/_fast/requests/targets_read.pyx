@@ -4,11 +4,12 @@ An incremental answer names those partitions only that have changed for the clie
 without any costs a few fields of C.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget, place
-from kbroker._fast.log.log_fields cimport PartitionFields
+from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
 from kbroker._fast.net.direct cimport Topic
 from kbroker._fast.net.pending cimport DelayedFetch, Pending
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
@@ -109,6 +110,10 @@ cdef class TargetsRead:
         cdef bint urgent
         if self.replica_id < 0 and self.reader is None:
             partition = place(target, manager.topics, manager.names, self.by_id)
+        elif self.incremental:
+            partition = self._quiet(target, manager)
+            if partition is not None:
+                return answer.may_wait_at(partition)
         if partition is not None:
             if (self.incremental and target.fetch_offset == partition.log_.high_watermark and self.head.max_bytes >= 0
                     and not target.is_changed(0, partition.log_.high_watermark, partition.log_.log_start_offset)):
@@ -126,6 +131,32 @@ cdef class TargetsRead:
             self._add(target, &found, data)
         answer.urgent = answer.urgent or urgent
         return 0
+
+    @cython.nonecheck(True)
+    cdef PartitionFields _quiet(self, FetchTarget target, object manager):
+        """The partition at whose end an in-sync follower stands as it did before, which is noted; else None."""
+        cdef object name = target.topic
+        cdef PartitionFields partition
+        cdef LogFields log
+        if target.refusal != 0 or target.max_bytes < 0 or self.head.max_bytes < 0:
+            return None
+        if self.by_id:
+            name = manager.names.get(target.topic_id)
+            if name is None:
+                return None
+            target.topic = name
+        partition = led_partition(manager.topics.get(name), target.index, target.current_leader_epoch)
+        if partition is None:
+            return None
+        log = partition.log_
+        if (target.fetch_offset != log.high_watermark or target.fetch_offset != log.local_.log_end_offset
+                or (target.last_fetched_epoch >= 0
+                    and target.last_fetched_epoch != log.leader_epoch_cache_.latest_epoch)
+                or target.is_changed(0, log.high_watermark, log.log_start_offset)):
+            return None
+        if not (<object> partition).follower_asks_again(self.replica_id, target.fetch_offset, target.log_start_offset):
+            return None
+        return partition
 
     cdef int _add(self, FetchTarget target, const Found* found, object data) except -1:
         cdef LookedAt row = LookedAt.__new__(LookedAt)

@@ -21,6 +21,7 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 3
+START_SECONDS = 240.0
 SETTINGS = {
     "zookeeper.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "2000",
@@ -120,6 +121,13 @@ class Cluster:
         except NoNodeError:
             return -1
 
+    def registered(self) -> int:
+        """How many brokers there are."""
+        try:
+            return len(self.zookeeper.get_children("/brokers/ids"))
+        except NoNodeError:
+            return 0
+
     def out_of_sync(self) -> dict[str, dict[str, Any]]:
         """Partitions, of internal topics, too, with a replica that is not in the ISR, or without a leader."""
         found = {}
@@ -138,6 +146,13 @@ class Cluster:
         """The end of what each broker said."""
         return "\n".join(f"--- broker {each.number}\n{each.process.output()[-size:]}" for each in self.nodes.values())
 
+    @staticmethod
+    def _serves(node: Node) -> bool:
+        if not node.process.running:
+            # It may have waited for ZooKeeper in vain.
+            node.process.spawn()
+        return answers_api_versions(node.process.port)
+
     def recover(self) -> None:
         """No fault any more: every process runs, and every link is open."""
         for node in self.nodes.values():
@@ -146,10 +161,7 @@ class Cluster:
             if node.process.running:
                 node.process.resume()
         for node in self.nodes.values():
-            if not node.process.running:
-                # It may have waited for ZooKeeper in vain.
-                node.process.start()
-            wait_for(partial(answers_api_versions, node.process.port), f"broker {node.number} to serve", seconds=60)
+            wait_for(partial(self._serves, node), f"broker {node.number} to serve", seconds=START_SECONDS)
 
 
 @contextmanager
@@ -161,8 +173,12 @@ def running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
         cluster.zookeeper.start()
         try:
             for node in cluster.nodes.values():
-                node.process.start()
-            wait_for(lambda: len(cluster.zookeeper.get_children("/brokers/ids")) == len(BROKERS), "brokers", seconds=60)
+                node.process.spawn()
+            wait_for(
+                lambda: len(cluster.zookeeper.get_children("/brokers/ids")) == len(BROKERS),
+                "brokers",
+                seconds=START_SECONDS,
+            )
             for node in cluster.nodes.values():
                 wait_for(node.knows_all, f"broker {node.number} to know the others", seconds=60)
             yield cluster

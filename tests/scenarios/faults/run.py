@@ -24,6 +24,7 @@ from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from tests.broker_process import BrokerError
 from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
 from tests.scenarios.faults.clients import Counting, JavaProducer, LibrdkafkaProducer, count_of, groups, read_numbers
@@ -91,14 +92,14 @@ class Faults:
     def run(self, rounds: int) -> None:
         """The rounds; stops at the first in which something is wrong."""
         self._progress()
-        self.cluster.settle()
+        self.cluster.settle(PROGRESS_SECONDS)
         for number in range(1, rounds + 1):
             begin = time.monotonic()
             faults = plan(self.random, self.cluster.controller())
             self._apply(faults)
             seconds = self._progress()
             if number % SETTLE_EVERY == 0:
-                self.cluster.settle()
+                self.cluster.settle(PROGRESS_SECONDS)
             self._look_at_groups()
             records = sum(map(count_of, self.producers))
             print(
@@ -130,7 +131,10 @@ class Faults:
                 process.pause()
             case ["end"] if process.running:
                 # Resumed by `end` itself, should it be stopped.
-                process.stop()
+                try:
+                    process.stop()
+                except BrokerError:
+                    self.done["ended late"] += 1
             case ["reset"]:
                 for link in node.links.values():
                     self.cluster.proxies.reset(link)
@@ -216,7 +220,7 @@ class Faults:
         for producer in self.producers:
             producer.stop()
             self.wrong += producer.failed[:5]
-        self.cluster.settle()
+        self.cluster.settle(PROGRESS_SECONDS)
         report: dict[str, object] = {}
         ends: dict[str, dict[int, int]] = {}
         for producer in self.producers:
