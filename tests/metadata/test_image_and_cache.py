@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -113,3 +114,19 @@ def test_what_readers_keep_is_forgotten_when_it_may_be_wrong() -> None:
     assert cache.derived("one") == cache.derived("other") == {"same": "kept"}
     cache.apply(MetadataDelta(brokers=BrokersImage({}, -1)))
     assert cache.derived("one") == {}
+
+
+def test_what_waits_for_the_first_metadata_goes_on_with_them() -> None:
+    """A broker that has just joined a cluster would tell clients that there are no topics."""
+
+    async def scenario() -> None:
+        cache = MetadataCache(ClusterImage.of("c"))
+        await cache.filled(0.0)
+        waiting = asyncio.create_task(cache.filled(600.0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        cache.apply(MetadataDelta(brokers=BrokersImage({1: BrokerImage(1, {})}, 1)))
+        await waiting
+        await cache.filled(600.0)
+
+    asyncio.run(scenario())

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -141,6 +142,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_followers_are_killed(tmp_
     run(scenario, tmp_path)
 
 
+@pytest.mark.slow
 def test_metadata_wait_for_the_first_word_of_a_controller(tmp_path: Path) -> None:
     """Clients that ask a broker which has just started would take all topics for deleted."""
 

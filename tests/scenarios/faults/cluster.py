@@ -174,11 +174,7 @@ def running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
         try:
             for node in cluster.nodes.values():
                 node.process.spawn()
-            wait_for(
-                lambda: len(cluster.zookeeper.get_children("/brokers/ids")) == len(BROKERS),
-                "brokers",
-                seconds=START_SECONDS,
-            )
+            wait_for(lambda: cluster.registered() == len(BROKERS), "brokers", seconds=START_SECONDS)
             for node in cluster.nodes.values():
                 wait_for(node.knows_all, f"broker {node.number} to know the others", seconds=60)
             yield cluster
