@@ -25,7 +25,7 @@ from kbroker.assembly.console import Console
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
-from kbroker.assembly.membership import Membership, first_image, member_of, worker_of
+from kbroker.assembly.member_choice import first_image, member_of, worker_of
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.requests import NO_BROKER_EPOCH
@@ -67,6 +67,7 @@ from kbroker.telemetry.clients import TelemetryClients
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kbroker.assembly.membership import Membership
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import BrokerEpoch
@@ -151,6 +152,8 @@ class Broker:
         if self.member is None:
             controller = await self._control(cache, store, hosts, replicas)
         else:
+            from kbroker.assembly.membership import Membership  # A single broker does not pay for it.
+
             membership = self.membership = Membership(
                 config,
                 self.loop,

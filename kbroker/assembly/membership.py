@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kbroker.assembly.member_choice import inter_broker_listener
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_channel import ControllerChannel
@@ -13,8 +14,6 @@ from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.errors import KafkaError
-from kbroker.metadata.features import FEATURES, Features
-from kbroker.metadata.image import ClusterImage
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
 from kbroker.replication.isr_manager import IsrManager
@@ -25,14 +24,12 @@ from kbroker.replication.replication_traffic import ReplicationTraffic
 from kbroker.replication.stray_replicas import StrayReplicas, stray_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
-    from kbroker.cluster.workers.member import Worker
-    from kbroker.cluster.workers.place import Place
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
@@ -46,56 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 STRAYS_INTERVAL_MS = 60_000
-
-
-def first_image(cluster_id: str, broker: BrokerImage) -> ClusterImage:
-    """What a member knows before the controller has told it anything.  A ZooKeeper cluster has no features."""
-    levels = {feature.name: 0 for feature in FEATURES}
-    return ClusterImage.of(cluster_id, brokers=(broker,), features=Features(epoch=0, chosen=levels))
-
-
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set."""
-    named = config.get("inter.broker.listener.name")
-    if named:
-        return str(named).upper()
-    protocol = config.get("security.inter.broker.protocol")
-    return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
-
-
-def member_of(
-    config: BrokerConfig,
-    loop: asyncio.AbstractEventLoop,
-    clock: Clock,
-    slices: Slices,
-    failed: Callable[[str], None],
-) -> Member | None:
-    """The membership that settings ask for; None where the broker is a cluster of its own."""
-    if not config.get("zookeeper.connect"):
-        return None
-    # A broker without ZooKeeper does not pay for its client.
-    from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
-    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
-
-    settings = ZooKeeperSettings.of(config)
-    assert settings is not None
-    versions = protocol_version(config.get("inter.broker.protocol.version"))
-    parts = Parts(config, clock, slices, versions, inter_broker_listener(config), failed)
-    return ZooKeeperMember(settings, parts, loop)
-
-
-def worker_of(
-    place: Place,
-    config: BrokerConfig,
-    loop: asyncio.AbstractEventLoop,
-    slices: Slices,
-    stopping: asyncio.Event,
-    failed: Callable[[str], None],
-) -> Worker:
-    """The membership of a worker.  A broker that is none does not pay for it."""
-    from kbroker.cluster.workers.member import worker
-
-    return worker(place, config, loop, slices, stopping, failed)
 
 
 class Membership:

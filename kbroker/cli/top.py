@@ -1,7 +1,7 @@
 """`kbroker top`: what a running broker does per second, by topic, group, client and API, in the terminal.
 
 Reads the metrics page of a kbroker and the console's list of connections twice, and shows the difference.  The broker
-pays for one scrape and one list per look, and for nothing while nobody looks.
+pays for one scrape and one list per look, and for nothing in between.
 """
 
 from __future__ import annotations
