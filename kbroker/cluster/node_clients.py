@@ -1,4 +1,4 @@
-"""One client to each other broker, for one purpose: what is asked of the one that leads or coordinates something by then."""
+"""One client to each other broker, for one purpose: what is asked of the one that leads or coordinates something."""
 
 from __future__ import annotations
 
