@@ -21,6 +21,11 @@ class Manager:
         self.topics = topics
         self.names = names
         self.purgatory = purgatory
+        self.selector = None
+        self.traffic = None
+
+    def replica(self, topic: str, index: int) -> Partition:
+        return self.partition(topic, index)
 
     def partition(self, topic: str, index: int) -> Partition:
         try:

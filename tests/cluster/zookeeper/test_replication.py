@@ -167,3 +167,16 @@ def test_a_disk_that_fails_costs_its_replicas_alone(tmp_path: Path, controller: 
     dirs = {"log.dirs": f"{tmp_path}/broker-{{id}}/a,{tmp_path}/broker-{{id}}/disk", "min.insync.replicas": "1"}
     with failing_disk(folder) as disk, running(tmp_path, [controller, Kbroker], dirs) as cluster:
         lose_a_disk(cluster, disk)
+
+
+def test_the_last_broker_stops_without_waiting_for_others(tmp_path: Path) -> None:
+    """Stopping a whole cluster in order would end with three attempts to move leaders to brokers that are gone."""
+    with running(tmp_path, [Kbroker] * 2) as cluster:
+        cluster.create("t", [[1, 2], [2, 1]])
+        cluster.wait_isr("t", 2, {1, 2})
+        cluster.nodes[2].stop()
+        cluster.wait_isr("t", 2, {1})
+        cluster.nodes[1].stop()
+        said = cluster.nodes[1].output()
+    assert "no other broker of the cluster is there" in said
+    assert "are still led by this broker" not in said
