@@ -55,8 +55,10 @@ def spark_session(
 
     from kbroker.replay import register
     from kbroker.replay.java import check_java
+    from kbroker.replay.load.errors import explain as of_load
     from kbroker.replay.spark_log import SparkLog
     from kbroker.replay.spark_python import workers_python
+    from kbroker.replay.traces.errors import explain as of_trace
 
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -89,7 +91,10 @@ def spark_session(
         finally:
             session.stop()
     except Exception as error:
-        if note := log.note():
+        if of_load(error) or of_trace(error):
+            # The command says what is wrong in words of its own.
+            log.discard()
+        elif note := log.note():
             error.add_note(note)
         raise
     except BaseException:
