@@ -85,6 +85,16 @@ def test_settings_without_room_are_refused(tmp_path: Path, values: dict[str, str
         check_count(host(tmp_path, **values), count)
 
 
+def test_an_ipv4_and_an_ipv6_address_may_share_their_ports(tmp_path: Path) -> None:
+    """A single broker may do so, and could not get a second worker."""
+    config = host(
+        tmp_path,
+        listeners="PLAINTEXT://127.0.0.1:9092,SIX://[::1]:9092",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SIX:PLAINTEXT",
+    )
+    assert worker_settings(config, 2, 2)["listeners"] == "PLAINTEXT://127.0.0.1:9093,SIX://[::1]:9093"
+
+
 def test_fewer_workers_are_refused_while_the_others_hold_partitions(tmp_path: Path) -> None:
     """Their partitions would be offline, and the reason would be nowhere to be seen."""
     hold(tmp_path / "a" / "workers" / "2", "orders-0")

@@ -23,6 +23,11 @@ def make(workers: Workers, topics: dict[str, int]) -> None:
         made.result(30)
 
 
+def partitions_of(directory: Path) -> list[str]:
+    """The partitions that lie there."""
+    return [each.name for each in directory.iterdir() if each.is_dir() and each.name.rpartition("-")[2].isdigit()]
+
+
 def test_three_workers_are_one_cluster_that_survives_its_processes(tmp_path: Path) -> None:
     """Nothing that was acknowledged may be lost with a worker, nor its partitions stay away; after a stop everything
     is there again, and no process is left behind by a supervisor that was killed."""
@@ -120,11 +125,21 @@ def test_a_single_brokers_directory_is_that_of_worker_1_and_back(tmp_path: Path)
         workers.stop()
         workers.count = 2
         workers.up()
-        read_all(workers.bootstrap, "group", ["old"], set(deliveries.acknowledged))
+        make(workers, {"new": 1, "copied": 2})
+        for topic in ("new", "copied"):
+            deliveries.send(topic, 100)
+        deliveries.finish()
+        read_all(workers.bootstrap, "group", ["old", "new", "copied"], set(deliveries.acknowledged))
+        assert partitions_of(workers.worker_directory(2))
+        command = [*workers.command()[:3], "cluster", "drain", "2", "--bootstrap-server", workers.bootstrap]
+        drained = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert drained.returncode == 0, drained
+        wait_for(lambda: not partitions_of(workers.worker_directory(2)), "worker 2 to be empty", seconds=60)
         workers.stop()
         workers.count = 1
         workers.start()
-        assert workers.offsets("old") and sum(end for _, end in workers.offsets("old").values()) == 100
+        found = read_all(workers.bootstrap, "other", ["old", "new", "copied"], set(deliveries.acknowledged))
+        assert len(found) == 300
     finally:
         workers.close()
 

@@ -128,19 +128,20 @@ def shifted(listener: Listener, number: int) -> Listener:
 
 
 def _check_ports(listeners: list[Listener], count: int) -> None:
-    taken: dict[int, Listener] = {}
+    taken: dict[int, list[Listener]] = {}
     for listener in listeners:
         if not listener.port:
             continue
         if listener.port + count - 1 > LAST_PORT:
             raise PlaceError(f"{listener} and {count} workers: port {listener.port + count - 1} does not exist")
         for port in range(listener.port, listener.port + count):
-            other = taken.setdefault(port, listener)
-            if other is not listener:
-                raise PlaceError(
-                    f"{other} and {listener} are too close for {count} workers, which have ports that follow each "
-                    f"other: both would have {port}"
-                )
+            for other in taken.get(port, ()):
+                if not (other.host and listener.host) or other.host == listener.host:
+                    raise PlaceError(
+                        f"{other} and {listener} are too close for {count} workers, which have ports that follow each "
+                        f"other: both would have {port}"
+                    )
+            taken.setdefault(port, []).append(listener)
 
 
 def workers_with_partitions(log_dirs: list[str], count: int) -> dict[int, int]:
