@@ -20,6 +20,7 @@ from kbroker.migration.kafka_directories import KafkaDirectories, Mode, locked, 
 from kbroker.migration.kafka_metadata import KafkaMetadata
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.migration.state_topics import StateNames, read_state_names
+from kbroker.replication.metadata_at_start import IMPORTED, end_of_metadata_log
 from kbroker.replication.metadata_rebuild import survey
 from kbroker.replication.new_store import check_no_store, write_store
 from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE, LogDirError, open_directories
@@ -88,6 +89,9 @@ def run_import(
         cluster_id = source.cluster_id or uuid_to_text(random_uuid())
         if options.targets:
             return _copy(files, report, cluster_id, options, told)
+        if source.metadata_dir in options.paths:
+            end = end_of_metadata_log(files, source.metadata_dir)
+            files.write_atomic(f"{source.metadata_dir}/{IMPORTED}", end)
         store = write_store(files, options.paths[0], cluster_id, report.plan.contents)
         return replace(report, store=store, log_dirs=options.paths)
 

@@ -23,6 +23,8 @@ from kbroker.storage.directories.log_dirs import (
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
 
+IMPORTED = "kbroker-imported"
+"""Where the metadata log of a Kafka ended when its directories were taken over (`end_of_metadata_log`)."""
 UNDER_WAY = "kbroker-copy-under-way"
 """In a directory that `kbroker import` or `kbroker export` has not filled yet."""
 
@@ -38,7 +40,7 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
     first = directories[0].path
     path = f"{first}/{FILE_NAME}"
     if has_content(files, path):
-        return None
+        return _reason_of_kafka_since(files, directories)
     for directory in directories[1:]:
         if has_content(files, f"{directory.path}/{FILE_NAME}"):
             return (
@@ -63,6 +65,29 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
             f"from a backup, with {FILE_NAME}-wal if there is one, or make a new one from the directories, without "
             "settings: `kbroker metadata rebuild` (docs/operations.md)"
         )
+    return None
+
+
+def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
+    """The newest segment of a Kafka's metadata log in a log directory, and its size: other ones once Kafka has run."""
+    folder = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
+    if not files.exists(folder):
+        return b""
+    segments = [entry for entry in files.list_directory(folder) if entry.name.endswith(".log")]
+    newest = max(segments, key=lambda each: each.name, default=None)
+    return b"" if newest is None else f"{newest.name} {newest.size}\n".encode()
+
+
+def _reason_of_kafka_since(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
+    """A store knows nothing of what a Kafka has done on its directories since: its topics would be set aside."""
+    for directory in directories:
+        imported = f"{directory.path}/{IMPORTED}"
+        if files.exists(imported) and files.read_file(imported) != end_of_metadata_log(files, directory.path):
+            return (
+                f"Apache Kafka has run on {directory.path} since it was imported, and the metadata store knows nothing "
+                f"of that. Move {directories[0].path}/{FILE_NAME}* out of the directory, and import again "
+                "(docs/migration.md)"
+            )
     return None
 
 
