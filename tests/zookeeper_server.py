@@ -156,7 +156,7 @@ class ZooKeeperServer:
         """Until it serves clients."""
         assert self._process is not None
         process = self._process
-        wait_for(lambda: process.poll() is not None or self._serves(), "ZooKeeper to serve", seconds=60)
+        wait_for(lambda: process.poll() is not None or self._serves(), "ZooKeeper to serve", seconds=240)
         if process.poll() is not None:
             text = (self.folder / "zookeeper.out").read_text(errors="replace")[-3000:]
             raise AssertionError(f"ZooKeeper ended with {process.returncode}:\n{text}")
