@@ -160,6 +160,8 @@ class Cluster:
                 self.proxies.set(link, State.OPEN)
             if node.process.running:
                 node.process.resume()
+            else:
+                node.process.spawn()
         for node in self.nodes.values():
             wait_for(partial(self._serves, node), f"broker {node.number} to serve", seconds=START_SECONDS)
 
@@ -172,8 +174,7 @@ def running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
         cluster = Cluster(server, folder, proxies, settings or {})
         cluster.zookeeper.start()
         try:
-            for node in cluster.nodes.values():
-                node.process.spawn()
+            cluster.recover()
             wait_for(lambda: cluster.registered() == len(BROKERS), "brokers", seconds=START_SECONDS)
             for node in cluster.nodes.values():
                 wait_for(node.knows_all, f"broker {node.number} to know the others", seconds=60)
