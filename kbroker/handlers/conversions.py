@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
 
 # With what the one thread works on all conversions stay below 64 MB, where batches have the default size at most.
-LIMIT_BYTES = 32 << 20
+LIMIT_BYTES = 24 << 20
 MOST_BYTES = 4 << 20
 
 

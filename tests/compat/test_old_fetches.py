@@ -24,7 +24,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.records.stored import encode_messages, stored_batches
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
-LIMIT_BYTES = 32 << 20
+LIMIT_BYTES = 24 << 20
 
 
 @pytest.fixture(name="found", scope="module")
