@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from kbroker.cli.main import run
 from kbroker.errors import ErrorCode
@@ -114,6 +115,8 @@ def test_what_only_the_controller_does_is_refused_by_others(tmp_path: Path) -> N
     with running(tmp_path, [Kbroker] * 2) as cluster:
         cluster.create("t", [[1, 2]])
         other = next(each for each in cluster.nodes if each != cluster.controller())
+        client = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.nodes[other].port}"})
+        wait_for(lambda: "t" in client.list_topics(timeout=30).topics, "the other broker to know the topic")
         topic = wire.CreateTopicsRequest.CreatableTopic(name="u", num_partitions=1, replication_factor=1)
         moved = wire.AlterPartitionReassignmentsRequest
         rows = [moved.ReassignableTopic(name="t", partitions=[moved.ReassignablePartition(partition_index=0)])]
