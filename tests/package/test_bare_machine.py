@@ -1,7 +1,7 @@
 """`make wheel`'s wheel on a bare Debian: no compiler, no clone, the layout that docs/quickstart.md describes.
 
-The machine is a chroot that debootstrap makes, in a mount namespace of its own.  What the wheel requires is downloaded
-outside of it as wheels, so that pip inside has no network and nothing to compile with.
+The machine is a chroot that debootstrap makes, in a mount namespace of its own.  What the wheel requires comes
+as wheels from outside, so that pip inside has no network and nothing to compile with.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def machine(tmp_path: Path) -> Path:
 def test_the_wheel_is_a_service_where_there_is_no_compiler(wheel: Path, machine: Path) -> None:
     """An operator would meet a missing library, or steps that leave a broker which may not write its own directory."""
     packages = machine / "wheels"
-    command = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "-d", str(packages), str(wheel)]
+    # Not `download`: of what is pure Python there may be an sdist alone.
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "-w", str(packages), str(wheel)]
     subprocess.run(command, check=True, timeout=600)
     shutil.copytree(ROOT / "docs", machine / "checkout" / "docs", ignore=shutil.ignore_patterns("benchmarks"))
     (machine / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
