@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -177,6 +177,18 @@ class Cluster:
     def wait_registered(self, wanted: set[int]) -> None:
         wait_for(lambda: self.registered() == wanted, f"brokers {wanted} to be registered", seconds=PATIENCE)
 
+    def wait_known(self, wanted: set[int]) -> None:
+        """The controller has seen who is registered, and brokers tell clients."""
+        admin = self.admin()
+
+        def known() -> bool:
+            try:
+                return set(admin.list_topics(timeout=10).brokers) == wanted
+            except KafkaException:
+                return False
+
+        wait_for(known, f"brokers {wanted} to be known", seconds=60)
+
     def wait_isr(self, topic: str, partitions: int, wanted: set[int]) -> None:
         def settled() -> bool:
             return all(set(self.state(topic, each)["isr"]) == wanted for each in range(partitions))
@@ -243,6 +255,7 @@ def running(
                     # The first one is the controller.
                     wait_for(lambda: cluster.controller() == 1, "a controller", seconds=PATIENCE)
             cluster.wait_registered(set(cluster.nodes))
+            cluster.wait_known(set(cluster.nodes))
             yield cluster
         except BaseException:
             for node in cluster.nodes.values():
