@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.import_kafka import listed
-from kbroker.cli.output import json_option, print_json, print_table, size_text
+from kbroker.cli.import_kafka import listed, print_remarks
+from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.types import JsonObject, uuid_to_text
 
 if TYPE_CHECKING:
@@ -109,19 +109,10 @@ def _print(report: ExportReport, release: str) -> None:
     listed("quotas", [str(dict(entity)) for entity in report.stored.quotas])
     levels = ", ".join(f"{name} {level}" for name, level in report.plan.levels.items())
     click.echo(f"levels of features in Kafka {release}: {levels}")
-    for title, texts in (
-        ("does not come along", report.plan.left),
-        ("left as it is", report.left_aside),
-        ("note", report.names.notes),
-    ):
-        for text in texts:
-            click.echo(f"{title}: {text}")
-    if report.copied is not None:
-        done = report.copied
-        click.echo(
-            f"copied {done.files} files ({size_text(done.size_bytes)}), gave {done.linked_files} a second name "
-            f"({size_text(done.linked_bytes)})"
-        )
+    print_remarks(
+        {"does not come along": report.plan.left, "left as it is": report.left_aside, "note": report.names.notes},
+        report.copied,
+    )
     if report.snapshot is None:
         click.echo("nothing was written")
         return

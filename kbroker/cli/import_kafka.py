@@ -12,6 +12,9 @@ from kbroker.cli.output import json_option, print_json, print_table, size_text
 from kbroker.types import JsonObject, uuid_to_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kbroker.migration.copying import Copied
     from kbroker.migration.importing import ImportReport
 
 SHOWN = 20
@@ -174,20 +177,15 @@ def _print(report: ImportReport) -> None:
     if contents.features is not None:
         levels = ", ".join(f"{name} {level}" for name, level in contents.features.chosen.items())
         click.echo(f"levels of features stay as they were: {levels}")
-    for title, texts in (
-        ("does not come along", plan.left),
-        ("left as it is", report.left_aside),
-        ("note", report.notes),
-        ("to be decided first", plan.blockers),
-    ):
-        for text in texts:
-            click.echo(f"{title}: {text}")
-    if report.copied is not None:
-        done = report.copied
-        click.echo(
-            f"copied {done.files} files ({size_text(done.size_bytes)}), gave {done.linked_files} a second name "
-            f"({size_text(done.linked_bytes)})"
-        )
+    print_remarks(
+        {
+            "does not come along": plan.left,
+            "left as it is": report.left_aside,
+            "note": report.notes,
+            "to be decided first": plan.blockers,
+        },
+        report.copied,
+    )
     if report.store is None:
         click.echo("nothing was written")
         return
@@ -200,3 +198,15 @@ def listed(title: str, names: list[str]) -> None:
         return
     more = f" and {len(names) - SHOWN} more (--json has all)" if len(names) > SHOWN else ""
     click.echo(f"{len(names)} {title}: {', '.join(names[:SHOWN])}{more}")
+
+
+def print_remarks(remarks: Mapping[str, Iterable[str]], copied: Copied | None) -> None:
+    """A line for each remark, behind its title, and what was copied."""
+    for title, texts in remarks.items():
+        for text in texts:
+            click.echo(f"{title}: {text}")
+    if copied is not None:
+        click.echo(
+            f"copied {copied.files} files ({size_text(copied.size_bytes)}), gave {copied.linked_files} a second name "
+            f"({size_text(copied.linked_bytes)})"
+        )
