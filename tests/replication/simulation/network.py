@@ -38,7 +38,8 @@ class Network:
         self.servers: dict[int, Server] = {}
         self.cut: set[frozenset[int]] = set()
         self._hangs: dict[int, float] = {}
-        self.connections: set[_Connection] = set()
+        # In their order, or a seed would not say which of them breaks first.
+        self.connections: dict[_Connection, None] = {}
 
     def delay(self) -> float:
         """Mostly a fraction of a millisecond, at times much more."""
@@ -93,7 +94,7 @@ class Transport:
         if not network.reaches(self._source, int(host)):
             raise ConnectionRefusedError(f"{self._source} cannot reach {host}")
         connection = _Connection(network, self._source, int(host), received, lost)
-        network.connections.add(connection)
+        network.connections[connection] = None
         return connection
 
 
@@ -171,7 +172,7 @@ class _Connection:
 
     def close(self) -> None:
         self._open = False
-        self._network.connections.discard(self)
+        self._network.connections.pop(self, None)
         self._task.cancel()
 
 

@@ -6,17 +6,24 @@ A history that fails prints its seed and what happened in it: `play(seed)` plays
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kbroker.cluster.client import NodeError
 from kbroker.replication import partition as partitions
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.replication.partition import Partition
+from tests.replication.cluster.controller import HandController
 from tests.replication.simulation.history import ViolationError, play
+from tests.replication.simulation.network import Network
+from tests.replication.simulation.virtual_loop import VirtualLoop, run_virtually
 
 HISTORIES = int(os.environ.get("KBROKER_HISTORIES", "30"))
 FIRST_SEED = int(os.environ.get("KBROKER_HISTORY_SEED", "1"))
@@ -38,6 +45,42 @@ def test_a_history_is_the_same_under_its_seed() -> None:
     """A failure could not be played again."""
     first, again = play(7), play(7)
     assert (first.events, first.committed) == (again.events, again.committed)
+
+
+def test_connections_break_in_the_order_in_which_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them is first would hang on addresses in memory, and a seed play another history in each process."""
+    loop = VirtualLoop()
+    network = Network(loop, random.Random(1))
+    lost: list[int] = []
+
+    async def main() -> None:
+        network.servers[1] = never
+        transport = network.transport(2)
+        for number in range(20):
+            await transport.connect("1", 1, lambda _: None, lambda _, number=number: lost.append(number), 1)  # type: ignore[misc]
+        moments = itertools.count(1)
+        monkeypatch.setattr(network, "delay", lambda: next(moments))
+        network.drop(1)
+        await asyncio.sleep(100)
+
+    run_virtually(main(), loop)
+    assert lost == list(range(20))
+
+
+async def never(_header: Any, _request: Any) -> None:
+    raise AssertionError("nobody asks for anything")
+
+
+def test_a_broker_that_is_back_is_taken_in_again_however_late_others_learnt_that_it_was_gone() -> None:
+    """A leader that is told last that the broker is gone leaves it out of the ISR for good: a controller's older word
+    must not come after its newer one."""
+    for seed in (1001203, 1000208):
+        play(seed)
+
+
+def test_a_broker_that_dies_while_its_leader_wants_it_in_the_isr_is_not_taken_in() -> None:
+    """An ISR would have a member whose log has lost its end, and that one be elected."""
+    play(2007940)
 
 
 def commit_at_append(patch: pytest.MonkeyPatch) -> None:
@@ -85,6 +128,19 @@ def say_the_end_whatever_it_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "high_watermark_lags", False)
 
 
+def say_what_was_so_before_after_what_is_so_now(patch: pytest.MonkeyPatch) -> None:
+    async def send(self: Any, node_id: int, make: Any, version: int) -> Any:
+        node, body = self.nodes[node_id], make()
+        while body is not None and node.alive and self.nodes.get(node_id) is node:
+            try:
+                return await node.client.send(body, version)
+            except NodeError:
+                await asyncio.sleep(0.05)
+        return None
+
+    patch.setattr(HandController, "_send", send)
+
+
 # Each with a seed that has found it out, not long before which the search begins.
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MUTATIONS: dict[Mutation, int] = {
@@ -95,6 +151,7 @@ MUTATIONS: dict[Mutation, int] = {
     lead_in_old_epochs: 0,
     take_an_isr_for_granted: 7,
     say_the_end_whatever_it_is: 3,
+    say_what_was_so_before_after_what_is_so_now: 1001203,
 }
 
 
