@@ -29,7 +29,7 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"types", "patterns", "errors", "error_codes", "clock", "nearest", "__init__"}
+BASE = {"types", "patterns", "errors", "error_codes", "clock", "nearest", "waiting", "__init__"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
@@ -57,6 +57,7 @@ PACKAGES: dict[str, set[str]] = {
     "error_codes": {"__init__"},
     "clock": {"__init__"},
     "nearest": {"__init__"},
+    "waiting": {"__init__"},
     "patterns": {"__init__"},
     "scheduling": {"__init__"},
     "stop_signals": {"__init__"},

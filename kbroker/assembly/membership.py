@@ -183,6 +183,10 @@ class Membership:
         return clients
 
     def _exists(self, topic: str, index: int) -> bool:
+        """Whether the cluster has the partition.  Before a controller has said what there is it may: clients must not
+        take it for deleted."""
+        if not self._cache.is_filled:
+            return True
         known = self._cache.topic(topic)
         return known is not None and 0 <= index < len(known.partitions)
 

@@ -14,13 +14,13 @@ at topics (`view` is any hashable value).  An entry is dropped when its topic ch
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+from kbroker.waiting import set_within
 
 logger = logging.getLogger("kbroker.metadata")
 
@@ -42,15 +42,17 @@ class MetadataCache:
         self._image = image
         self._topics: Mapping[str, TopicImage] = image.topics
         self._by_id: Mapping[bytes, TopicImage] = image.topics_by_id
-        if image.brokers:
+        if image.controller_id >= 0:
             self._filled.set()
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether a controller has said what there is."""
+        return self._filled.is_set()
+
     async def filled(self, seconds: float) -> None:
-        """Wait until a controller elsewhere has said what there is, at most for so long."""
-        if not self._filled.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._filled.wait()
+        """Wait until a controller has said what there is, at most for so long."""
+        await set_within(self._filled, seconds)
 
     @property
     def image(self) -> ClusterImage:

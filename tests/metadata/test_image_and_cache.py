@@ -130,3 +130,20 @@ def test_what_waits_for_the_first_metadata_goes_on_with_them() -> None:
         await cache.filled(600.0)
 
     asyncio.run(scenario())
+
+
+def test_a_request_waits_for_the_first_metadata_without_a_task() -> None:
+    """A handler runs up to its first wait without one: clients got UNKNOWN_SERVER_ERROR."""
+
+    async def scenario() -> None:
+        cache = MetadataCache(ClusterImage.of("c"))
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        loop.call_soon(lambda: done.set_result(cache.filled(600.0)))
+        handler = await done
+        first = loop.create_future()
+        loop.call_soon(lambda: first.set_result(handler.send(None)))
+        assert asyncio.isfuture(await first)
+        handler.close()
+
+    asyncio.run(scenario())

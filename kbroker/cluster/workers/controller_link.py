@@ -26,6 +26,7 @@ from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
 from kbroker.metadata.difference import difference
 from kbroker.types import TopicPartition
+from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
     from kbroker.cluster.workers.messages import Message
@@ -190,12 +191,8 @@ class ControllerLink:
 
     async def call(self, method: str, *arguments: object, quota: MutationQuota | None = None) -> object:
         """A method of the controller.  Its errors, and NotControllerError where it is away."""
-        if self.state is LinkState.AWAY:
-            try:
-                async with asyncio.timeout(WAIT_SECONDS):
-                    await self._following.wait()
-            except TimeoutError:
-                raise NotControllerError("the controller is away") from None
+        if self.state is LinkState.AWAY and not await set_within(self._following, WAIT_SECONDS):
+            raise NotControllerError("the controller is away")
         if self._writer is None:
             raise NotControllerError("the controller is away")
         number = next(self._numbers)

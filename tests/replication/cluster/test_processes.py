@@ -10,12 +10,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
 import uvloop
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from kbroker.errors import ErrorCode
 from kbroker.testing.broker import answers_api_versions
+from tests.broker.client import Batch, Client
 from tests.replication.cluster.processes import Cluster, running, until
 
 TOPIC = "replicated"
@@ -142,7 +142,6 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_followers_are_killed(tmp_
     run(scenario, tmp_path)
 
 
-@pytest.mark.slow
 def test_metadata_wait_for_the_first_word_of_a_controller(tmp_path: Path) -> None:
     """Clients that ask a broker which has just started would take all topics for deleted."""
 
@@ -152,13 +151,14 @@ def test_metadata_wait_for_the_first_word_of_a_controller(tmp_path: Path) -> Non
         member = cluster.members[2]
         member.launch(200)
         await until(lambda: answers_api_versions(member.port), "the broker never answered")
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{member.port}", "log_level": 0})
-        asked = asyncio.create_task(asyncio.to_thread(admin.list_topics, timeout=60))
-        # Served behind the request for metadata, if that was served by now.
-        assert await asyncio.to_thread(answers_api_versions, member.port)
-        await cluster.controller.came(2, member.port, 200)
-        found = await asked
-        assert TOPIC in found.topics
-        assert {1, 2} <= set(found.brokers)
+        with Client(member.port) as client, Client(member.port) as other:
+            client.send("Metadata", 12, {"topics": None})
+            written = await asyncio.to_thread(other.produce, TOPIC, Batch())
+            assert written.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert client.silent()
+            await cluster.controller.came(2, member.port, 200)
+            found = await asyncio.to_thread(client.answer, "Metadata", 12)
+        assert TOPIC in [each.name for each in found.topics]
+        assert {1, 2} <= {each.node_id for each in found.brokers}
 
     run(scenario, tmp_path, count=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -48,10 +49,18 @@ def count_of(producer: Counting) -> int:
     return sum(map(len, producer.acknowledged))
 
 
-class LibrdkafkaProducer:
-    """librdkafka in a thread; acks=all, and no record is ever given up."""
+def _file_logger(path: Path) -> logging.Logger:
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.Logger(path.stem, logging.DEBUG)
+    logger.addHandler(handler)
+    return logger
 
-    def __init__(self, bootstrap: str, topic: str, *, is_idempotent: bool) -> None:
+
+class LibrdkafkaProducer:
+    """librdkafka in a thread; acks=all, and no record is ever given up.  Its log of epochs goes into a file."""
+
+    def __init__(self, bootstrap: str, topic: str, folder: Path, *, is_idempotent: bool) -> None:
         self.topic = topic
         self.is_idempotent = is_idempotent
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
@@ -70,9 +79,10 @@ class LibrdkafkaProducer:
                 "topic.metadata.refresh.interval.ms": 1_000,
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
+                "debug": "eos,broker",
                 **order,
-            }
+            },
+            logger=_file_logger(folder / f"producer-{topic}.log"),
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=topic, daemon=True)

@@ -77,8 +77,8 @@ class Faults:
         cluster.create(["librdkafka", "java", "plain"])
         bootstrap = cluster.bootstrap
         self.producers: list[Counting] = [
-            LibrdkafkaProducer(bootstrap, "librdkafka", is_idempotent=True),
-            LibrdkafkaProducer(bootstrap, "plain", is_idempotent=False),
+            LibrdkafkaProducer(bootstrap, "librdkafka", folder, is_idempotent=True),
+            LibrdkafkaProducer(bootstrap, "plain", folder, is_idempotent=False),
             JavaProducer(bootstrap, "java", folder),
         ]
         self.groups = groups(bootstrap, ("librdkafka", "java"), folder)
