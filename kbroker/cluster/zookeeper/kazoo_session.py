@@ -24,6 +24,7 @@ from kazoo.exceptions import (
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
+    UnimplementedError,
 )
 from kazoo.exceptions import (
     BadVersionError as KazooBadVersion,
@@ -40,12 +41,14 @@ from kazoo.exceptions import (
 from kazoo.exceptions import (
     SessionExpiredError as KazooSessionExpired,
 )
+from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL as KazooAcl  # noqa: N811
 from kazoo.security import ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, make_acl
 
 from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.multi_read import MultiRead
 from kbroker.cluster.zookeeper.session import (
     ANY_VERSION,
     AuthenticationError,
@@ -88,6 +91,8 @@ _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     # The session is over; another one follows.
     (AuthFailedError, SessionExpiredError),
     (InvalidACLError, AuthenticationError),
+    # What a server does not know it answers so, and ends the connection.
+    (UnimplementedError, ConnectionLossError),
 )
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -99,12 +104,23 @@ _STATES = {
 class KazooSession:
     """One session after the other, of one process.  `open` and `close` once each."""
 
-    __slots__ = ("_again", "_client", "_listeners", "_loop", "_secured", "_settings", "_state", "_waiting")
+    __slots__ = (
+        "_again",
+        "_client",
+        "_listeners",
+        "_loop",
+        "_reads_many",
+        "_secured",
+        "_settings",
+        "_state",
+        "_waiting",
+    )
 
     def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings = settings
         self._loop = loop
         self._secured = settings.set_acl
+        self._reads_many = True
         self._state = SessionState.CLOSED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -137,11 +153,18 @@ class KazooSession:
                 await asyncio.to_thread(plain.ensure_path, f"/{chroot}", self._acl("/"))
             finally:
                 await asyncio.to_thread(_close, plain)
-        self._client.add_listener(partial(self._on_state, self._client))
-        await self._start(self._client)
+        client = self._client
+        client.add_listener(partial(self._on_state, client))
+        self._reads_many = await self._start(client, _begin_and_ask)
+        if not self._reads_many:
+            # Such a server also ends the connection that asked.
+            fresh = self._client = self._make(self._settings.connect)
+            await asyncio.to_thread(_close, client)
+            fresh.add_listener(partial(self._on_state, fresh))
+            await self._start(fresh)
         self._change(SessionState.CONNECTED)
 
-    async def _start(self, client: KazooClient) -> None:
+    async def _start(self, client: KazooClient, begin: Callable[[KazooClient, float], bool] | None = None) -> bool:
         settings = self._settings
         seconds = settings.connection_timeout_ms / 1000
         refusals: list[str] = []
@@ -152,7 +175,7 @@ class KazooSession:
 
         client.add_listener(note)
         try:
-            await asyncio.to_thread(_begin, client, seconds)
+            return await asyncio.to_thread(begin or _begin, client, seconds)
         except Exception as error:
             await asyncio.to_thread(_close, client)
             if refusals or isinstance(error, AuthFailedError):
@@ -272,6 +295,28 @@ class KazooSession:
         data, stat = await self._call(self._client.get_async, path, watch=self._watch(watch))
         return Znode(data, _stat(stat))
 
+    async def get_each(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Znodes by one request, in order; None for one that does not exist.  Some hundred at a time."""
+        if not paths:
+            return []
+        if self._reads_many and self._state is SessionState.CONNECTED:
+            try:
+                return [_found(result) for result in await self._call(self._read_many, paths)]
+            except ConnectionLossError:
+                # Another server of the ensemble may be older than the one asked first, and have ended it.
+                self._reads_many = False
+                raise
+        return await asyncio.gather(*map(self._get_or_none, paths))
+
+    def _read_many(self, paths: Sequence[str]) -> IAsyncResult:
+        return _send(self._client, MultiRead([f"{self._client.chroot}{path}" for path in paths]))
+
+    async def _get_or_none(self, path: str) -> Znode | None:
+        try:
+            return await self.get(path)
+        except NoNodeError:
+            return None
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """A znode's state.  `watch`: when it comes, changes or goes."""
         stat = await self._call(self._client.exists_async, path, watch=self._watch(watch))
@@ -334,10 +379,28 @@ class KazooSession:
         return [own] if paths.is_secret(path) else [own, KazooAcl(Permissions.READ, ANYONE_ID_UNSAFE)]
 
 
-def _begin(client: KazooClient, seconds: float) -> None:
+def _begin(client: KazooClient, seconds: float) -> bool:
     """Connect, and wait for the end of SASL, which comes after that."""
     client.start(seconds)
     client.exists_async("/").get(timeout=seconds)
+    return True
+
+
+def _begin_and_ask(client: KazooClient, seconds: float) -> bool:
+    """Whether the server knows MultiRead.  Asked while nothing else is under way, which it would end."""
+    _begin(client, seconds)
+    try:
+        _send(client, MultiRead([client.chroot or "/"])).get(timeout=seconds)
+    except (UnimplementedError, ConnectionLoss):
+        return False
+    return True
+
+
+def _send(client: KazooClient, request: MultiRead) -> IAsyncResult:
+    """A request that kazoo does not have."""
+    found = client.handler.async_result()
+    client._call(request, found)
+    return found
 
 
 def _close(client: KazooClient) -> None:
@@ -347,6 +410,15 @@ def _close(client: KazooClient) -> None:
 
 def _stat(stat: Any) -> Stat:
     return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+
+
+def _found(result: Znode | Exception) -> Znode | None:
+    """One of many that were read."""
+    if isinstance(result, KazooNoNode):
+        return None
+    if isinstance(result, Exception):
+        raise _translated(result)
+    return result
 
 
 def _translated(error: Exception) -> ZooKeeperError:

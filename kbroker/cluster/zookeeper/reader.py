@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from kbroker.cluster.zookeeper import paths
-from kbroker.cluster.zookeeper.session import NoNodeError, Stat, Watch, ZooKeeper
+from kbroker.cluster.zookeeper.session import NoNodeError, Stat, Watch, Znode, ZooKeeper
 from kbroker.cluster.zookeeper.znode_json import ZnodeError
 from kbroker.cluster.zookeeper.znodes import (
     BrokerZnode,
@@ -24,16 +24,19 @@ logger = logging.getLogger("kbroker.cluster")
 
 _Value = TypeVar("_Value")
 UNDER_WAY = 1000
+"""Reads that are under way at a time, each by itself or TOGETHER in one request."""
+TOGETHER = 250
 
 
 class ZnodeReader:
     """`nonsense` are the znodes that were left out, by path, with the reason."""
 
-    __slots__ = ("_room", "_zookeeper", "nonsense")
+    __slots__ = ("_parts", "_room", "_zookeeper", "nonsense")
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self._room = asyncio.Semaphore(UNDER_WAY)
+        self._parts = asyncio.Semaphore(UNDER_WAY // TOGETHER)
         self.nonsense: dict[str, str] = {}
 
     async def read(
@@ -42,19 +45,41 @@ class ZnodeReader:
         """A znode's content and state; None where there is none, or no sense in it."""
         async with self._room:
             try:
-                data, stat = await self._zookeeper.get(path, watch)
+                znode = await self._zookeeper.get(path, watch)
             except NoNodeError:
-                self.nonsense.pop(path, None)
-                return None
+                znode = None
+        return self._sense(path, znode, decode)
+
+    async def read_each(
+        self, names: Sequence[str], decode: Callable[[bytes | None], _Value]
+    ) -> list[tuple[_Value, Stat] | None]:
+        """Many znodes, in order, each as `read` has it."""
+        parts = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]
+        read = await asyncio.gather(*(self._read_together(part, decode) for part in parts))
+        return [each for part in read for each in part]
+
+    async def _read_together(
+        self, names: Sequence[str], decode: Callable[[bytes | None], _Value]
+    ) -> list[tuple[_Value, Stat] | None]:
+        async with self._parts:
+            read = await self._zookeeper.get_each(names)
+        return [self._sense(path, znode, decode) for path, znode in zip(names, read, strict=True)]
+
+    def _sense(
+        self, path: str, znode: Znode | None, decode: Callable[[bytes | None], _Value]
+    ) -> tuple[_Value, Stat] | None:
+        if znode is None:
+            self.nonsense.pop(path, None)
+            return None
         try:
-            value = decode(data)
+            value = decode(znode.data)
         except ZnodeError as error:
             if self.nonsense.get(path) != str(error):
                 logger.error("%s is left out, as its content makes no sense: %s", path, error)
             self.nonsense[path] = str(error)
             return None
         self.nonsense.pop(path, None)
-        return value, stat
+        return value, znode.stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names of a znode's children; none where it does not exist."""
@@ -89,9 +114,7 @@ class ZnodeReader:
     async def states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[StateZnode, int]]:
         """Partitions' states with their versions; without those that have none."""
         wanted = list(names)
-        read = await asyncio.gather(
-            *(self.read(paths.state(name.topic, name.partition), decode_state) for name in wanted)
-        )
+        read = await self.read_each([paths.state(name.topic, name.partition) for name in wanted], decode_state)
         return {
             name: (found[0], found[1].version) for name, found in zip(wanted, read, strict=True) if found is not None
         }

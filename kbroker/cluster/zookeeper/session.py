@@ -150,6 +150,9 @@ class ZooKeeper(Protocol):
     async def get(self, path: str, watch: Watch | None = None) -> Znode:
         """A znode.  `watch`: when it changes or goes."""
 
+    async def get_each(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Znodes by one request, in order; None for one that does not exist.  Some hundred at a time."""
+
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         """A znode's state.  `watch`: when it comes, changes or goes."""
 

@@ -224,19 +224,27 @@ class FakeSession:
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode:
         await self._turn()
-        node = self.ensemble.nodes.get(path)
-        if node is None:
+        znode = self._znode(path)
+        if znode is None:
             raise NoNodeError(path)
         self._watch(self.ensemble.data_watches, path, watch)
+        return znode
+
+    async def get_each(self, paths: Sequence[str]) -> list[Znode | None]:
+        await self._turn()
+        return [self._znode(path) for path in paths]
+
+    def _znode(self, path: str) -> Znode | None:
+        node = self.ensemble.nodes.get(path)
+        if node is None:
+            return None
         return Znode(node.data, Stat(node.version, node.czxid, node.owner, self.ensemble.ctimes_ms.get(path, 0)))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         await self._turn()
         self._watch(self.ensemble.data_watches, path, watch)
-        node = self.ensemble.nodes.get(path)
-        if node is None:
-            return None
-        return Stat(node.version, node.czxid, node.owner, self.ensemble.ctimes_ms.get(path, 0))
+        znode = self._znode(path)
+        return None if znode is None else znode.stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         await self._turn()

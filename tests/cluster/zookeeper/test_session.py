@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
+from kbroker.cluster.zookeeper.multi_read import MultiRead
 from kbroker.cluster.zookeeper.session import (
     BadVersionError,
     Check,
@@ -109,6 +110,48 @@ def test_znodes_come_change_and_go(run: Callable[[Body], None]) -> None:
         assert all(len(name) == len("/c/n_") + 10 for name in names)
 
     run(body)
+
+
+def test_many_znodes_are_read_by_one_request(run: Callable[[Body], None]) -> None:
+    """A controller that is elected would read the states of its partitions one by one, for seconds."""
+
+    async def body(one: ZooKeeper, two: ZooKeeper) -> None:
+        await one.create("/many", None)
+        await one.multi([Create(f"/many/{number}", b"%d" % number * 50) for number in range(100)])
+        await one.set("/many/7", b"")
+        names = ["/many", "/none/there", *(f"/many/{number}" for number in range(101))]
+        found = await two.get_each(names)
+        for name, znode in zip(names, found, strict=True):
+            if znode is None:
+                assert await two.exists(name) is None, name
+            else:
+                assert znode == await two.get(name)
+        assert [name for name, znode in zip(names, found, strict=True) if znode is None] == ["/none/there", "/many/100"]
+        assert await two.get_each([]) == []
+
+    run(body)
+
+
+def test_a_server_too_old_for_reads_of_many_is_asked_for_each(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker could be the controller of a cluster whose ZooKeeper is older than 3.6."""
+    monkeypatch.setattr(MultiRead, "type", 122)
+
+    async def main() -> None:
+        session = KazooSession(settings(f"{server.address}/old"), asyncio.get_running_loop())
+        await session.open()
+        try:
+            await session.create("/a", b"1")
+            for _ in range(2):
+                first, second = await session.get_each(["/a", "/b"])
+                assert first is not None
+                assert first.data == b"1"
+                assert second is None
+        finally:
+            await session.close()
+
+    asyncio.run(main())
 
 
 def test_a_transaction_is_whole_or_nothing_and_names_the_culprit(run: Callable[[Body], None]) -> None:
