@@ -13,8 +13,8 @@ socket.connection.setup.timeout.ms|LONG|10000|||- connect|outbound connect timeo
 socket.connection.setup.timeout.max.ms|LONG|30000|||- connect|cap of the above with backoff
 controlled.shutdown.enable|BOOLEAN|true|||+|move leadership before stopping
 initial.broker.registration.timeout.ms|INT|60000|||- quorum|give up first registration after
-broker.heartbeat.interval.ms|INT|2000|||- quorum|broker to controller heartbeat
-broker.session.timeout.ms|INT|9000|||- quorum|controller fences broker after
+broker.heartbeat.interval.ms|INT|2000||>=1|+|a worker says that it is alive every so often
+broker.session.timeout.ms|INT|9000||>=1|+|a worker that is silent for so long is killed and started again
 controller.socket.timeout.ms|INT|30000|||+|controller channel timeout
 replica.lag.time.max.ms|LONG|30000|||+|follower drops from ISR after this lag
 replica.socket.timeout.ms|INT|30000|||+|replica fetch socket timeout

@@ -1,7 +1,9 @@
 """Starts the workers of a host, starts those again that die, and stops all of them with itself.
 
 Each worker is a `kbroker start` with settings of its own (`cluster.workers.place`).  What it says to its service
-manager (sd_notify) comes here: it is this process that speaks to the real one, for all.
+manager (sd_notify) comes here: it is this process that speaks to the real one, for all.  A worker that has not said
+for a session (`broker.session.timeout.ms`) that its loop turns hangs: it is killed, and worker 1 is told, as a process
+that waits for a disk ends only when that answers.
 
 Stop: worker 1, the controller, has the signal first, so that it moves nothing when the others go.  A supervisor that
 is killed takes its workers along (`orphans`).
@@ -10,6 +12,7 @@ is killed takes its workers along (`orphans`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -21,10 +24,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
+from kbroker.cluster.workers.messages import Gone, encode
 from kbroker.cluster.workers.place import Place, worker_settings
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
-from kbroker.service_manager import service_manager
+from kbroker.service_manager import EXTENSION_US, service_manager
 from kbroker.stop_signals import StopSignals
+from kbroker.supervision.silence import Silence
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 from kbroker.supervision.worker_pages import WorkerPages, start_pages
 
@@ -36,6 +41,8 @@ logger = logging.getLogger("kbroker.supervisor")
 MOST_WAITING = 512
 STOPPING_SECONDS = 0.5
 NOTIFY_BYTES = 4096
+PATIENCE_SECONDS = EXTENSION_US / 1e6
+"""For a worker that starts or stops, whose loop may not turn yet or any more."""
 
 
 class Supervisor:
@@ -60,6 +67,9 @@ class Supervisor:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._notify: dict[int, socket.socket] = {}
         self._said: dict[int, str] = {}
+        self._silence = Silence(config.get("broker.session.timeout.ms") / 1000)
+        # Two may be late or lost.
+        self._heartbeat = min(config.get("broker.heartbeat.interval.ms") / 1000, self._silence.session / 3)
         self._pages: WorkerPages | None = None
         self._gone = asyncio.Event()
         self._ready = asyncio.Event()
@@ -76,6 +86,7 @@ class Supervisor:
         for number, place in self._places.items():
             self._notify[number] = self._listen_to(number, place)
             self._start(number)
+        self._look_later()
         stop = self._loop.create_task(self._stopping.wait())
         ready = self._loop.create_task(self._ready.wait())
         gone = self._loop.create_task(self._gone.wait())
@@ -103,11 +114,17 @@ class Supervisor:
             command += ["--override", f"{key}={value}"]
         command += ["--place", place.text(), "--parent", str(os.getpid())]
         self._said[number] = "starting"
+        self._silence.heard(number)
         process = self._processes[number] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             pass_fds=(place.descriptor,) if place.is_controller else (),
-            env={**os.environ, "NOTIFY_SOCKET": f"{place.address}-notify-{number}"},
+            env={
+                **os.environ,
+                "NOTIFY_SOCKET": f"{place.address}-notify-{number}",
+                # A sign of life is sent every half of it.
+                "WATCHDOG_USEC": str(round(self._heartbeat * 2e6)),
+            },
             # A terminal's signals come here alone.
             process_group=0,
         )
@@ -119,6 +136,8 @@ class Supervisor:
         os.close(watched)
         process = self._processes.pop(number)
         status = process.wait()
+        # What it has said last is not to be taken for the next one's.
+        self._hear(number)
         life = self._lives[number]
         pause = life.died(self._loop.time())
         if pause is not None:
@@ -159,6 +178,33 @@ class Supervisor:
             self._gone.clear()
             await self._gone.wait()
 
+    # Workers that hang
+
+    def _look_later(self) -> None:
+        self._loop.call_later(self._silence.every, self._look)
+
+    def _look(self) -> None:
+        self._look_later()
+        for number, process in self._processes.items():
+            self._hear(number)
+            life = self._lives[number]
+            patience = 0.0 if life.state is WorkerState.READY else PATIENCE_SECONDS
+            if life.state is not WorkerState.SILENT and self._silence.look(number, patience):
+                self._give_up(number, process, max(self._silence.session, patience))
+
+    def _give_up(self, number: int, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """From here on no instruction of it runs any more, so others may lead what it has led."""
+        logger.error("worker %d has not answered for %.1f s: it is killed", number, seconds)
+        process.kill()
+        self._lives[number].silent()
+        self._silence.heard(number)
+        if number == 1:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.setblocking(False)
+            sock.connect("\0" + self._places[number].address[1:])
+            sock.send(encode(Gone(process.pid)))
+
     # What workers say
 
     def _listen_to(self, number: int, place: Place) -> socket.socket:
@@ -168,10 +214,15 @@ class Supervisor:
         return sock
 
     def _hear(self, number: int) -> None:
-        try:
-            text = self._notify[number].recv(NOTIFY_BYTES).decode(errors="replace")
-        except OSError:
-            return
+        while True:
+            try:
+                text = self._notify[number].recv(NOTIFY_BYTES).decode(errors="replace")
+            except OSError:
+                return
+            self._silence.heard(number)
+            self._take(number, text)
+
+    def _take(self, number: int, text: str) -> None:
         said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
         self._said[number] = said.get("STATUS", self._said.get(number, ""))
         if "STOPPING" in said and number == 1:
@@ -187,6 +238,9 @@ class Supervisor:
     def _problems(self) -> Iterable[Problem]:
         for number, life in self._lives.items():
             if life.state is not WorkerState.READY:
+                if life.state is WorkerState.SILENT:
+                    yield Problem(f"worker {number} hangs, was killed and has not ended yet", stops_service=True)
+                    continue
                 said = "to be started again" if life.state is WorkerState.WAITING else self._said[number]
                 yield Problem(f"worker {number} has died and is {said}", stops_service=True)
 

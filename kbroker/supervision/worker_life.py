@@ -2,6 +2,7 @@
 
     STARTING → READY → WAITING (died; to be started again) → STARTING …
     STARTING → FAILED             it ended before it was ever ready: the host cannot start
+    STARTING, READY → SILENT      it hangs and was killed; → WAITING or FAILED once its process has ended
     any      → STOPPING → GONE    the host stops
 
 A worker that dies is started again at once, then after a pause that doubles with each death, up to MOST_PAUSE seconds;
@@ -22,6 +23,7 @@ class WorkerState(Enum):
 
     STARTING = auto()
     READY = auto()
+    SILENT = auto()
     WAITING = auto()
     FAILED = auto()
     STOPPING = auto()
@@ -29,8 +31,15 @@ class WorkerState(Enum):
 
 
 _NEXT = {
-    WorkerState.STARTING: {WorkerState.READY, WorkerState.WAITING, WorkerState.FAILED, WorkerState.STOPPING},
-    WorkerState.READY: {WorkerState.WAITING, WorkerState.STOPPING},
+    WorkerState.STARTING: {
+        WorkerState.READY,
+        WorkerState.SILENT,
+        WorkerState.WAITING,
+        WorkerState.FAILED,
+        WorkerState.STOPPING,
+    },
+    WorkerState.READY: {WorkerState.SILENT, WorkerState.WAITING, WorkerState.STOPPING},
+    WorkerState.SILENT: {WorkerState.WAITING, WorkerState.FAILED, WorkerState.STOPPING},
     WorkerState.WAITING: {WorkerState.STARTING, WorkerState.GONE},
     WorkerState.FAILED: {WorkerState.GONE},
     WorkerState.STOPPING: {WorkerState.GONE},
@@ -43,12 +52,15 @@ class WorkerLife:
 
     __slots__ = ("_deaths", "_ready_at", "restart_count", "state", "was_ready")
 
+    _ready_at: float | None
+    """Of this process; None before it is ready."""
+
     def __init__(self) -> None:
         self.state = WorkerState.STARTING
         self.was_ready = False
         self.restart_count = 0
         self._deaths = 0
-        self._ready_at = 0.0
+        self._ready_at = None
 
     def _move(self, to: WorkerState) -> None:
         if to not in _NEXT[self.state]:
@@ -70,20 +82,26 @@ class WorkerLife:
         if not self.was_ready:
             self._move(WorkerState.FAILED)
             return None
-        if self.state is WorkerState.READY and now - self._ready_at >= CALM:
+        if self._ready_at is not None and now - self._ready_at >= CALM:
             self._deaths = 0
         self._move(WorkerState.WAITING)
         self._deaths += 1
         return 0.0 if self._deaths == 1 else min(MOST_PAUSE, FIRST_PAUSE * float(2 ** min(self._deaths - 2, 16)))
 
+    def silent(self) -> None:
+        """It hangs and was killed.  While the host stops that changes nothing: its end is what is waited for."""
+        if self.state is not WorkerState.STOPPING:
+            self._move(WorkerState.SILENT)
+
     def restarted(self) -> None:
         """Its next process has begun."""
         self._move(WorkerState.STARTING)
+        self._ready_at = None
         self.restart_count += 1
 
     def stop(self) -> bool:
         """The host stops: whether there is a process to end."""
-        if self.state in (WorkerState.STARTING, WorkerState.READY):
+        if self.state in (WorkerState.STARTING, WorkerState.READY, WorkerState.SILENT):
             self._move(WorkerState.STOPPING)
             return True
         if self.state in (WorkerState.WAITING, WorkerState.FAILED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
-from kbroker.cluster.workers.messages import Hello, encode
+from kbroker.cluster.workers.messages import Gone, Hello, encode
 from kbroker.cluster.workers.remote_controller import RemoteController
 from kbroker.config import BrokerConfig
 from kbroker.errors import NotControllerError, TopicAlreadyExistsError
@@ -130,6 +131,26 @@ def test_the_end_of_a_worker_is_seen_at_once(tmp_path: Path) -> None:
         node.link.close()
         await until(lambda: office.cache.image.brokers[2].is_fenced)
         assert office.cache.image.topics["t"].partitions[0].isr == (1,)
+
+    play(tmp_path, story)
+
+
+def test_a_worker_that_was_killed_and_cannot_end_is_gone(tmp_path: Path) -> None:
+    """One that waits for a disk keeps its connection open, and would lead what nobody serves until the disk answers."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 1, 2, [])])
+        isrs: list[tuple[int, ...]] = []
+        office.cache.subscribe(lambda _old, new, _delta: isrs.append(new.topics["t"].partitions[0].isr))
+        node.stopping.set()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect("\0" + office.address[1:])
+            sock.send(encode(Gone(os.getpid() + 1)) + encode(Gone(os.getpid())))
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect("\0" + office.address[1:])
+            sock.send(encode(Gone(os.getpid())))
+        await until(lambda: office.cache.image.brokers[2].is_fenced)
+        assert isrs == [(1,)]
 
     play(tmp_path, story)
 

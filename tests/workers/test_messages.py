@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.cluster.requests import BrokerEpoch, NewTopic, TopicOutcome
-from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, decode, encode
+from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, decode, encode
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError, StaleBrokerEpochError
 from kbroker.metadata.image import BrokerImage, BrokersImage, ClusterImage, MetadataDelta, PartitionImage, TopicImage
@@ -22,6 +22,7 @@ TOPIC = TopicImage("t", b"t" * 16, (PartitionImage(0, 1, 3, (1, 2), (1,)),))
 IMAGE = ClusterImage.of("cluster", controller_id=1, brokers=[BrokerImage(1, {}, epoch=4)], topics=[TOPIC])
 MESSAGES = [
     Hello(3),
+    Gone(4711),
     Snapshot(IMAGE),
     Change(MetadataDelta(created=(TOPIC,), brokers=BrokersImage(IMAGE.brokers, 1))),
     Call(1, "create_topics", ([NewTopic("t", 3)], True)),

@@ -74,6 +74,49 @@ def test_a_worker_that_is_stopped_is_not_started_again(is_ready: bool) -> None:
     assert life.state is WorkerState.GONE
 
 
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_one_that_hangs_is_started_again_once_it_has_ended(is_ready: bool) -> None:
+    """A second process would find the directories of the first locked, and give up."""
+    life = ready(WorkerLife(), 0.0)
+    life.died(1.0)
+    life.restarted()
+    if is_ready:
+        life.ready(2.0)
+    life.silent()
+    assert life.state is WorkerState.SILENT
+    life.ready(3.0)
+    assert life.state is WorkerState.SILENT
+    assert life.died(4.0) == pytest.approx(0.2)
+
+
+def test_one_that_hangs_in_its_first_start_ends_that() -> None:
+    """The host would be tried for ever, as with one that ends."""
+    life = WorkerLife()
+    life.silent()
+    assert life.died(61.0) is None
+    assert life.state is WorkerState.FAILED
+
+
+def test_a_calm_time_that_ends_in_silence_makes_up_for_deaths() -> None:
+    """A worker that hangs once a week would wait longer from week to week."""
+    life = ready(WorkerLife(), 0.0)
+    for now in (1.0, 2.0):
+        life.died(now)
+        life.restarted()
+        life.ready(now)
+    life.silent()
+    assert life.died(2.0 + CALM) == 0.0
+
+
+def test_one_that_hangs_while_the_host_stops_is_not_started_again() -> None:
+    """The stop would never come to its end."""
+    life = ready(WorkerLife(), 0.0)
+    assert life.stop()
+    life.silent()
+    assert life.died(1.0) is None
+    assert life.state is WorkerState.GONE
+
+
 def test_a_stop_finds_a_worker_between_two_lives() -> None:
     """It would be started while the host ends, and be left over."""
     life = ready(WorkerLife(), 0.0)

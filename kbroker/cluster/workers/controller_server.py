@@ -1,7 +1,8 @@
 """Worker 1's end of the connections of the other workers: their calls to the controller, and what it publishes.
 
 The supervisor owns the listening socket, so a worker that connects while worker 1 is being restarted waits in its
-backlog.  A connection's end is the end of its worker, at once: the kernel closes it with the process.
+backlog.  A connection's end is the end of its worker, at once: the kernel closes it with the process, or the supervisor
+says that the process, which hangs, was killed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import BrokerEpoch
-from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
+from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, encode, read
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
 
@@ -58,7 +59,8 @@ class ControllerServer:
         self._cache = cache
         self._loop = loop
         self._server: asyncio.AbstractServer | None = None
-        self._writers: dict[asyncio.StreamWriter, None] = {}
+        self._writers: dict[asyncio.StreamWriter, int] = {}
+        """With the process ids of the workers."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._come = asyncio.Event()
         self.present: set[int] = set()
@@ -92,13 +94,17 @@ class ControllerServer:
         entered: BrokerEpoch | None = None
         node_id = -1
         try:
-            hello = await read(reader) if _is_own(writer) else None
+            process_id, user = _peer(writer)
+            hello = await read(reader) if user == os.geteuid() else None
+            if isinstance(hello, Gone):
+                self._cut_off(hello.process_id)
+                return
             if not isinstance(hello, Hello):
                 raise MessageError("not a worker of this host")
             node_id = hello.node_id
             # In one turn of the loop: all that is published from here on comes behind it.
             writer.write(encode(Snapshot(self._cache.image)))
-            self._writers[writer] = None
+            self._writers[writer] = process_id
             while True:
                 call = await read(reader)
                 if not isinstance(call, Call):
@@ -124,6 +130,12 @@ class ControllerServer:
         if entered is not None:
             self.present.discard(node_id)
             await self._lost(entered)
+
+    def _cut_off(self, process_id: int) -> None:
+        """What was sent to a process that hangs is not waited for."""
+        for writer, each in self._writers.items():
+            if each == process_id:
+                writer.transport.abort()
 
     async def _lost(self, broker: BrokerEpoch) -> None:
         try:
@@ -161,9 +173,9 @@ class ControllerServer:
         self._writers.clear()
 
 
-def _is_own(writer: asyncio.StreamWriter) -> bool:
-    """Whether a process of this user speaks."""
+def _peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
+    """The process at the other end, and its user."""
     sock = writer.get_extra_info("socket")
     peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(peer)
-    return bool(user == os.geteuid())
+    process_id, user, _ = _CREDENTIALS.unpack(peer)
+    return process_id, user

@@ -2,6 +2,7 @@
 
     frame    length, 4 bytes big-endian; a pickled message
     order    Hello → Snapshot → Change and Answered as they come; Call at any time after Hello
+             Gone, of the supervisor, alone
 
 Pickle is between processes of one user that one supervisor has started, over a Unix socket that no other user's process
 may speak on (`controller_server`).  Even so nothing is loaded but kbroker's own values: `_Unpickler` knows no other
@@ -39,6 +40,13 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """The supervisor has killed a worker that hangs: its connection is over, also while its process has not ended."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The cluster as it is when the connection begins."""
 
@@ -72,7 +80,7 @@ class Answered:
     charged: tuple[int, ...] = ()
 
 
-Message = Hello | Snapshot | Change | Call | Answered
+Message = Hello | Gone | Snapshot | Change | Call | Answered
 
 
 class MessageError(ValueError):

@@ -1,0 +1,34 @@
+"""For how long each worker has said nothing, counted in looks: without a clock, processes or sockets.
+
+A worker's event loop says every `broker.heartbeat.interval.ms` that it turns.  The supervisor looks LOOKS times in the
+time that it has patience for, and a look without a sign of life is a part of that time gone.  So time in which the
+supervisor did not run (it was stopped, the machine was suspended or paused) is one look at most, however long it was:
+it says nothing about workers, which did not run either or could not be heard.
+"""
+
+from __future__ import annotations
+
+LOOKS = 10
+
+
+class Silence:
+    """`session`: seconds after which a silent worker is taken for dead (`broker.session.timeout.ms`)."""
+
+    __slots__ = ("_looks", "every", "session")
+
+    def __init__(self, session: float) -> None:
+        self.session = session
+        self.every = session / LOOKS
+        """Seconds from one look to the next."""
+        self._looks: dict[int, int] = {}
+
+    def heard(self, number: int) -> None:
+        """A worker is alive, or has just been started."""
+        self._looks[number] = 0
+
+    def look(self, number: int, patience: float = 0.0) -> bool:
+        """Whether a worker has been silent for too long: a session, or `patience` where that is longer.  Called every
+        `every` seconds for each."""
+        count = self._looks[number] = self._looks.get(number, 0) + 1
+        # The first look may follow a sign of life closely, so it is not counted.
+        return (count - 1) * self.every >= max(self.session, patience)
