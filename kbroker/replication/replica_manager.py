@@ -85,6 +85,7 @@ class ReplicaManager:
         self.fetchers: Fetchers | None = None
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
+        self._watching: dict[str, Callable[[int], None]] = {}
 
     # Following the metadata
 
@@ -135,8 +136,26 @@ class ReplicaManager:
         if followed is not None and followed is not known:
             fetchers.follow(followed)
 
+    def watch_leadership(self, topic: str, changed: Callable[[int], None]) -> None:
+        """Have `changed(index)` called when this broker begins to lead a partition of the topic, and when it ends."""
+        self._watching[topic] = changed
+
+    def leads(self, topic: str, index: int) -> bool:
+        """Whether this broker leads the partition, with a log or with one that is still to be made."""
+        return index in self.topics.get(topic, ()) or self.is_unborn(topic, index)
+
     def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
+        watching = self._watching.get(topic.name)
+        if watching is None:
+            self._change(topic, image, config, deadline)
+            return
+        led = self.leads(topic.name, image.partition)
+        self._change(topic, image, config, deadline)
+        if led != self.leads(topic.name, image.partition):
+            watching(image.partition)
+
+    def _change(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         known = self.topics[topic.name]
         topic_partition = TopicPartition(topic.name, image.partition)
         is_offline = self._node_id in image.offline_replicas
@@ -203,7 +222,10 @@ class ReplicaManager:
     def drop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow a partition any more; its log stays, unless `delete`."""
         known = self.topics.get(topic_partition.topic, {})
+        led = self.leads(topic_partition.topic, topic_partition.partition)
         partition = self._stop_leading(topic_partition.topic, known, topic_partition.partition)
+        if led and topic_partition.topic in self._watching:
+            self._watching[topic_partition.topic](topic_partition.partition)
         partition = self.followed.pop(topic_partition, partition)
         if partition is not None:
             self.purgatory.expire_partition(partition)

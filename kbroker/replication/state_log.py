@@ -109,6 +109,14 @@ class PartitionStateLog:
         log = self._manager.partition(self.topic, partition_index).log
         return log.log_start_offset, log.log_end_offset
 
+    def leads(self, partition_index: int) -> bool:
+        """Whether this broker's replica of the partition is its leader by now."""
+        return self._manager.leads(self.topic, partition_index)
+
+    def on_leadership(self, changed: Callable[[int], None]) -> None:
+        """Have `changed(partition_index)` called when this broker's replica becomes the leader or ceases to be."""
+        self._manager.watch_leadership(self.topic, changed)
+
 
 class _Settlement:
     """Waits for several partitions, and answers with the first failure."""

@@ -93,6 +93,8 @@ class MemoryLog:
         self.partitions: list[list[tuple[int, bytes]]] = [[] for _ in range(partition_count)]
         self.failure: KafkaError | None = None
         self.read_sizes: list[int] = []
+        self.followed: set[int] = set()
+        self.leadership_changed: Callable[[int], None] = lambda _index: None
 
     def ensure_topic(self) -> None:
         if self.cache is not None and self.cache.topic(GROUP_METADATA_TOPIC) is None:
@@ -106,6 +108,12 @@ class MemoryLog:
         if not batches:
             return 0, 0
         return batches[0][0], _next_offset(batches[-1])
+
+    def leads(self, partition_index: int) -> bool:
+        return partition_index not in self.followed
+
+    def on_leadership(self, changed: Callable[[int], None]) -> None:
+        self.leadership_changed = changed
 
     def append(self, partition_index: int, batch: bytearray) -> int:
         if self.failure is not None:

@@ -24,6 +24,7 @@ from kbroker.errors import (
     RequestTimedOutError,
 )
 from kbroker.metadata.image import MetadataDelta, TopicChange
+from kbroker.records.batch import RecordBatchBuilder
 from tests.coordinator.harness import STATE_ID, ManualLoop, MemoryLog, create_topics, make_cache, topic_image
 
 TOPIC = "__toy"
@@ -357,3 +358,33 @@ def test_a_partition_that_loads_is_not_served(monkeypatch: pytest.MonkeyPatch) -
     toy.lead(0, NODE)
     toy.loop.advance(1)
     assert toy.values(0)[b"a"] == 3
+
+
+def test_a_partition_is_loaded_when_its_replica_leads_not_when_the_metadata_say_so() -> None:
+    """A controller that takes over tells all of the metadata first: loading failed, and was tried again after 30 s."""
+    toy = Toy()
+    toy.lead(0, NODE + 1)
+    toy.log.followed.add(0)
+    toy.lead(0, NODE)
+    with pytest.raises(NotCoordinatorError):
+        toy.values(0)
+    toy.log.followed.remove(0)
+    toy.log.leadership_changed(0)
+    assert toy.values(0) == {}
+
+
+def test_what_another_leader_wrote_in_between_is_loaded() -> None:
+    """The metadata may never have shown that leader: what they say next is this broker again, in a later epoch."""
+    toy = Toy()
+    toy.runtime.write(0, increment(b"a"))
+    toy.log.followed.add(0)
+    toy.log.leadership_changed(0)
+    with pytest.raises(NotCoordinatorError):
+        toy.values(0)
+    builder = RecordBatchBuilder()
+    builder.append(b"a", b"7", toy.loop.now_ms())
+    toy.log.append(0, builder.build())
+    toy.log.followed.remove(0)
+    toy.log.leadership_changed(0)
+    toy.lead(0, NODE)
+    assert toy.values(0)[b"a"] == 7

@@ -60,7 +60,7 @@ from kbroker.types import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
 
 logger = logging.getLogger("kbroker.coordinator")
 
@@ -103,7 +103,9 @@ class CoordinatorRuntime(Generic[S]):
         """Begin to load the partitions that this broker leads, and follow the metadata from now on.  Call once the logs
         are open, after the creator of logs has subscribed to the metadata."""
         self._running = True
+        self._cache = metadata_cache
         metadata_cache.subscribe(self._on_metadata)
+        self.state_log.on_leadership(self._on_leadership)
         topic = metadata_cache.topic(self.topic)
         if topic is not None:
             self._follow(topic)
@@ -138,12 +140,22 @@ class CoordinatorRuntime(Generic[S]):
                         self._last_superseding_type,
                     )
                 )
-            shard = self.shards[image.partition]
-            is_led = image.leader == self._node_id and self._node_id not in image.offline_replicas
-            if is_led:
-                shard.lead(image.leader_epoch)
-            elif shard.state is not ShardState.UNLOADED:
-                shard.unload()
+            self._follow_partition(image)
+
+    def _on_leadership(self, partition_index: int) -> None:
+        topic = self._cache.topic(self.topic) if self._running else None
+        if topic is not None and partition_index < min(len(topic.partitions), len(self.shards)):
+            self._follow_partition(topic.partitions[partition_index])
+
+    def _follow_partition(self, image: PartitionImage) -> None:
+        """Serve the partition where both the metadata and the replica say that this broker leads it: either may be the
+        first to know.  A replica that followed in between has records that the state in memory lacks."""
+        shard = self.shards[image.partition]
+        is_led = image.leader == self._node_id and self._node_id not in image.offline_replicas
+        if is_led and self.state_log.leads(image.partition):
+            shard.lead(image.leader_epoch)
+        elif shard.state is not ShardState.UNLOADED:
+            shard.unload()
 
     def _unload_all(self) -> None:
         shards, self.shards = self.shards, []

@@ -61,6 +61,12 @@ class StateLog(CommitPoint, Protocol):
     def bounds(self, partition_index: int) -> tuple[int, int]:
         """First offset and end offset."""
 
+    def leads(self, partition_index: int) -> bool:
+        """Whether this broker's replica of the partition is its leader by now.  The metadata may say so sooner."""
+
+    def on_leadership(self, changed: Callable[[int], None]) -> None:
+        """Have `changed(partition_index)` called when this broker's replica becomes the leader or ceases to be."""
+
 
 class CoordinatorState(Protocol):
     """The state of one partition.  It is made by its records alone: `replay` is called for each record that the log

@@ -49,12 +49,20 @@ def count_of(producer: Counting) -> int:
     return sum(map(len, producer.acknowledged))
 
 
-def _file_logger(path: Path) -> logging.Logger:
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger = logging.Logger(path.stem, logging.DEBUG)
-    logger.addHandler(handler)
-    return logger
+class FileLog:
+    """What a client of librdkafka says, in a file until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._handler = logging.FileHandler(path)
+        self._handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self.logger = logging.Logger(path.stem, logging.DEBUG)
+        self.logger.addHandler(self._handler)
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        self.logger.removeHandler(self._handler)
+        self.logger.addHandler(logging.NullHandler())
+        self._handler.close()
 
 
 class LibrdkafkaProducer:
@@ -65,8 +73,7 @@ class LibrdkafkaProducer:
         self.is_idempotent = is_idempotent
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
         self.failed: list[str] = []
-        # Without idempotence only one request at a time keeps the order.
-        order: dict[str, Any] = {"enable.idempotence": True} if is_idempotent else {"max.in.flight": 1}
+        self._log = FileLog(folder / f"producer-{topic}.log")
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -80,9 +87,9 @@ class LibrdkafkaProducer:
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
                 "debug": "eos,broker",
-                **order,
+                "enable.idempotence": is_idempotent,
             },
-            logger=_file_logger(folder / f"producer-{topic}.log"),
+            logger=self._log.logger,
         )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=topic, daemon=True)
@@ -128,6 +135,8 @@ class LibrdkafkaProducer:
     def kill(self) -> None:
         """See `Counting`."""
         self._stopping.set()
+        self._thread.join()
+        self._log.close()
 
 
 @cache

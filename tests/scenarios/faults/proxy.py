@@ -56,6 +56,11 @@ class Proxy:
         """Break the connections that are there."""
         self._reset()
 
+    async def close(self) -> None:
+        """Listen no more, and end what passes."""
+        self._server.close()
+        await self.set(State.CUT)
+
     def _reset(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
@@ -97,6 +102,7 @@ class Proxies:
     """All proxies of a test, on an event loop of their own in a thread."""
 
     def __init__(self) -> None:
+        self._proxies: list[Proxy] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         self._thread.start()
@@ -107,6 +113,7 @@ class Proxies:
     def to(self, target: int) -> Proxy:
         """A new port in front of `target`."""
         proxy = Proxy(target)
+        self._proxies.append(proxy)
         self._run(proxy.start())
         return proxy
 
@@ -120,9 +127,16 @@ class Proxies:
 
     def close(self) -> None:
         """Nothing passes any more."""
+        self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
+
+    async def _end(self) -> None:
+        for proxy in self._proxies:
+            await proxy.close()
+        # What is being accepted ends as all that passed does.
+        while passing := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(passing)
+        # The transports close in the loop's next turn.
+        await asyncio.sleep(0)

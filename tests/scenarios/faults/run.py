@@ -24,6 +24,7 @@ from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from kbroker.records.legacy import iterate_stored_batches
 from tests.broker_process import BrokerError
 from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
@@ -230,10 +231,9 @@ class Faults:
                 found = read_numbers(self.cluster.bootstrap, producer.topic, partition)
                 ends.setdefault(producer.topic, {})[partition] = len(found)
                 repeated += duplicates(found)
-                self.wrong += judge(
-                    place, producer.acknowledged[partition], found, is_idempotent=producer.is_idempotent
-                )
                 self._compare_replicas(producer.topic, partition)
+                epochs = self._epochs(producer.topic, partition) if producer.is_idempotent else None
+                self.wrong += judge(place, producer.acknowledged[partition], found, epochs)
             report[producer.topic] = {"acknowledged": count_of(producer), "duplicates": repeated}
         self._drain(ends)
         for group in self.groups:
@@ -245,6 +245,12 @@ class Faults:
     @staticmethod
     def _commits(events: Sequence[history.Event]) -> int:
         return sum(event.word == "committed" for event in events)
+
+    def _epochs(self, topic: str, partition: int) -> list[int]:
+        """The producer epoch of each record, from a replica's log."""
+        node = next(iter(self.cluster.nodes.values()))
+        batches = iterate_stored_batches(node.records(topic, partition))
+        return [each.producer_epoch for each in batches for _ in range(each.records_count)]
 
     def _compare_replicas(self, topic: str, partition: int) -> None:
         def same() -> bool:
