@@ -129,7 +129,7 @@ class Listeners:
             listener.close_idle(now)
 
     def look_for_unreached(self) -> None:
-        """Warn where clients do not come to the address that they are told; of a cluster's other brokers none knows."""
+        """Warn where clients do not come to the address that Metadata gave them."""
         for listener, unreached in self._unreached:
             unreached.look(listener.endpoint.connections)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.import_kafka import listed, print_remarks
+from kbroker.cli.directory_options import (
+    directories_argument,
+    dry_run_option,
+    link_option,
+    listed,
+    print_remarks,
+    to_option,
+)
 from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.types import JsonObject, uuid_to_text
 
@@ -16,20 +22,14 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@click.argument("paths", metavar="DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
-@click.option(
-    "--to",
-    "targets",
-    multiple=True,
-    metavar="DIRECTORY",
-    help="Copy into this new directory, one for all or, given as often, one for each; the originals stay as they are.",
-)
+@directories_argument
+@to_option
 @click.option("--in-place", is_flag=True, help="Make the directories Kafka's where they are.")
-@click.option("--link", is_flag=True, help="With --to: give finished segments a second name instead of copying them.")
+@link_option
 @click.option(
     "--kafka-version", "release", default="4.3.1", show_default=True, metavar="VERSION", help="3.7 to 4.3, with KRaft."
 )
-@click.option("--dry-run", is_flag=True, help="Show what there is, and write nothing.")
+@dry_run_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -49,15 +49,15 @@ def command(
     if link and not targets:
         raise click.UsageError("--link needs a directory to go to: --to DIRECTORY")
     from kbroker.errors import KafkaError
+    from kbroker.migration.copying import absolute
     from kbroker.migration.export_plan import UnknownReleaseError
     from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
     from kbroker.migration.metadata_log import MetadataLogError
     from kbroker.storage.directories.log_dirs import LogDirError
     from kbroker.storage.files.filesystem import SYSTEM_FILES
 
-    absolute = tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100  (symbolic links stay as they were named)
     try:
-        report = run_export(SYSTEM_FILES, ExportOptions(absolute, release, targets, link, dry_run))
+        report = run_export(SYSTEM_FILES, ExportOptions(absolute(paths), release, targets, link, dry_run))
     except UnknownReleaseError as error:
         raise click.UsageError(f"--kafka-version: {error}") from None
     except (ExportRefusedError, LogDirError, MetadataLogError, KafkaError) as error:

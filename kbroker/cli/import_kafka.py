@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.output import json_option, print_json, print_table, size_text
+from kbroker.cli.directory_options import (
+    directories_argument,
+    dry_run_option,
+    link_option,
+    listed,
+    print_remarks,
+    to_option,
+)
+from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.types import JsonObject, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from kbroker.migration.copying import Copied
     from kbroker.migration.importing import ImportReport
 
-SHOWN = 20
 DEFAULT = "<default>"
 
 
 @click.command("import")
-@click.argument("paths", metavar="DIRECTORY...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
-@click.option(
-    "--to",
-    "targets",
-    multiple=True,
-    metavar="DIRECTORY",
-    help="Copy into this new directory, one for all or, given as often, one for each; the originals stay as they are.",
-)
+@directories_argument
+@to_option
 @click.option(
     "--copy", is_flag=True, help="Copy all files, sharing blocks where the file system can.  [default with --to]"
 )
-@click.option("--link", is_flag=True, help="With --to: give finished segments a second name instead of copying them.")
+@link_option
 @click.option("--in-place", is_flag=True, help="Take the directories over where they are.  [default without --to]")
 @click.option("--metadata-dir", metavar="DIRECTORY", help="Kafka's metadata.log.dir, where it is none of DIRECTORY.")
 @click.option("--zookeeper", metavar="HOST:PORT", help="The running ZooKeeper of a cluster that has one.")
 @click.option("--add-missing", is_flag=True, help="Make partitions anew, empty, of which no replica is here.")
-@click.option("--dry-run", is_flag=True, help="Show what there is, and write nothing.")
+@dry_run_option
 @json_option
 def command(
     paths: tuple[str, ...],
@@ -64,6 +61,7 @@ def command(
     if copy and link:
         raise click.UsageError("--copy does not go with --link")
     from kbroker.errors import KafkaError
+    from kbroker.migration.copying import absolute
     from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
     from kbroker.migration.metadata_log import MetadataLogError
     from kbroker.replication.new_store import StoreThereError
@@ -71,7 +69,7 @@ def command(
     from kbroker.storage.files.filesystem import SYSTEM_FILES
 
     options = ImportOptions(
-        tuple(os.path.abspath(path) for path in paths),  # noqa: PTH100  (symbolic links stay as they were named)
+        absolute(paths),
         targets,
         metadata_dir,
         zookeeper,
@@ -190,23 +188,3 @@ def _print(report: ImportReport) -> None:
         click.echo("nothing was written")
         return
     click.echo(f"wrote {report.store}\n\nNow: {start_command(report)}")
-
-
-def listed(title: str, names: list[str]) -> None:
-    """A line with how many there are and the names of the first; none where there are none."""
-    if not names:
-        return
-    more = f" and {len(names) - SHOWN} more (--json has all)" if len(names) > SHOWN else ""
-    click.echo(f"{len(names)} {title}: {', '.join(names[:SHOWN])}{more}")
-
-
-def print_remarks(remarks: Mapping[str, Iterable[str]], copied: Copied | None) -> None:
-    """A line for each remark, behind its title, and what was copied."""
-    for title, texts in remarks.items():
-        for text in texts:
-            click.echo(f"{title}: {text}")
-    if copied is not None:
-        click.echo(
-            f"copied {copied.files} files ({size_text(copied.size_bytes)}), gave {copied.linked_files} a second name "
-            f"({size_text(copied.linked_bytes)})"
-        )

@@ -11,6 +11,7 @@ no bytes, on any file system; all other files are copied.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,6 +59,19 @@ class Copied:
     linked_bytes: int
 
 
+def absolute(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths from the root on; symbolic links stay as they were named."""
+    return tuple(os.path.abspath(path) for path in paths)  # noqa: PTH100  (Path.resolve would follow links)
+
+
+def apart(targets: Iterable[str], sources: Iterable[str], instead: str) -> tuple[str, ...]:
+    """The targets of a copy, absolute.  LogDirError where one is a source; `instead`: what to do then."""
+    found = absolute(targets)
+    if set(map(os.path.realpath, found)) & set(map(os.path.realpath, sources)):
+        raise LogDirError(f"a directory cannot be copied into itself; {instead}")
+    return found
+
+
 class Copy:
     """Copies partitions, by their paths, from `sources` into the `targets` at the same place of the list.
 
@@ -79,7 +93,7 @@ class Copy:
         try:
             for directory in self._opened:
                 self._prepare(directory.path)
-        except BaseException:
+        except BaseException:  # Interrupted or not: the locks go, and the error goes on.
             self._release()
             raise
         return self
@@ -113,9 +127,9 @@ class Copy:
         self,
         partitions: Mapping[str, TopicPartition],
         meta: Callable[[str], bytes] | None = None,
-        told: Callable[[int], None] = lambda size: None,
+        progress: Callable[[int], None] = lambda size: None,
     ) -> Copied:
-        """Copies partitions, topic and number by path, durably.  `told`: called with the bytes of each one.
+        """Copies partitions, topic and number by path, durably.  `progress` is called with the bytes of each one.
 
         `meta` gives the content of a source's `meta.properties`; without it that stays.
         """
@@ -127,7 +141,7 @@ class Copy:
             here = {path: name for path, name in partitions.items() if path.rpartition("/")[0] == source}
             points = self._offsets(source, here.values(), rows[target])
             for path, partition in here.items():
-                told(self._partition(path, f"{target}/{path.rpartition('/')[2]}", points.get(partition, 0)))
+                progress(self._partition(path, f"{target}/{path.rpartition('/')[2]}", points.get(partition, 0)))
             content = meta(source) if meta else self._files.read_file(f"{source}/{META_PROPERTIES}")
             self._files.write_atomic(f"{target}/{META_PROPERTIES}", content)
         for target, checkpoints in rows.items():

@@ -10,7 +10,6 @@ In place, the steps are these, each whole or absent after a crash, and kbroker s
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
-from kbroker.migration.copying import Copied, Copy
+from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
 from kbroker.migration.kafka_metadata import KafkaMetadata
@@ -220,9 +219,7 @@ def _copy(
     partitions: Sequence[FoundPartition],
     name: str,
 ) -> ExportReport:
-    targets = tuple(os.path.abspath(each) for each in options.targets)  # noqa: PTH100  (links stay as they were named)
-    if set(map(os.path.realpath, targets)) & set(map(os.path.realpath, options.paths)):
-        raise LogDirError("a directory cannot be copied into itself; --in-place makes it Kafka's where it is")
+    targets = apart(options.targets, options.paths, "--in-place makes it Kafka's where it is")
     content = {path: encode_meta_properties(meta) for path, meta in zip(options.paths, metas, strict=True)}
     with Copy(files, options.paths, targets, link=options.link) as copy:
         copied = copy.run({each.path: each.topic_partition for each in partitions}, content.__getitem__)

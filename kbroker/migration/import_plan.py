@@ -95,7 +95,7 @@ def plan_from_directories(found: Sequence[FoundPartition], config: BrokerConfig,
 
 
 class _Draft:
-    """Topics one after the other, and what does not come along, told once for all of a kind."""
+    """Topics one after the other, and what does not come along: a line for each kind."""
 
     def __init__(self, config: BrokerConfig, add_missing: bool) -> None:
         self._node_id = config.node_id
@@ -169,13 +169,13 @@ class _Draft:
 
     def left(self) -> list[str]:
         """What does not come along."""
-        told = (
+        rows = (
             (self._elsewhere, "topics of which no partition is in these directories"),
             (self._behind, "what these partitions lack: this replica was not in sync when Kafka stopped"),
             (self._tiered, "segments in remote storage, and their topics' remote.storage.enable"),
             (self._replicated, "replicas on other brokers: here each partition of these topics has one"),
         )
-        return [f"{text}: {_some(names)}" for names, text in told if names] + self._settings
+        return [f"{text}: {_some(names)}" for names, text in rows if names] + self._settings
 
 
 def _some(names: Iterable[object]) -> str:

@@ -7,14 +7,13 @@ were, and a copy is one that no broker starts on.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker.config import BrokerConfig
-from kbroker.migration.copying import Copied, Copy
+from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.import_plan import ImportPlan, plan_from_directories, plan_import
 from kbroker.migration.kafka_directories import KafkaDirectories, Mode, locked, read_directories
 from kbroker.migration.kafka_metadata import KafkaMetadata
@@ -23,7 +22,7 @@ from kbroker.migration.state_topics import StateNames, read_state_names
 from kbroker.replication.metadata_at_start import IMPORTED, end_of_metadata_log
 from kbroker.replication.metadata_rebuild import survey
 from kbroker.replication.new_store import check_no_store, write_store
-from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE, LogDirError, open_directories
+from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE, open_directories
 from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class ImportReport:
 
 
 def run_import(
-    files: FileSystem, options: ImportOptions, told: Callable[[int], None] = lambda size: None
+    files: FileSystem, options: ImportOptions, progress: Callable[[int], None] = lambda size: None
 ) -> ImportReport:
     """Does it.  ImportRefusedError, MetadataLogError, LogDirError, KafkaError or OSError where it cannot be done."""
     with ExitStack() as stack:
@@ -88,7 +87,7 @@ def run_import(
             raise ImportRefusedError(f"there is no partition of this cluster in {', '.join(options.paths)}")
         cluster_id = source.cluster_id or uuid_to_text(random_uuid())
         if options.targets:
-            return _copy(files, report, cluster_id, options, told)
+            return _copy(files, report, cluster_id, options, progress)
         if source.metadata_dir in options.paths:
             end = end_of_metadata_log(files, source.metadata_dir)
             files.write_atomic(f"{source.metadata_dir}/{IMPORTED}", end)
@@ -128,13 +127,11 @@ def _read(files: FileSystem, source: KafkaDirectories, options: ImportOptions) -
 
 
 def _copy(
-    files: FileSystem, report: ImportReport, cluster_id: str, options: ImportOptions, told: Callable[[int], None]
+    files: FileSystem, report: ImportReport, cluster_id: str, options: ImportOptions, progress: Callable[[int], None]
 ) -> ImportReport:
-    targets = tuple(os.path.abspath(target) for target in options.targets)  # noqa: PTH100  (links stay as they were named)
-    if set(map(os.path.realpath, targets)) & set(map(os.path.realpath, options.paths)):
-        raise LogDirError("a directory cannot be copied into itself; leave --to away to take it over where it is")
+    targets = apart(options.targets, options.paths, "leave --to away to take it over where it is")
     with Copy(files, options.paths, targets, link=options.link) as copy:
-        copied = copy.run({each.path: each.topic_partition for each in report.plan.partitions}, told=told)
+        copied = copy.run({each.path: each.topic_partition for each in report.plan.partitions}, progress=progress)
         store = write_store(files, targets[0], cluster_id, report.plan.contents)
         marker = files.read_file(f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}") if report.source.was_closed else None
         copy.complete(marker)

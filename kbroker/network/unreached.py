@@ -5,8 +5,8 @@ balancer, a tunnel.  The client has reached the broker, says nothing but that it
 the fault everywhere else.
 
 A connection is a sign of it when, between two looks, it has asked for addresses and for nothing else, is still open,
-and no other connection from its host has done more.  One whose client dialled the very address that it was told, on
-this host, is none.  Idle clients of librdkafka look the same, so the words are of what was seen.
+and no other connection from its host has done more.  One whose client dialled the very address that it was given,
+on this host, is no sign.  Idle clients of librdkafka look the same, so the warning says what was seen.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kbroker.network.socket_options import MAPPED_IPV4, is_same_host
 logger = logging.getLogger("kbroker.network")
 
 FOR_ADDRESSES = 1
-"""Metadata and DescribeCluster, which tell where to go."""
+"""Metadata and DescribeCluster: their answers have addresses."""
 FOR_WORK = 2
-"""All that is done where one was told to go."""
+"""Everything else that a client asks, at the address that it was given."""
 
 
 class Address(NamedTuple):
-    """What a client is told."""
+    """Where a client is sent."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class Asking(Protocol):
 class UnreachedAddress:
     """Looks at the connections of one listener; warns once.
 
-    `advertised`: the address that all clients are told; None where each is told the one that it dialled.
+    `advertised`: the address that all clients are given; None where each is given the one that it dialled.
     """
 
     __slots__ = ("_advertised", "_listener", "_seen", "_warned")
@@ -81,24 +81,24 @@ class UnreachedAddress:
                 self._warn(each, warn)
                 return
 
-    def _told(self, connection: Asking) -> Address:
+    def _given(self, connection: Asking) -> Address:
         return self._advertised or Address(connection.local_host.removeprefix(MAPPED_IPV4), connection.local_port)
 
     def _is_translated(self, connection: Asking) -> bool:
         dialled = (connection.local_host.removeprefix(MAPPED_IPV4), connection.local_port)
-        return self._told(connection) != dialled or not is_same_host(connection.peer_host, connection.local_host)
+        return self._given(connection) != dialled or not is_same_host(connection.peer_host, connection.local_host)
 
     def _warn(self, connection: Asking, warn: Callable[..., None]) -> None:
         self._warned = True
         self._seen.clear()
-        told = self._told(connection)
+        given = self._given(connection)
         warn(
             "a client at %s asked listener %s where the broker is, was told %s:%d, and has not come there: is there an "
             "address translation between (the published port of a container, a load balancer)? Name the address that "
             "clients dial: advertised.listeners=%s://HOST:PORT, for a container in KBROKER_ADVERTISED_LISTENERS",
             connection.peer_host.removeprefix(MAPPED_IPV4),
             self._listener,
-            told.host,
-            told.port,
+            given.host,
+            given.port,
             self._listener,
         )

@@ -77,7 +77,7 @@ def spark_session(
             given = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | given
     for key, value in (QUIET | given).items():
         builder = builder.config(key, value)
-    log = SparkLog()
+    log, is_named = SparkLog(), False
     try:
         if "spark.log.level" in given:
             # Who asks for Spark's log wants to see it.
@@ -91,13 +91,11 @@ def spark_session(
         finally:
             session.stop()
     except Exception as error:
-        if of_load(error) or of_trace(error):
-            # The command says what is wrong in words of its own.
-            log.discard()
-        elif note := log.note():
+        # Of an error of ours the command says itself what is wrong.
+        if not of_load(error) and not of_trace(error) and (note := log.note()):
+            is_named = True
             error.add_note(note)
         raise
-    except BaseException:
-        log.discard()
-        raise
-    log.discard()
+    finally:
+        if not is_named:
+            log.discard()

@@ -1,1 +1,1 @@
-"""A cluster on one host, without ZooKeeper: worker 1 is the controller, the others are told by it."""
+"""A cluster on one host, without ZooKeeper: worker 1 is the controller, the others follow it."""

@@ -87,7 +87,7 @@ def _damages(manager: LogManager, log: UnifiedLog) -> list[Damage]:
 
 def description(manager: LogManager, log: UnifiedLog, clock: Clock, most_segments: int | None = None) -> Description:
     """Everything about one log: `kbroker logs describe`, and `explain` in `explanation`.  `most_segments`: how many of
-    the newest segments are told of; all unless given."""
+    the newest segments are in it; all unless given."""
     return {
         **summary(manager, log),
         "topic_id": uuid_to_text(log.topic_id) if log.topic_id != ZERO_UUID else None,
