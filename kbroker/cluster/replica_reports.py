@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.cluster.requests import ReplicaReport
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.image import BrokerImage, ClusterImage
+    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta
 
 
 class Reported(NamedTuple):
@@ -22,6 +22,16 @@ class Reported(NamedTuple):
 
     updates: PartitionUpdates
     unserved: PartitionUpdates
+
+
+def unserved_delta(image: ClusterImage, node_id: int, gone: Collection[TopicPartition]) -> MetadataDelta:
+    """What a broker publishes at once of partitions that have no log any more: they are offline, in their epochs."""
+    updates = PartitionUpdates(image)
+    for name in gone:
+        partition = updates.get(name)
+        if partition is not None:
+            updates.put(name, decisions.unserved(partition, node_id))
+    return updates.delta(image)
 
 
 def reported(image: ClusterImage, config: BrokerConfig, node_id: int, report: ReplicaReport) -> Reported:

@@ -9,29 +9,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.partition_updates import PartitionUpdates
-from kbroker.cluster.partitions import needs_new_epoch, unserved
+from kbroker.cluster.partitions import needs_new_epoch
 from kbroker.cluster.requests import ReplicaReport
-from kbroker.metadata.image import NO_LEADER, ClusterImage, MetadataDelta, PartitionImage
+from kbroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
-
-
-def unserved_delta(image: ClusterImage, node_id: int, gone: Collection[TopicPartition]) -> MetadataDelta:
-    """What a broker publishes at once of partitions that have no log any more: they are offline, in their epochs."""
-    updates = PartitionUpdates(image)
-    for name in gone:
-        partition = updates.get(name)
-        if partition is not None:
-            updates.put(name, unserved(partition, node_id))
-    return updates.delta(image)
 
 
 def report_at_start(

@@ -17,9 +17,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import ReplicaReport
 from kbroker.errors import KafkaError
-from kbroker.replication.leader_changes import unserved_delta
 
 if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller

@@ -127,6 +127,10 @@ class ReplicaManager:
             # Before anything else changes: no answer to a fetch of the old epoch may be appended.
             fetchers.forget(topic_partition)
             known = None
+        is_lost = topic_partition in self._failed and self.may_lie_elsewhere(topic_partition)
+        if is_lost and self._node_id in image.replicas:
+            # The controller may not have heard of it yet.  Made anew the log would be empty, and might lead.
+            return
         self._take(topic, image, config, deadline)
         if self._node_id not in image.replicas:
             if self.log_manager.get_log(topic_partition) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import ErrorCode, KafkaStorageError
 from kbroker.handlers.partition_view import view
-from kbroker.metadata.image import NO_LEADER, BrokerImage, Endpoint, PartitionImage
+from kbroker.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataDelta, PartitionImage, TopicChange
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.store import MetadataStoreError
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
+from kbroker.replication.partition import Partition
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
@@ -174,6 +175,37 @@ def test_an_epoch_that_is_stored_is_published_with_the_loss_of_the_leader(start:
     stored = next(each for each in parts.store.topics() if each.name == "t").partitions[lost.partition]
     assert (stored.leader, stored.leader_epoch) == (NO_LEADER, 1)
     assert not parts.halted
+
+
+class NoFetchers:
+    """Copies nothing."""
+
+    def follow(self, partition: Partition) -> None:
+        pass
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        pass
+
+    def note_leaders(self, endpoints: Mapping[int, Endpoint]) -> None:
+        pass
+
+
+def test_a_lost_replica_is_not_made_anew_for_a_controller_that_does_not_know_of_its_loss(
+    start: Callable[..., Parts],
+) -> None:
+    """An empty log would lead in the epoch of the full one, and its followers cut theirs to the same length."""
+    parts = start()
+    parts.replicas.fetchers = NoFetchers()
+    parts.create()
+    before = parts.cache.image.topics["t"]
+    parts.fail(1)
+    lost = next(each.partition for each in parts.partitions if each.offline_replicas)
+    parts.cache.apply(MetadataDelta(changed=(TopicChange(parts.cache.image.topics["t"], before),)))
+    assert parts.partitions[lost].leader == parts.node_id
+    with pytest.raises(KafkaStorageError):
+        parts.replicas.partition("t", lost)
+    assert parts.logs.get_log(TopicPartition("t", lost)) is None
+    assert parts.replicas.partition("t", 1 - lost).leader_epoch == 0
 
 
 def test_an_unclean_start_begins_new_epochs_and_a_clean_one_does_not(start: Callable[..., Parts]) -> None:

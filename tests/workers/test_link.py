@@ -18,7 +18,9 @@ from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
+from kbroker.cluster.workers.member import FurtherWorker
 from kbroker.cluster.workers.messages import Gone, Hello, encode
+from kbroker.cluster.workers.place import Place
 from kbroker.cluster.workers.remote_controller import RemoteController
 from kbroker.config import BrokerConfig
 from kbroker.errors import NotControllerError, TopicAlreadyExistsError
@@ -26,6 +28,7 @@ from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, PartitionImage
 from kbroker.metadata.local_store import LocalStore
+from kbroker.metadata.store import StoreCalls
 from kbroker.types import TopicPartition
 
 CONFIG = BrokerConfig.from_mapping({})
@@ -190,6 +193,51 @@ def test_replicas_that_are_lost_are_reported_to_a_new_controller(tmp_path: Path)
 
         await until(lambda: partition().offline_replicas == (2,))
         assert partition().leader == 1
+
+    play(tmp_path, story)
+
+
+def test_replicas_that_are_lost_are_reported_though_the_controller_goes_again_before_it_heard_of_them(
+    tmp_path: Path,
+) -> None:
+    """The worker takes over the first one's image, in which they are there, and the next would hear nothing of them."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 2, 2)])
+        lost = frozenset({TopicPartition("t", 0)})
+        await node.controller.report_replicas(node.entered, ReplicaReport(offline=lost))
+        await office.close()
+        await until(lambda: node.link.state is LinkState.AWAY)
+        await office.open()
+        async with office.controller._changing:
+            await until(lambda: node.link.state is LinkState.FOLLOWING)
+            assert node.cache.image.topics["t"].partitions[0].offline_replicas == ()
+            await office.close()
+        await until(lambda: node.link.state is LinkState.AWAY)
+        await office.open()
+        await until(lambda: 2 in office.cache.image.brokers)
+        assert office.cache.image.topics["t"].partitions[0].offline_replicas == (2,)
+
+    play(tmp_path, story)
+
+
+def test_a_worker_knows_which_replicas_it_has_lost_before_the_controller_does(tmp_path: Path) -> None:
+    """At a start it would make them anew and empty, and lead with them until the controller has heard of the disk."""
+
+    async def story(office: Office, node: Node) -> None:
+        await office.controller.enter(BrokerImage(3, {}), NOTHING)
+        (outcome,) = await node.controller.create_topics([NewTopic("t", assignments=[(0, (3,))])])
+        assert outcome.error is None
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig.from_mapping({"node.id": "3"})
+        third = FurtherWorker(Place(3, 3, office.address), config, loop, Slices(loop), node.stopping, pytest.fail)
+        cluster_id = await third.open(None, None)
+        assert cluster_id == office.cache.image.cluster_id
+        cache = MetadataCache(third.first_image(office._store, StoreCalls()))
+        await third.load(cache)
+        await third.took_stock(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})))
+        assert cache.image.topics["t"].partitions[0].offline_replicas == (3,)
+        await third.close()
 
     play(tmp_path, story)
 

@@ -157,7 +157,8 @@ class ControllerLink:
 
     def _take(self, image: ClusterImage) -> None:
         assert self._cache is not None
-        self._lost = frozenset(_offline(self._cache.image, self._node_id))
+        # What an earlier connection had no time to say is still to be said.
+        self._lost |= frozenset(_offline(self._cache.image, self._node_id))
         delta = difference(self._cache.image, image)
         if not delta.is_empty():
             self._cache.apply(delta)
@@ -213,6 +214,7 @@ class ControllerLink:
         assert self._broker is not None
         try:
             await self.enter(self._broker, ReplicaReport(offline=self._lost))
+            self._lost = frozenset()
         except NotControllerError:
             return  # It went away again.
         except KafkaError as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.placement import to_balance
+from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
@@ -258,6 +259,8 @@ class FirstWorker(Worker):
 class FurtherWorker(Worker):
     """Any other worker, which follows worker 1."""
 
+    _cache: MetadataCache
+
     def __init__(
         self,
         place: Place,
@@ -286,6 +289,7 @@ class FurtherWorker(Worker):
         return self._image
 
     async def load(self, cache: MetadataCache) -> None:
+        self._cache = cache
         self._link.follow(cache)
 
     def controller(
@@ -294,7 +298,9 @@ class FurtherWorker(Worker):
         return RemoteController(self._link, cache)
 
     async def took_stock(self, report: ReplicaReport) -> None:
+        """The controller hears of it when this worker enters; until then its images have replicas that are not here."""
         self._report = report
+        self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))
 
     async def gather(self) -> None:
         """Worker 1 was there before."""
