@@ -148,11 +148,10 @@ class Supervisor:
                 f" in {pause:.1f} s" if pause else "",
             )
             self._loop.call_later(pause, self._start_again, number)
-        elif life.state is WorkerState.FAILED:
+            return
+        if life.state is WorkerState.FAILED:
             logger.error("worker %d could not start (%s)", number, _described(status))
-            self._gone.set()
-        if not self._processes:
-            self._gone.set()
+        self._gone.set()
 
     def _start_again(self, number: int) -> None:
         life = self._lives[number]

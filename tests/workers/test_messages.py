@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.cluster.requests import BrokerEpoch, NewTopic, TopicOutcome
+from kbroker.cluster.workers import messages
 from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, decode, encode
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError, StaleBrokerEpochError
@@ -78,6 +79,16 @@ def test_no_other_names_are_loaded() -> None:
         body = pickle.dumps(value)
         with pytest.raises(MessageError):
             decode(body)
+
+
+@pytest.mark.parametrize("name", ["io.open", "pickle.loads", "KafkaError.mro", "decode.__globals__", "BytesIO"])
+def test_what_a_module_of_kbroker_imports_is_not_loaded(name: str) -> None:
+    """A dotted name would lead through a module of kbroker to any function of any library."""
+    named = b"".join(
+        bytes((pickle.SHORT_BINUNICODE[0], len(text))) + text for text in (messages.__name__.encode(), name.encode())
+    )
+    with pytest.raises(MessageError, match="is nothing that workers send"):
+        decode(pickle.PROTO + b"\x04" + named + pickle.STACK_GLOBAL + pickle.STOP)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
