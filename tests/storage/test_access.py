@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kbroker.storage.directories.access import access_refused
 from kbroker.storage.directories.log_dirs import LogDirError, open_directories
 from tests.storage.batches import UnsyncedFiles
 
@@ -23,6 +25,24 @@ class Refusing(UnsyncedFiles):
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", path)
+
+
+def test_a_directory_below_one_that_may_not_be_searched_is_named_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason would be lost with the look for it."""
+    closed, stat = tmp_path / "closed", Path.stat
+
+    def refusing(path: Path, **options: Any) -> os.stat_result:
+        if closed in path.parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    closed.mkdir()
+    monkeypatch.setattr(Path, "stat", refusing)
+    monkeypatch.setattr(os, "geteuid", lambda: 999)
+    refusal = access_refused(str(closed / "a"))
+    assert refusal.reason == f"cannot be made: {closed} may not be written by user 999"
 
 
 def test_a_directory_of_another_user_is_told_with_the_command_that_mends_it(

@@ -5,6 +5,7 @@ broker's, asked over the wire (APIs 83 to 87 of KIP-932), as the leader of the s
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.protocol.messages import Message
     from kbroker.replication.share.persister import Loaded, Stored
+
+logger = logging.getLogger("kbroker.coordinator")
 
 WRITE_VERSION = 1
 SUMMARY_VERSION = 1
@@ -163,6 +166,10 @@ class ShareStates:
                 value = await work
             except KafkaError as error:
                 failed(error)
+            except Exception as error:
+                # A defect, or an answer that makes no sense: the share-partition must not wait for it for good.
+                logger.exception("a share coordinator was asked in vain")
+                failed(CoordinatorNotAvailableError(str(error)))
             else:
                 done(value)
 

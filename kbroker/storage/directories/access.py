@@ -15,10 +15,19 @@ class Refusal(NamedTuple):
     command: str
 
 
+def _is_seen(path: Path) -> bool:
+    """Whether something is there; not where a directory above may not be searched."""
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
 def access_refused(path: str) -> Refusal:
     """Why this process may not write a directory or something in it, or make it."""
     there = Path(path)
-    nearest = next(each for each in (there, *there.parents) if each.exists())
+    nearest = next(each for each in (there, *there.parents) if _is_seen(each))
     user = os.geteuid()
     if nearest != there:
         return Refusal(
