@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError
 from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.metadata.image import NO_LEADER, Endpoint, PartitionImage
 from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.protocol.frames import decode_request_header
@@ -28,9 +29,13 @@ VERSIONS = {
     ApiKey.ALLOCATE_PRODUCER_IDS: 0,
     ApiKey.CONTROLLED_SHUTDOWN: 3,
     ApiKey.METADATA: 12,
+    ApiKey.FIND_COORDINATOR: 2,
+    ApiKey.INIT_PRODUCER_ID: 1,
 }
 CONTROLLER = 100
 INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, INELIGIBLE_REPLICA = 95, 74, 107
+COORDINATOR_NOT_AVAILABLE = 15
+STATE_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 @dataclass(slots=True)
@@ -301,7 +306,12 @@ class HandController:
         if header.api_key == ApiKey.CONTROLLED_SHUTDOWN:
             await self.move_away(request.broker_id)
             return wire.ControlledShutdownResponse()
-        assert header.api_key == ApiKey.METADATA, "a client takes the controller for a broker like the others"
+        # A client takes the controller for a broker like the others.
+        if header.api_key == ApiKey.FIND_COORDINATOR:
+            return self._coordinator(request)
+        if header.api_key == ApiKey.INIT_PRODUCER_ID:
+            return wire.InitProducerIdResponse(error_code=COORDINATOR_NOT_AVAILABLE)
+        assert header.api_key == ApiKey.METADATA
         return self._described()
 
     def _described(self) -> Any:
@@ -329,6 +339,13 @@ class HandController:
             response.MetadataResponseBroker(node_id=each, host="127.0.0.1", port=at) for each, at in ports.items()
         ]
         return response(brokers=brokers, controller_id=CONTROLLER, topics=topics)
+
+    def _coordinator(self, request: Any) -> Any:
+        topic = self.topics.get(STATE_TOPICS[request.key_type])
+        leader = -1 if topic is None else topic.partitions[partition_for(request.key, len(topic.partitions))].leader
+        if leader < 0:
+            return wire.FindCoordinatorResponse(error_code=COORDINATOR_NOT_AVAILABLE)
+        return wire.FindCoordinatorResponse(node_id=leader, host="127.0.0.1", port=self.nodes[leader].port)
 
     def _may_join(self, state: Any) -> bool:
         node = self.nodes[state.broker_id]
