@@ -91,7 +91,8 @@ async def _settings(zookeeper: ZooKeeper, metadata: KafkaMetadata) -> None:
     configs = EntityConfigs(zookeeper)
     topics = [TopicImage(each.name, each.topic_id, ()) for each in metadata.topics.values()]
     cache = MetadataCache(ClusterImage.of("", topics=topics))
-    await configs.load(cache)
+    configs.publish_to(cache)
+    await configs.load()
     if configs.nonsense:
         path, reason = next(iter(configs.nonsense.items()))
         raise ZooKeeperError(f"{path} makes no sense: {reason}")

@@ -159,10 +159,13 @@ class EntityConfigs:
 
     # Reading
 
-    async def load(self, cache: MetadataCache) -> None:
-        """Read everything, and let `cache` have it."""
+    def publish_to(self, cache: MetadataCache) -> None:
+        """Let `cache` have what is read from now on."""
         self._cache = cache
         cache.subscribe(self._on_metadata)
+
+    async def load(self) -> None:
+        """Read everything; may be done again."""
         names = await self._reader.children("/config/topics")
         await asyncio.gather(*(self.topic(name) for name in names))
         await self._load_others()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,7 @@ from kazoo.exceptions import (
 from kazoo.exceptions import (
     SessionExpiredError as KazooSessionExpired,
 )
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
@@ -69,7 +72,9 @@ from kbroker.cluster.zookeeper.session import (
     Watch,
     Znode,
     ZooKeeperError,
+    ensure_path,
 )
+from kbroker.cluster.zookeeper.starting import through_losses
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -77,6 +82,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 REFUSED_SECONDS = 1.0
+LOST_SECONDS = 0.05
 
 _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     (KazooNoNode, NoNodeError),
@@ -109,6 +115,7 @@ class KazooSession:
         "_client",
         "_listeners",
         "_loop",
+        "_named",
         "_reads_many",
         "_secured",
         "_settings",
@@ -116,8 +123,10 @@ class KazooSession:
         "_waiting",
     )
 
-    def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, named: str = "") -> None:
+        """`named`: what errors call it, if not `settings.connect`."""
         self._settings = settings
+        self._named = named or settings.connect
         self._loop = loop
         self._secured = settings.set_acl
         self._reads_many = True
@@ -146,13 +155,13 @@ class KazooSession:
         """Connect, and make the chroot where it is missing.  ConnectionLossError when the time for that is over."""
         hosts, slash, chroot = self._settings.connect.partition("/")
         if makes_chroot and slash and chroot:
-            plain = self._make(hosts)
-            await self._start(plain)
+            above = KazooSession(replace(self._settings, connect=hosts), self._loop, self._named)
+            await above.open()
             try:
                 # Who may write to it may delete what is in it.
-                await asyncio.to_thread(plain.ensure_path, f"/{chroot}", self._acl("/"))
+                await through_losses(above, self._settings, partial(ensure_path, above, f"/{chroot}"))
             finally:
-                await asyncio.to_thread(_close, plain)
+                await above.close()
         client = self._client
         client.add_listener(partial(self._on_state, client))
         self._reads_many = await self._start(client, _begin_and_ask)
@@ -180,12 +189,13 @@ class KazooSession:
             await asyncio.to_thread(_close, client)
             if refusals or isinstance(error, AuthFailedError):
                 raise AuthenticationError(
-                    f"ZooKeeper at {settings.connect} refuses kbroker.zookeeper.sasl.username and .password"
+                    f"ZooKeeper at {self._named} refuses kbroker.zookeeper.sasl.username and .password"
                 ) from error
-            hint = ", and are the zookeeper.ssl settings" if settings.tls is not None else ""
+            hint = ", and are the zookeeper.ssl settings right" if settings.tls is not None else ""
+            reason = "" if isinstance(error, KazooTimeoutError) else f" ({str(error) or type(error).__name__})"
             raise ConnectionLossError(
-                f"ZooKeeper at {settings.connect} does not answer within {seconds:g} s ({error}); is it running, "
-                f"and is zookeeper.connect right{hint}?"
+                f"ZooKeeper at {self._named} (zookeeper.connect) does not answer within {seconds:g} s "
+                f"(zookeeper.connection.timeout.ms){reason}; is it running, and is that where it is{hint}?"
             ) from error
         finally:
             client.remove_listener(note)
@@ -381,9 +391,15 @@ class KazooSession:
 
 def _begin(client: KazooClient, seconds: float) -> bool:
     """Connect, and wait for the end of SASL, which comes after that."""
+    deadline = time.monotonic() + seconds
     client.start(seconds)
-    client.exists_async("/").get(timeout=seconds)
-    return True
+    while True:
+        try:
+            client.exists_async("/").get(timeout=max(0.0, deadline - time.monotonic()))
+            return True
+        except (ConnectionLoss, KazooSessionExpired):
+            # kazoo goes on with the next server, or with a new session.
+            client.handler.sleep_func(LOST_SECONDS)
 
 
 def _begin_and_ask(client: KazooClient, seconds: float) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.client_tcp import TcpTransport
@@ -34,6 +34,7 @@ from kbroker.cluster.zookeeper.membership import (
 )
 from kbroker.cluster.zookeeper.session import SessionState
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.term import Surroundings, Term
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
 from kbroker.metrics.readiness import Problem
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
+_Value = TypeVar("_Value")
 PATIENCE_MS = 3_000
 """How much longer than its session an earlier registration may last, as ZooKeeper counts in ticks."""
 
@@ -98,21 +100,27 @@ class ZooKeeperMember:
         """Connect, and see to it that the broker's id is its own.  The cluster's id.
 
         MembershipError where the log directories belong to another cluster or broker, or another broker has the id.
+        ConnectionLossError where ZooKeeper is not there in time.
         """
         await self._session.open()
-        await make_roots(self._session)
-        self._cluster_id = await agreed_cluster_id(self._session, known_cluster_id, uuid_to_text(random_uuid()))
+        proposed = uuid_to_text(random_uuid())
+        await self._through(lambda: make_roots(self._session))
+        self._cluster_id = await self._through(lambda: agreed_cluster_id(self._session, known_cluster_id, proposed))
         config = self._parts.config
-        config.take_node_id(await chosen_node_id(self._session, config, known_node_id))
+        config.take_node_id(await self._through(lambda: chosen_node_id(self._session, config, known_node_id)))
         registration = Registration(config.node_id, self._encoded, self._settings.session_timeout_ms + PATIENCE_MS)
         membership = self._membership = Membership(self._session, registration, self._loop)
         membership.failure = lambda error: self._parts.failed(str(error))
-        await membership.free()
+        await self._through(membership.free)
         return self._cluster_id
+
+    async def _through(self, step: Callable[[], Awaitable[_Value]]) -> _Value:
+        return await through_losses(self._session, self._settings, step)
 
     async def load(self, cache: MetadataCache) -> None:
         """Read the settings of all topics and brokers."""
-        await self.configs.load(cache)
+        self.configs.publish_to(cache)
+        await self._through(self.configs.load)
 
     def controller(
         self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
@@ -155,7 +163,7 @@ class ZooKeeperMember:
         """Become a member, and take part in elections."""
         assert self._membership is not None
         self._shown = broker
-        await self._membership.register()
+        await self._through(self._membership.register)
         election = self._election = Election(
             self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
         )

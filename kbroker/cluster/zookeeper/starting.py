@@ -1,0 +1,42 @@
+"""What a start does over ZooKeeper, where a connection that is lost on the way is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from kbroker.cluster.zookeeper.session import ConnectionLossError, ZooKeeper
+
+if TYPE_CHECKING:
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+
+logger = logging.getLogger("kbroker.cluster")
+
+_Value = TypeVar("_Value")
+
+
+async def through_losses(
+    zookeeper: ZooKeeper, settings: ZooKeeperSettings, step: Callable[[], Awaitable[_Value]]
+) -> _Value:
+    """A step that may be done again: it is, after every lost connection that comes back in the time that the first one
+    may take.  ConnectionLossError where it does not."""
+    while True:
+        try:
+            return await step()
+        except ConnectionLossError as error:
+            seconds = settings.connection_timeout_ms / 1000
+            logger.warning(
+                "the connection to ZooKeeper at %s was lost during the start; waiting %g s for it",
+                settings.connect,
+                seconds,
+            )
+            try:
+                async with asyncio.timeout(seconds):
+                    await zookeeper.connected()
+            except TimeoutError:
+                raise ConnectionLossError(
+                    f"the connection to ZooKeeper at {settings.connect} (zookeeper.connect) was lost during the start "
+                    f"and did not come back within {seconds:g} s (zookeeper.connection.timeout.ms)"
+                ) from error

@@ -1,0 +1,233 @@
+"""A broker's start while ZooKeeper is away, or goes away on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbroker._fast.base.slices import Slices
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.zookeeper import member as member_module
+from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.kazoo_session import KazooSession
+from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.membership import make_roots
+from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, set_or_create
+from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.cluster.zookeeper.starting import through_losses
+from kbroker.cluster.zookeeper.znodes import ControllerZnode, encode_config, encode_controller
+from kbroker.config import BrokerConfig
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from tests.broker_process import BrokerError
+from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
+from tests.cluster.zookeeper.processes import Kbroker
+from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
+
+SETTINGS = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20_000)
+CALLS = ("get", "get_each", "exists", "children", "create", "set", "delete", "multi")
+
+
+class LossySession(FakeSession):
+    """A session whose connection is lost at one call, before it is done or when it is, and comes back."""
+
+    def __init__(self, ensemble: FakeEnsemble, lost_at: int = 0, *, done: bool = False, expires: bool = False) -> None:
+        super().__init__(ensemble)
+        self._lost_at = lost_at
+        self._done = done
+        self._expires = expires
+
+    async def open(self) -> None:
+        """It is."""
+
+    async def close(self) -> None:
+        """Nothing is left of it."""
+        self.drop()
+
+    def _is_lost(self, *, done: bool) -> bool:
+        return self.calls == self._lost_at and done == self._done
+
+    def _lose(self) -> None:
+        self._lost_at = 0
+        (self.drop if self._expires else self.suspend)()
+        asyncio.get_running_loop().call_soon(self.resume)
+
+    async def _turn(self) -> None:
+        await super()._turn()
+        if self._is_lost(done=False):
+            self._lose()
+            raise ConnectionLossError("lost")
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in CALLS:
+            return found
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = await found(*args, **kwargs)
+            if self._is_lost(done=True):
+                self._lose()
+                raise ConnectionLossError("lost")
+            return result
+
+        return call
+
+
+async def started(ensemble: FakeEnsemble, session: LossySession) -> None:
+    """A broker starts over the session, and is a member then."""
+    loop = asyncio.get_running_loop()
+    config = BrokerConfig.from_mapping({"zookeeper.connect": SETTINGS.connect})
+    failures: list[str] = []
+    parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", failures.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(member_module, "KazooSession", lambda _settings, _loop: session)
+        member = ZooKeeperMember(SETTINGS, parts, loop)
+    cluster_id = await member.open(None, None)
+    assert ensemble.nodes[paths.CLUSTER_ID].data is not None
+    assert cluster_id in str(ensemble.nodes[paths.CLUSTER_ID].data)
+    await member.load(MetadataCache(ClusterImage.of(cluster_id)))
+    assert member.topic_configs("t") == {"retention.ms": "7"}
+    await member.register(BrokerImage(config.node_id, {"PLAINTEXT": Endpoint("here", 9092)}))
+    while True:
+        node = ensemble.nodes.get(paths.broker(config.node_id))
+        if node is not None and (node.owner, node.czxid) == (session.session_id, member.epoch):
+            break
+        await asyncio.sleep(0)
+    assert not failures
+    await member.close()
+
+
+async def ensemble_with_a_controller() -> FakeEnsemble:
+    ensemble = FakeEnsemble()
+    other = ensemble.session()
+    await make_roots(other)
+    await set_or_create(other, paths.topic_config("t"), encode_config({"retention.ms": "7"}))
+    content = encode_controller(ControllerZnode(9, 0))
+    await other.multi([Create(paths.CONTROLLER, content, ephemeral=True)])
+    return ensemble
+
+
+@pytest.mark.parametrize("expires", [False, True])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_start_outlives_a_lost_connection_at_every_step(done: bool, expires: bool) -> None:
+    """A broker that is started while a ZooKeeper server is replaced would end, and somebody have to start it again."""
+
+    async def body() -> None:
+        async with asyncio.timeout(120):
+            ensemble = await ensemble_with_a_controller()
+            whole = LossySession(ensemble)
+            await started(ensemble, whole)
+            assert whole.calls > len(paths.ROOTS)
+            for lost_at in range(1, whole.calls + 1):
+                ensemble = await ensemble_with_a_controller()
+                await started(ensemble, LossySession(ensemble, lost_at, done=done, expires=expires))
+
+    asyncio.run(body())
+
+
+def test_a_connection_that_does_not_come_back_is_named_with_the_time_waited() -> None:
+    """Somebody would look for the fault in the broker."""
+
+    async def body() -> None:
+        session = FakeEnsemble().session()
+        session.suspend()
+        settings = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20)
+        words = (
+            "the connection to ZooKeeper at somewhere:2181/kafka (zookeeper.connect) was lost during the start "
+            "and did not come back within 0.02 s (zookeeper.connection.timeout.ms)"
+        )
+        with pytest.raises(ConnectionLossError, match=re.escape(words)):
+            await through_losses(session, settings, lambda: make_roots(session))
+
+    asyncio.run(body())
+
+
+class Relay:
+    """Passes on what two sides send each other; its first connection ends when the client has sent so many times."""
+
+    def __init__(self, port: int, sends: int) -> None:
+        self._port = port
+        self._left = sends
+        self.connections = 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        counts = self.connections == 1
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_client: bool) -> None:
+            while data := await source.read(65536):
+                if is_client and counts:
+                    self._left -= 1
+                    if self._left < 0:
+                        return
+                target.write(data)
+
+        ways = [copy(reader, there_writer, is_client=True), copy(there_reader, writer, is_client=False)]
+        tasks = [asyncio.ensure_future(way) for way in ways]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        writer.close()
+        there_writer.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with zookeeper_server(tmp_path_factory.mktemp("zookeeper")) as running:
+        yield running
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("chroot", ["", "/a/b"])
+def test_a_session_opens_over_a_connection_that_ends_on_the_way(server: ZooKeeperServer, chroot: str) -> None:
+    """kazoo's own error would end the start, or its call wait for an answer that does not come."""
+
+    async def body() -> None:
+        for sends in range(9):
+            relay = Relay(server.port, sends)
+            address = f"127.0.0.1:{await relay.start()}{chroot and f'{chroot}{sends}'}"
+            settings = ZooKeeperSettings(address, 2_000, 20_000)
+            session = KazooSession(settings, asyncio.get_running_loop())
+            await session.open()
+            await through_losses(session, settings, lambda session=session: make_roots(session))  # type: ignore[misc]
+            assert await session.exists(paths.BROKER_IDS) is not None
+            assert relay.connections > 1
+            await session.close()
+            relay.close()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_broker_without_zookeeper_ends_with_words_that_say_so(tmp_path: Path, is_silent: bool) -> None:
+    """An administrator would read kazoo's traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}/kafka"
+        if not is_silent:
+            listener.close()
+        broker = Kbroker(1, tmp_path, address, {"zookeeper.connection.timeout.ms": "1000"})
+        words = (
+            f"ZooKeeper at {address} (zookeeper.connect) does not answer within 1 s (zookeeper.connection.timeout.ms)"
+        )
+        with pytest.raises(BrokerError) as caught:
+            broker.start()
+        assert "ended with status 1" in str(caught.value)
+        assert f"cannot start: {words}; is it running" in broker.output()
+        assert "Traceback" not in broker.output()
