@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 3, 18, 19, 20
@@ -111,6 +111,11 @@ def produce(topic: str, partition: int, records: bytes, acks: int) -> bytes:
 
 def produce_layout(topic: str) -> Layout:
     return Layout(error_at=4 + 4 + 1 + 1 + len(compact_string(topic)) + 1 + 4)
+
+
+def cluster_metadata(topics: Sequence[str]) -> bytes:
+    """Metadata 1 of these topics alone; of none, who is in the cluster."""
+    return request(METADATA, 1, struct.pack(">i", len(topics)) + b"".join(map(string, topics)), flexible=False)
 
 
 FETCH_ROW = ">iiqiqi"
