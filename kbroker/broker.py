@@ -52,7 +52,7 @@ from kbroker.periodic import PeriodicTasks
 from kbroker.quotas.host_names import HostNames
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
-from kbroker.replication.leader_changes import report_at_start
+from kbroker.replication.leader_changes import held_logs, report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
@@ -174,7 +174,7 @@ class Broker:
             controller_requests = membership.attach(replicas)
             if self.worker is not None:
                 report = report_at_start(cache.image, node_id, self.log_manager, all_on_one_host=True)
-                await self.worker.took_stock(report)
+                await self.worker.took_stock(report, held_logs(cache.image, node_id, self.log_manager))
                 membership.follow_images(replicas)
         self.log_manager.attach(self.loop, replicas.on_durable, replicas.on_refused)
         self.services = services = Services(

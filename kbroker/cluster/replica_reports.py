@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster import partitions as decisions
 from kbroker.cluster.partition_updates import PartitionContexts, PartitionUpdates
+from kbroker.metadata.image import BrokerImage
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
-    from kbroker.cluster.requests import ReplicaReport
+    from kbroker.cluster.requests import HeldLog, ReplicaReport
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 
 class Reported(NamedTuple):
@@ -82,3 +83,35 @@ async def with_broker(
             known = updates.get(name)
             if known is not None and known.leader < 0 and node_id in known.replicas:
                 updates.put(name, decisions.change(known, contexts.of(topic)))
+
+
+def after_losses(
+    image: ClusterImage, config: BrokerConfig, held: Mapping[int, Mapping[TopicPartition, HeldLog]]
+) -> PartitionUpdates:
+    """Partitions after a start in which replicas may have lost records; `held`: what nodes, which are about to come,
+    have of them.
+
+    A replica whose log ends before that of another one, and that was not stopped in order, may lack what is committed:
+    it leads nothing and is in no ISR until it has copied what it lacks.
+    """
+    ends: dict[TopicPartition, dict[int, HeldLog]] = {}
+    for node_id, logs in held.items():
+        for name, log in logs.items():
+            ends.setdefault(name, {})[node_id] = log
+    coming = {node_id: BrokerImage(node_id, {}) for node_id in held}
+    contexts = PartitionContexts(replace(image, brokers={**coming, **image.brokers}), config)
+    updates = PartitionUpdates(image)
+    for name, of_nodes in ends.items():
+        partition = updates.get(name)
+        if partition is None:
+            continue
+        able = {node_id: log for node_id, log in of_nodes.items() if node_id in (*partition.isr, *partition.elr)}
+        best = max(((log.epoch, log.end) for log in able.values()), default=(-1, -1))
+        short = [node_id for node_id, log in able.items() if log.is_unclean and (log.epoch, log.end) < best]
+        if short:
+            context = contexts.of(image.topics[name.topic])
+            changed = decisions.change(partition, context, unclean=short)
+            if changed.leader != partition.leader:
+                changed = decisions.change(partition, context, unclean=short, least_leader_epoch=best[0] + 1)
+            updates.put(name, changed)
+    return updates

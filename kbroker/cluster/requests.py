@@ -129,3 +129,15 @@ class ReplicaReport:
     offline: frozenset[TopicPartition] = frozenset()
     online: Mapping[TopicPartition, int] = field(default_factory=dict)
     unclean: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """How far a replica's log goes after a start: the newest leader epoch that it holds, and its end.
+
+    `is_unclean`: the broker did not stop in order, so records that no disk had yet may be gone.
+    """
+
+    epoch: int
+    end: int
+    is_unclean: bool

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.partitions import needs_new_epoch
-from kbroker.cluster.requests import ReplicaReport
+from kbroker.cluster.requests import HeldLog, ReplicaReport
 from kbroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
@@ -29,7 +29,8 @@ def report_at_start(
     """What the controller has to know of this node's replicas.
 
     `all_on_one_host`: where all replicas of a partition are on one machine, as those of its workers, the death of a
-    process loses nothing that was written, and a power cut takes as much from each: none is worse than the others.
+    process loses nothing that was written, and which of them a power cut took most from is told by their ends
+    (`held_logs`).
 
     The directories that work say which partitions are there.  While one is missing, a partition that is in none of the
     others is taken to lie there and is offline, so it is not made anew and empty.
@@ -59,6 +60,18 @@ def report_at_start(
             ", ".join(log_manager.failures.offline),
         )
     return ReplicaReport(frozenset(offline), online, frozenset(unclean))
+
+
+def held_logs(image: ClusterImage, node_id: int, log_manager: LogManager) -> dict[TopicPartition, HeldLog]:
+    """How far this node's logs go, of partitions that another replica could lead."""
+    unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
+    found: dict[TopicPartition, HeldLog] = {}
+    for name, partition in _partitions(image, node_id):
+        able = {*partition.isr, *partition.elr}
+        log = log_manager.get_log(name)
+        if log is not None and node_id in able and len(able) > 1:
+            found[name] = HeldLog(log.latest_epoch, log.log_end_offset, log.parent in unclean_directories)
+    return found
 
 
 def _partitions(image: ClusterImage, node_id: int) -> Iterator[tuple[TopicPartition, PartitionImage]]:

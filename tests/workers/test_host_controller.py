@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker.cluster.requests import BrokerEpoch, IsrChange, NewTopic, ReplicaReport
+from kbroker.cluster.requests import BrokerEpoch, HeldLog, IsrChange, NewTopic, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
 from kbroker.errors import InvalidReplicationFactorError, KafkaError
@@ -113,6 +113,79 @@ def test_what_a_worker_led_that_does_not_come_back_is_led_by_others(host: Host, 
     again.enter(2)
     finished(again.controller.missing(3))
     assert set(again.leaders("t")) == {1, 2}
+
+
+def after_power_cut(directory: Path, held: dict[int, HeldLog]) -> Host:
+    """The next controller, which has been told what workers hold of the first partition; none has come."""
+    again = Host(directory)
+    again.enter(1)
+    finished(again.controller.take_stock({node_id: {FIRST: log} for node_id, log in held.items()}))
+    return again
+
+
+def test_a_replica_that_has_lost_records_does_not_lead_one_that_has_them(host: Host, tmp_path: Path) -> None:
+    """Committed records would be truncated away where they are, to be level with a log that has lost them."""
+    host.create("t", 1, 3)
+    before = host.partition("t")
+    host.store.close()
+    leader, *others = before.replicas
+    held = {leader: HeldLog(0, 60, True), others[0]: HeldLog(0, 80, True), others[1]: HeldLog(0, 100, True)}
+    again = after_power_cut(tmp_path, held)
+    after = again.partition("t")
+    assert (after.leader, after.isr, after.elr) == (others[1], (others[1],), ())
+    assert after.leader_epoch == before.leader_epoch + 1
+    for node_id in (2, 3):
+        again.enter(node_id)
+    assert again.partition("t").leader == others[1]
+    again.store.close()
+    assert Host(tmp_path).partition("t") == again.partition("t")
+
+
+def test_a_newer_epoch_counts_for_more_than_a_longer_log(host: Host, tmp_path: Path) -> None:
+    """What was never committed would come back in the place of what was."""
+    host.create("t", 1, 2)
+    leader, other = host.partition("t").replicas
+    host.store.close()
+    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(4, 60, True)}).partition("t")
+    assert (after.leader, after.leader_epoch) == (other, 5)
+
+
+def test_a_leader_that_lost_nothing_stays_and_one_that_stopped_in_order_too(host: Host, tmp_path: Path) -> None:
+    """Each kill of all workers would move leaders about; records that only the leader had yet are no loss."""
+    host.create("t", 1, 2)
+    before = host.partition("t")
+    leader, other = before.replicas
+    host.store.close()
+    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(0, 100, True)})
+    assert (after.partition("t").leader, after.partition("t").isr) == (leader, before.isr)
+    after.store.close()
+    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, False), other: HeldLog(0, 90, False)})
+    assert (after.partition("t").leader, after.partition("t").isr) == (leader, before.isr)
+    after.store.close()
+    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(0, 90, True)})
+    assert (after.partition("t").leader, after.partition("t").isr) == (leader, (leader,))
+
+
+def test_the_only_replica_leads_whatever_it_has_lost(host: Host, tmp_path: Path) -> None:
+    """A topic with one replica would stay without a leader after a power cut."""
+    host.create("t", 1, 1)
+    before = host.partition("t")
+    host.store.close()
+    again = after_power_cut(tmp_path, {before.leader: HeldLog(0, 0, True)})
+    assert again.partition("t").leader == before.leader
+    assert again.partition("t").isr == before.isr
+
+
+def test_one_that_is_out_of_the_isr_does_not_lead_for_its_long_log(host: Host, tmp_path: Path) -> None:
+    """What it holds beyond the others was refused to producers, or is of an old leader."""
+    host.create("t", 1, 3)
+    leader, other, gone = host.partition("t").replicas
+    finished(host.controller.lost(BrokerEpoch(gone, 0)))
+    host.store.close()
+    held = {each: HeldLog(0, 50, True) for each in (leader, other)}
+    after = after_power_cut(tmp_path, {**held, gone: HeldLog(0, 100, True)}).partition("t")
+    assert after.leader in (leader, other)
+    assert set(after.isr) == {leader, other}
 
 
 def test_a_worker_that_comes_back_to_a_new_controller_keeps_its_epoch(host: Host, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kbroker._fast.base.slices import Slices
 from kbroker.cluster.member import StartInterruptedError
-from kbroker.cluster.requests import NewTopic, ReplicaReport
+from kbroker.cluster.requests import HeldLog, NewTopic, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
@@ -235,7 +235,7 @@ def test_a_worker_knows_which_replicas_it_has_lost_before_the_controller_does(tm
         assert cluster_id == office.cache.image.cluster_id
         cache = MetadataCache(third.first_image(office._store, StoreCalls()))
         await third.load(cache)
-        await third.took_stock(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})))
+        await third.took_stock(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})), {})
         assert cache.image.topics["t"].partitions[0].offline_replicas == (3,)
         await third.close()
 
@@ -270,6 +270,41 @@ def test_a_worker_that_is_to_stop_does_not_wait_for_the_controller(tmp_path: Pat
         office.end()
 
     asyncio.run(run())
+
+
+def test_a_worker_that_may_have_lost_records_waits_for_what_the_others_hold(tmp_path: Path) -> None:
+    """It would lead on what is left, and the others be level with it before they could say that they have more."""
+
+    async def story(office: Office, node: Node) -> None:
+        first = TopicPartition("t", 0)
+        await node.controller.create_topics([NewTopic("t", 1, 2)])
+        leader = office.cache.image.topics["t"].partitions[0].leader
+        other = 3 - leader
+        office.server.stock.open({1, 2, 3}, 3600)
+        mine = asyncio.ensure_future(node.link.take_stock({first: HeldLog(0, 10 if leader == 2 else 20, True)}))
+        await office.server.stock.take_stock(3, {})
+        own = {first: HeldLog(0, 10 if leader == 1 else 20, True)}
+        await until(lambda: 2 not in office.server.stock._awaited)
+        assert not mine.done()
+        await office.server.stock.take_stock(1, own)
+        await mine
+        assert node.cache.image.topics["t"].partitions[0].leader == other
+        assert office.server.stock.absent == set()
+
+    play(tmp_path, story)
+
+
+def test_a_worker_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """One whose disk is broken would keep the whole host from serving."""
+
+    async def story(office: Office, node: Node) -> None:
+        first = TopicPartition("t", 0)
+        await node.controller.create_topics([NewTopic("t", 1, 2)])
+        office.server.stock.open({1, 2, 3}, 0.05)
+        await node.link.take_stock({first: HeldLog(0, 10, True)})
+        assert office.server.stock.absent == {1, 3}
+
+    play(tmp_path, story)
 
 
 def test_a_worker_may_call_nothing_else(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.member import StartInterruptedError
-from kbroker.cluster.requests import BrokerEpoch, ReplicaReport
-from kbroker.cluster.workers.controller_server import ENTER
+from kbroker.cluster.requests import BrokerEpoch, HeldLog, ReplicaReport
+from kbroker.cluster.workers.controller_server import ENTER, TAKE_STOCK
 from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
@@ -29,13 +29,13 @@ from kbroker.types import TopicPartition
 from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
-    from kbroker.cluster.workers.messages import Message
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage, ClusterImage
     from kbroker.quotas.mutation_quota import MutationQuota
 
 logger = logging.getLogger("kbroker.cluster")
 
+T = TypeVar("T")
 RETRY_SECONDS = 0.05
 WAIT_SECONDS = 5.0
 
@@ -96,7 +96,7 @@ class ControllerLink:
             raise MessageError(f"{type(snapshot).__name__} where the image of the cluster was due")
         return snapshot.image
 
-    async def _or_stop(self, work: Coroutine[object, object, Message]) -> Message:
+    async def _or_stop(self, work: Coroutine[object, object, T]) -> T:
         """Worker 1 may have logs to read for minutes before it answers.  StartInterruptedError."""
         task, stop = self._loop.create_task(work), self._loop.create_task(self._stopping.wait())
         try:
@@ -201,6 +201,15 @@ class ControllerLink:
         self._calls[number] = future, quota
         self._writer.write(encode(Call(number, method, arguments, None if quota is None else ForwardedQuota(quota))))
         return await future
+
+    async def take_stock(self, held: Mapping[TopicPartition, HeldLog]) -> None:
+        """Say what this worker holds after its start; wait until it may lead.  StartInterruptedError."""
+        while True:
+            try:
+                await self._or_stop(self.call(TAKE_STOCK, self._node_id, held))
+                return
+            except NotControllerError:
+                logger.warning("the controller is away; it is told what this worker holds when it is back")
 
     async def enter(self, broker: BrokerImage, report: ReplicaReport) -> BrokerEpoch:
         """Become a member; again after each time that the controller was away."""

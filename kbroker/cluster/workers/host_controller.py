@@ -8,13 +8,13 @@ nothing is moved: the next start finds every partition as it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.local_controller import LocalController
-from kbroker.cluster.replica_reports import reported, with_broker, without_broker
-from kbroker.cluster.requests import NO_BROKER_EPOCH, BrokerEpoch, ReplicaReport
+from kbroker.cluster.replica_reports import after_losses, reported, with_broker, without_broker
+from kbroker.cluster.requests import NO_BROKER_EPOCH, BrokerEpoch, HeldLog, ReplicaReport
 from kbroker.metadata.image import BrokersImage, MetadataDelta
 
 if TYPE_CHECKING:
@@ -69,6 +69,15 @@ class HostController(LocalController):
             updates = await without_broker(image, self._settings.config, node_id, image.brokers, self._slices.pace())
             await self._commit(updates)
         logger.warning("worker %d has not come: %d partitions have another leader, or none", node_id, len(updates))
+
+    async def take_stock(self, held: Mapping[int, Mapping[TopicPartition, HeldLog]]) -> None:
+        """What workers have of their partitions after a start: none leads with less than another one has."""
+        async with self._changing:
+            updates = after_losses(self._cache.image, self._settings.config, held)
+            if updates:
+                await self._commit(updates)
+        if updates:
+            logger.warning("%d partitions have replicas that may lack records; others lead them now", len(updates))
 
     async def _move(self, updates: PartitionUpdates, brokers: dict[int, BrokerImage]) -> None:
         """Partitions and brokers change in one image: no broker takes one for the other's."""

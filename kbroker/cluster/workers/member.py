@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.placement import to_balance
 from kbroker.cluster.replica_reports import unserved_delta
-from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, ReplicaReport
+from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, HeldLog, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
@@ -104,8 +104,8 @@ class Worker(ABC):
         return {}
 
     @abstractmethod
-    async def took_stock(self, report: ReplicaReport) -> None:
-        """The logs are open: what the controller has to know of them."""
+    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+        """The logs are open: what the controller has to know of them.  Returns when this worker may lead and follow."""
 
     @abstractmethod
     async def gather(self) -> None:
@@ -178,7 +178,7 @@ class FirstWorker(Worker):
         self._server = ControllerServer(self._controller, cache, self._loop)
         return self._controller
 
-    async def took_stock(self, report: ReplicaReport) -> None:
+    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """Be in office: worker 1 is alive from here on, and the others may come."""
         node_id = self._config.node_id
         epoch, _ = await self._calls(self._store.begin_broker_epoch)
@@ -186,17 +186,27 @@ class FirstWorker(Worker):
         await self._controller.enter(BrokerImage(node_id, {}, epoch=epoch), report)
         sock = socket.socket(fileno=self.place.descriptor)
         sock.setblocking(False)
+        self._server.stock.open({node_id, *self.place.others(node_id)}, GATHER_SECONDS)
         await self._server.listen(sock)
         self._is_listening = True
+        await self._or_stop(self._server.stock.take_stock(node_id, held))
         self.controller_stats.begin(self._partitions)
         self.controller_stats.state = "active"
+
+    async def _or_stop(self, work: Coroutine[object, object, None]) -> None:
+        task, stop = self._loop.create_task(work), self._loop.create_task(self._stopping.wait())
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            raise StartInterruptedError
 
     def _partitions(self) -> Iterable[PartitionImage]:
         return (each for topic in self._cache.image.topics.values() for each in topic.partitions)
 
     async def gather(self) -> None:
         """The other workers are there first, so that what is made from the first moment on is spread over all."""
-        others = self.place.others(self._config.node_id)
+        others = self.place.others(self._config.node_id) - self._server.stock.absent
         for node_id in await self._server.gathered(others, GATHER_SECONDS, self._stopping):
             if self._stopping.is_set():
                 raise StartInterruptedError
@@ -297,9 +307,10 @@ class FurtherWorker(Worker):
     ) -> Controller:
         return RemoteController(self._link, cache)
 
-    async def took_stock(self, report: ReplicaReport) -> None:
+    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """The controller hears of it when this worker enters; until then its images have replicas that are not here."""
         self._report = report
+        await self._link.take_stock(held)
         self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))
 
     async def gather(self) -> None:

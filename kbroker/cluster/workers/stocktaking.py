@@ -1,0 +1,85 @@
+"""After a start nobody leads on a log that may have lost records until it is known what the other workers have of it.
+
+    CLOSED     there is no start to wait for
+    OPEN       from the controller's start: workers say what they hold, as soon as their logs are open
+    SETTLED    all have said it or are there from before, or the time for it is over: who leads is decided
+
+A power cut takes from each log what had not come to its disk, and from one more than from another.  A worker that was
+not stopped in order waits for the decision before it leads or follows anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kbroker.errors import KafkaError
+
+if TYPE_CHECKING:
+    from kbroker.cluster.requests import HeldLog
+    from kbroker.cluster.workers.host_controller import HostController
+    from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.cluster")
+
+
+class Stocktaking:
+    """One for each start of the controller."""
+
+    def __init__(self, controller: HostController, loop: asyncio.AbstractEventLoop) -> None:
+        self._controller = controller
+        self._loop = loop
+        self._awaited: set[int] = set()
+        self._held: dict[int, Mapping[TopicPartition, HeldLog]] = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self, node_ids: set[int], seconds: float) -> None:
+        """Wait for these workers, for so long at most."""
+        self._awaited = set(node_ids)
+        self._settled.clear()
+        self._timer = self._loop.call_later(seconds, self._settle)
+
+    def arrived(self, node_id: int) -> None:
+        """A worker is there; one that has said nothing has lived on, and has lost nothing."""
+        self._awaited.discard(node_id)
+        if not self._awaited:
+            self._settle()
+
+    async def take_stock(self, node_id: int, held: Mapping[TopicPartition, HeldLog]) -> None:
+        """What a worker that has just started holds; returns when it may lead and follow."""
+        if self._task is None and not self._settled.is_set():
+            self._held[node_id] = held
+            self.arrived(node_id)
+        if any(log.is_unclean for log in held.values()):
+            await self._settled.wait()
+
+    @property
+    def absent(self) -> set[int]:
+        """Workers that have not come while they were waited for."""
+        return set(self._awaited) if self._settled.is_set() else set()
+
+    def _settle(self) -> None:
+        if self._task is None and not self._settled.is_set():
+            self._task = self._loop.create_task(self._decide())
+
+    async def _decide(self) -> None:
+        try:
+            for node_id in sorted(self._awaited):
+                await self._controller.missing(node_id)
+            await self._controller.take_stock(self._held)
+        except KafkaError as error:
+            logger.error("it cannot be stored who leads after losses: %s", error)
+        finally:
+            self._settled.set()
+
+    def close(self) -> None:
+        """The controller stops."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
