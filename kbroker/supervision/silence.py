@@ -31,4 +31,4 @@ class Silence:
         `every` seconds for each."""
         count = self._looks[number] = self._looks.get(number, 0) + 1
         # The first look may follow a sign of life closely, so it is not counted.
-        return (count - 1) * self.every >= max(self.session, patience)
+        return count > LOOKS * max(1.0, patience / self.session)
