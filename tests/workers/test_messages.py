@@ -81,7 +81,9 @@ def test_no_other_names_are_loaded() -> None:
             decode(body)
 
 
-@pytest.mark.parametrize("name", ["io.open", "pickle.loads", "KafkaError.mro", "decode.__globals__", "BytesIO"])
+@pytest.mark.parametrize(
+    "name", ["io.open", "pickle.loads", "KafkaError.mro", "decode.__globals__", "MappingProxyType"]
+)
 def test_what_a_module_of_kbroker_imports_is_not_loaded(name: str) -> None:
     """A dotted name would lead through a module of kbroker to any function of any library."""
     named = b"".join(
