@@ -105,6 +105,7 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
         earlier = _earlier(files, options.paths)
         epoch = max(read_broker_epoch(files, f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"), 0)
         partitions = _of_topics(stored, found.partitions)
+        _check_all_here(stored, metas[0].node_id, found.partitions, partitions)
         node = Node(metas[0].node_id, epoch, _ids(options, metas), _places(options, metas, partitions))
         plan = plan_export(stored, node, options.release, names.groups, earlier.protected)
         taken = {each.path for each in partitions}
@@ -130,6 +131,28 @@ def _check_stopped(files: FileSystem, paths: Sequence[str]) -> None:
     for path in paths:
         if not files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"):
             raise ExportRefusedError(f"kbroker was not stopped in order on {path}: start and stop it once more")
+
+
+def _check_all_here(
+    stored: Stored, node_id: int, found: Sequence[FoundPartition], partitions: Sequence[FoundPartition]
+) -> None:
+    """Kafka makes anew, and empty, what the metadata have and the directories lack, and sets aside the opposite."""
+    if found and not partitions:
+        raise ExportRefusedError(
+            "the metadata store knows none of the partitions in these directories: they are of a member of a cluster, "
+            "or of a worker other than the first"
+        )
+    elsewhere = [
+        f"{topic.name}-{each.partition}"
+        for topic in stored.topics
+        for each in topic.partitions
+        if node_id not in each.isr and set(each.replicas) != {node_id}
+    ]
+    if elsewhere:
+        raise ExportRefusedError(
+            f"{len(elsewhere)} partitions, {elsewhere[0]} among them, are with other workers: move them to the first "
+            "one (kbroker cluster drain, docs/workers.md), and stop"
+        )
 
 
 def _meta(files: FileSystem, path: str) -> MetaProperties:

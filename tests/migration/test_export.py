@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
-from kbroker.metadata.local_store import FILE_NAME
+from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.migration.export_plan import RELEASES, Node, Stored, UnknownReleaseError, plan_export
 from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
 from kbroker.migration.importing import run_import
@@ -107,6 +107,29 @@ def test_only_what_was_stopped_in_order_is_exported(tmp_path: Path) -> None:
         exported([directory])
     with pytest.raises(UnknownReleaseError, match="known are"):
         exported([directory], "2.8.0")
+
+
+def test_partitions_that_other_workers_have_are_not_left_behind(tmp_path: Path) -> None:
+    """Kafka would make them anew and empty, as its metadata would have them and its directories would not."""
+    (directory,) = imported("4.3.1", tmp_path)
+    store = LocalStore.open(directory / FILE_NAME)
+    theirs = PartitionImage(0, 2, 3, (2, 1), (2,))
+    store.create_topics([TopicImage("spread", b"s" * 16, (theirs,))])
+    store.close()
+    before = sums([directory])
+    with pytest.raises(ExportRefusedError, match="1 partitions, spread-0 among them, are with other workers"):
+        exported([directory])
+    assert sums([directory]) == before
+
+
+def test_directories_whose_partitions_the_store_does_not_know_are_refused(tmp_path: Path) -> None:
+    """Kafka would set all of them aside as strays."""
+    (directory,) = imported("4.3.1", tmp_path)
+    for path in directory.glob(f"{FILE_NAME}*"):
+        path.unlink()
+    LocalStore.open(directory / FILE_NAME, CLUSTER_ID).close()
+    with pytest.raises(ExportRefusedError, match="knows none of the partitions in these directories"):
+        exported([directory])
 
 
 def test_a_crash_leaves_a_kbroker_or_a_kafka(tmp_path: Path) -> None:
