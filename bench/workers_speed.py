@@ -61,25 +61,25 @@ def measured(host: Host, connections: int, seconds: float, rate: str, loaded: in
     host.create_topic(topic, partitions)
     leaders = leaders_of(host, topic)
     batch = frames.batch(1, RECORD_BYTES)
-    files, running = [], []
-    for number in range(1, min(host.count, loaded) + 1):
-        file = tempfile.NamedTemporaryFile(prefix="bench-frames-")  # noqa: SIM115 - closed below
-        led = [index for index, leader in leaders.items() if leader == number]
-        file.writelines(frames.produce(topic, index, batch, 1) for index in led)
-        file.flush()
-        files.append(file)
-    before = host.cpu_seconds()
-    for number, file in enumerate(files, 1):
-        argv = [str(load_generator()), "closed", "--host", "127.0.0.1", "--port", str(host.port + number - 1)]
-        argv += ["--frames", file.name, "--pid", str(host.pids()[number - 1]), "--connections", str(connections)]
-        argv += ["--depth", "1", "--seconds", str(seconds), "--warm", "0"]
-        argv += ["--check-at", str(frames.produce_layout(topic).error_at), *rate.split()]
-        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
-    answers = [json.loads(each.communicate()[0]) for each in running]
-    used = host.cpu_seconds() - before
+    running = []
+    with ExitStack() as stack:
+        files = []
+        for number in range(1, min(host.count, loaded) + 1):
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="bench-frames-"))
+            led = [index for index, leader in leaders.items() if leader == number]
+            file.writelines(frames.produce(topic, index, batch, 1) for index in led)
+            file.flush()
+            files.append(file)
+        before = host.cpu_seconds()
+        for number, file in enumerate(files, 1):
+            argv = [str(load_generator()), "closed", "--host", "127.0.0.1", "--port", str(host.port + number - 1)]
+            argv += ["--frames", file.name, "--pid", str(host.pids()[number - 1]), "--connections", str(connections)]
+            argv += ["--depth", "1", "--seconds", str(seconds), "--warm", "0"]
+            argv += ["--check-at", str(frames.produce_layout(topic).error_at), *rate.split()]
+            running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
+        answers = [json.loads(each.communicate()[0]) for each in running]
+        used = host.cpu_seconds() - before
     requests = sum(each["requests"] for each in answers)
-    for file in files:
-        file.close()
     return used / requests * 1e6, requests / max(each["seconds"] for each in answers)
 
 

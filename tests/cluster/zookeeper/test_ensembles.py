@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from kazoo.exceptions import NoAuthError
 
 from kbroker.cli.main import run
 from tests.broker_process import BrokerError
-from tests.cluster.zookeeper.processes import Kbroker, running
+from tests.cluster.zookeeper.processes import Cluster, Kbroker, running
 from tests.compat.waiting import wait_for
 from tests.zookeeper_server import Security, ZooKeeperServer, zookeeper_ensemble, zookeeper_server
 
@@ -41,17 +42,24 @@ def client(server: ZooKeeperServer, security: Security, *, named: bool) -> Kazoo
     )
 
 
+@contextmanager
+def secured(directory: Path) -> Iterator[tuple[Security, ZooKeeperServer, Cluster]]:
+    """A cluster of two behind TLS and SASL, in a part of the tree."""
+    security = Security.made(directory / "certificates")
+    with (
+        zookeeper_server(directory / "zookeeper", security) as server,
+        running(
+            directory, [Kbroker] * 2, security.of_broker(), [server], CHROOT, client(server, security, named=True)
+        ) as cluster,
+    ):
+        yield security, server, cluster
+
+
 def test_a_cluster_over_tls_and_sasl_lets_brokers_alone_write(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Passwords and the cluster's state would cross the network in clear, or any client of ZooKeeper change them."""
-    security = Security.made(tmp_path / "certificates")
-    with (
-        zookeeper_server(tmp_path / "zookeeper", security) as server,
-        running(
-            tmp_path, [Kbroker] * 2, security.of_broker(), [server], CHROOT, client(server, security, named=True)
-        ) as cluster,
-    ):
+    with secured(tmp_path) as (security, server, cluster):
         cluster.create("t", [[1, 2], [2, 1]])
         cluster.produce("t", [f"a{each}" for each in range(100)])
         first = cluster.controller()
@@ -109,13 +117,7 @@ def test_a_cluster_over_tls_and_sasl_lets_brokers_alone_write(
 
 def test_a_broker_that_zookeeper_refuses_for_a_while_comes_back(tmp_path: Path) -> None:
     """A broker whose handshake fails once, as a server dies in it, would stay out of the cluster for good."""
-    security = Security.made(tmp_path / "certificates")
-    with (
-        zookeeper_server(tmp_path / "zookeeper", security) as server,
-        running(
-            tmp_path, [Kbroker] * 2, security.of_broker(), [server], CHROOT, client(server, security, named=True)
-        ) as cluster,
-    ):
+    with secured(tmp_path) as (security, server, cluster):
         cluster.create("t", [[1, 2], [2, 1]])
         cluster.zookeeper.stop()
         cluster.zookeeper.close()

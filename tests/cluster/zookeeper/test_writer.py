@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -36,20 +37,21 @@ OPERATIONS = st.lists(
 )
 
 
+class CountingEnsemble(FakeEnsemble):
+    """Counts its transactions."""
+
+    count = 0
+
+    def multi(self, operations: Sequence[Operation], session: int) -> list[Stat | None]:
+        self.count += 1
+        return super().multi(operations, session)
+
+
 def written(operations: list[Operation], *, at_once: bool, epoch: int = 0) -> tuple[list[Any], dict[str, Any], int]:
     """(what came of each, what there is then, the transactions that it took)."""
-    ensemble = FakeEnsemble()
+    ensemble = CountingEnsemble()
     for name in (paths.CONTROLLER_EPOCH, *(f"/{number}" for number in range(30))):
         ensemble.apply(Create(name, b""), 0)
-    count = 0
-    multi = ensemble.multi
-
-    def counted(*args: Any) -> Any:
-        nonlocal count
-        count += 1
-        return multi(*args)
-
-    ensemble.multi = counted  # type: ignore[method-assign]
 
     async def run() -> list[Any]:
         writer = FencedWriter(ensemble.session(), Fence(1, epoch))
@@ -64,7 +66,7 @@ def written(operations: list[Operation], *, at_once: bool, epoch: int = 0) -> tu
         return found
 
     results = [type(each) if isinstance(each, Exception) else each for each in asyncio.run(run())]
-    return results, {path: (node.data, node.version) for path, node in ensemble.nodes.items()}, count
+    return results, {path: (node.data, node.version) for path, node in ensemble.nodes.items()}, ensemble.count
 
 
 @settings(deadline=None, max_examples=40)
