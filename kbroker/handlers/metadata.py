@@ -13,7 +13,7 @@ Brokers, and leaders and replicas of the topics that were asked for.
   operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
 - Topics that the client may not describe are left out of a list of all; asked for, they are
   TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
-- A broker that has just joined a cluster answers when a controller has told it what there is (at most after 10 s):
+- A broker that has just joined a cluster answers once its controller has sent the state of the cluster, or after 10 s:
   clients would take all topics for deleted.
 - A request that names a topic neither by name nor, from v12, by id is answered with INVALID_REQUEST throughout.
 """

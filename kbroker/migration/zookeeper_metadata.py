@@ -36,7 +36,7 @@ SCRAM = "SCRAM-"
 async def from_zookeeper(connect: str, cluster_id: str) -> KafkaMetadata:
     """Asks the ZooKeeper at `connect`.  ZooKeeperError where it does not answer, or has another cluster."""
     session = KazooSession(ZooKeeperSettings(connect.rstrip("/")), asyncio.get_running_loop())
-    await session.open()
+    await session.open(makes_chroot=False)
     try:
         return await read_cluster(session, cluster_id)
     finally:
