@@ -52,7 +52,7 @@ def command(
     """Make the directories of a stopped Apache Kafka kbroker's: all of its log.dirs, in their order.
 
     Of KRaft (3.x, 4.x), or of ZooKeeper's time (2.x to 3.9).  Topics, their ids, settings, quotas, groups, committed
-    offsets and transactional ids come along; what cannot is said.
+    offsets and transactional ids come along; the command names what cannot.
     """
     if in_place and (targets or copy or link):
         raise click.UsageError("--in-place does not go with --to, --copy or --link")

@@ -89,7 +89,8 @@ class _Earlier:
 
 
 def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
-    """Does it.  ExportRefusedError, UnknownReleaseError, LogDirError, MetadataLogError, KafkaError or OSError."""
+    """Does what `options` say.  ExportRefusedError, UnknownReleaseError, LogDirError, MetadataLogError, KafkaError or
+    OSError."""
     levels_of(options.release)
     with ExitStack() as stack:
         if options.targets or options.dry_run:

@@ -69,7 +69,8 @@ class ImportReport:
 def run_import(
     files: FileSystem, options: ImportOptions, progress: Callable[[int], None] = lambda size: None
 ) -> ImportReport:
-    """Does it.  ImportRefusedError, MetadataLogError, LogDirError, KafkaError or OSError where it cannot be done."""
+    """Does what `options` say.  ImportRefusedError, MetadataLogError, LogDirError, KafkaError or OSError where it
+    cannot be done."""
     with ExitStack() as stack:
         # A directory that is taken over gets kbroker's own lock, which needs one that can be written.
         if options.targets or options.dry_run:

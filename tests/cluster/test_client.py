@@ -219,7 +219,7 @@ def test_every_release_has_its_row() -> None:
 
 
 class _LostAtOnce:
-    """A network whose first connection ends before the one who opened it goes on."""
+    """A network whose first connection is lost before `connect` returns."""
 
     def __init__(self, inner: TcpTransport) -> None:
         self.inner = inner

@@ -179,7 +179,7 @@ class FirstWorker(Worker):
         return self._controller
 
     async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
-        """Be in office: worker 1 is alive from here on, and the others may come."""
+        """Become the controller: worker 1 is alive from here on, and the others may come."""
         node_id = self._config.node_id
         epoch, _ = await self._calls(self._store.begin_broker_epoch)
         self._epoch = epoch

@@ -1,4 +1,4 @@
-"""What a user may not do with a log directory, in words, and the command that mends it."""
+"""Why a user may not write a log directory, as a sentence, and the command that mends it."""
 
 from __future__ import annotations
 
