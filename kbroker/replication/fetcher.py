@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.log.replica_fields import FollowedFields, unsettled
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
 from kbroker.replication.partition import Role
 from kbroker.schemas import wire
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -62,49 +63,28 @@ class FetcherSettings:
     backoff_seconds: float = 1.0
 
 
-class _Followed:
-    """A partition in the table of a fetcher."""
+class _Followed(FollowedFields):
+    """A partition in the table of a fetcher.  `key`: by which the session knows it."""
 
-    __slots__ = ("ask", "failures", "has_to_truncate", "key", "lag", "partition", "retry_at")
+    __slots__ = ("failures", "key", "lag")
+
+    partition: Partition
 
     def __init__(self, partition: Partition, has_to_truncate: bool) -> None:
-        self.partition = partition
-        self.has_to_truncate = has_to_truncate
+        super().__init__(partition, has_to_truncate)
         self.failures = 0
-        self.retry_at = 0.0
         self.lag: int | None = None
         """Records that are committed and not here, by the last answer."""
-        self.ask: Ask | None = None
-        self.key: Key = ("", ZERO_UUID, -1)
+        self.key: Key = (partition.topic, partition.topic_id, partition.index)
 
-    def now_asks(self, max_bytes: int, truncates_on_fetch: bool) -> Ask:
-        """What is to be asked for; the same object while it stays the same, as it does while nothing comes."""
+    def asks(self, max_bytes: int, truncates_on_fetch: bool) -> Ask:
+        """What is to be asked for by now, which is noted."""
         partition = self.partition
         log = partition.log
+        end, start, epoch = log.log_end_offset, log.log_start_offset, partition.leader_epoch
         last_epoch = log.latest_epoch if truncates_on_fetch else -1
-        ask = self.ask
-        if (
-            ask is None
-            or ask.offset != log.log_end_offset
-            or ask.leader_epoch != partition.leader_epoch
-            or ask.last_epoch != last_epoch
-            or ask.log_start_offset != log.log_start_offset
-            or ask.max_bytes != max_bytes
-            or ask.topic_id != partition.topic_id
-        ):
-            topic, index, topic_id = partition.topic, partition.index, partition.topic_id
-            ask = self.ask = Ask(
-                topic,
-                topic_id,
-                index,
-                partition.leader_epoch,
-                log.log_end_offset,
-                last_epoch,
-                log.log_start_offset,
-                max_bytes,
-            )
-            self.key = (topic, topic_id, index)
-        return ask
+        self.note_asked(end, start, epoch, last_epoch, max_bytes)
+        return Ask(*self.key, epoch, end, last_epoch, start, max_bytes)
 
 
 class FollowedRow(NamedTuple):
@@ -137,6 +117,7 @@ class ReplicaFetcher:
         self._traffic = traffic
         self._session = FollowerSession()
         self._followed: dict[TopicPartition, _Followed] = {}
+        self._names: dict[bytes, str] | None = None
         self._changed = asyncio.Event()
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
@@ -158,14 +139,21 @@ class ReplicaFetcher:
     def add(self, partition: Partition) -> None:
         """Copy a partition from now on."""
         truncates = not self._settings().protocol.truncates_on_fetch
+        self.remove(partition.topic_partition)
         self._followed[partition.topic_partition] = _Followed(partition, truncates)
+        self._names = None
         self._changed.set()
         if self._task is None:
             self._task = self._loop.create_task(self._run())
 
     def remove(self, name: TopicPartition) -> bool:
         """Copy it no longer; whether it was copied."""
-        return self._followed.pop(name, None) is not None
+        followed = self._followed.pop(name, None)
+        if followed is None:
+            return False
+        self._session.drop(followed.key)
+        self._names = None
+        return True
 
     def close(self) -> None:
         """Stop."""
@@ -198,18 +186,20 @@ class ReplicaFetcher:
                 await asyncio.sleep(self._settings().backoff_seconds)
 
     async def _round(self) -> None:
-        now = self._loop.time()
-        if any(each.has_to_truncate for each in self._followed.values()):
-            await self._truncate_by_epoch([each for each in self._followed.values() if each.has_to_truncate])
-        wanted = self._wanted(now)
-        if not wanted:
+        now, settings = self._loop.time(), self._settings()
+        changed = self._unsettled(now, settings)
+        if any(each.has_to_truncate for each in changed):
+            await self._truncate_by_epoch([each for each in changed if each.has_to_truncate])
+            changed = self._unsettled(now, settings)
+        for each in changed:
+            self._settle(each, now, settings)
+        if not len(self._session):
             await self._wait(now)
             return
-        by_id = all(ask.topic_id != ZERO_UUID for ask in wanted.values())
-        version = self._settings().protocol.fetch
-        if not by_id:
+        version = settings.protocol.fetch
+        if not self._session.all_have_ids:
             version = min(version, LAST_VERSION_BY_NAME)
-        answer = await self._client.send(self._request(wanted, version), version)
+        answer = await self._client.send(self._request(settings, version), version)
         if self._failures:
             logger.info("fetches again, after %d attempts", self._failures)
             self._failures = 0
@@ -219,19 +209,22 @@ class ReplicaFetcher:
             return
         await self._apply(answer, version)
 
-    def _wanted(self, now: float) -> dict[Key, Ask]:
-        settings, traffic = self._settings(), self._traffic
-        max_bytes, truncates_on_fetch = settings.max_bytes, settings.protocol.truncates_on_fetch
-        wanted: dict[Key, Ask] = {}
-        for each in self._followed.values():
-            if each.retry_at > now or each.has_to_truncate:
-                continue
-            if traffic is not None and traffic.holds_back_leader(each.partition, in_sync=each.lag == 0):
+    def _unsettled(self, now: float, settings: FetcherSettings) -> list[_Followed]:
+        return unsettled(self._followed, now, settings.max_bytes, settings.protocol.truncates_on_fetch)
+
+    def _settle(self, each: _Followed, now: float, settings: FetcherSettings) -> None:
+        """Has the next request ask for a partition as it stands, or not at all."""
+        traffic = self._traffic
+        is_left_out = each.retry_at > now or each.has_to_truncate
+        if not is_left_out and traffic is not None:
+            is_left_out = traffic.holds_back_leader(each.partition, in_sync=each.lag == 0)
+            if is_left_out:
                 each.retry_at = now + min(LONGEST_THROTTLE_SECONDS, traffic.follower.wait_ms() / 1000)
-                continue
-            ask = each.now_asks(max_bytes, truncates_on_fetch)
-            wanted[each.key] = ask
-        return wanted
+        if is_left_out:
+            each.is_asked = False
+            self._session.drop(each.key)
+        else:
+            self._session.want(each.key, each.asks(settings.max_bytes, settings.protocol.truncates_on_fetch))
 
     async def _wait(self, now: float) -> None:
         """Until a partition is added, or one that was left out is due."""
@@ -243,9 +236,8 @@ class ReplicaFetcher:
         except TimeoutError:
             pass
 
-    def _request(self, wanted: dict[Key, Ask], version: int) -> wire.FetchRequest:
-        settings = self._settings()
-        names = self._session.next(wanted)
+    def _request(self, settings: FetcherSettings, version: int) -> wire.FetchRequest:
+        names = self._session.next()
         topics: dict[tuple[str, bytes], list[wire.FetchRequest.FetchPartition]] = {}
         for ask in names.sent:
             row = FetchRequest.FetchPartition(
@@ -286,12 +278,11 @@ class ReplicaFetcher:
     # -- what an answer says ------------------------------------------------------------------------------------------
 
     async def _apply(self, answer: wire.FetchResponse, version: int) -> None:
-        asked = dict(self._session.known)
+        asked = self._session.known
         self._session.answered(answer.session_id)
-        names = {topic_id: topic for topic, topic_id, _ in asked}
         pace = self._pace()
         for topic in answer.responses:
-            name = topic.topic if version <= LAST_VERSION_BY_NAME else names.get(topic.topic_id)
+            name = topic.topic if version <= LAST_VERSION_BY_NAME else self._name_of(topic.topic_id)
             for row in topic.partitions:
                 if pace is not None:
                     await pace
@@ -301,6 +292,11 @@ class ReplicaFetcher:
                 ask = asked.get((each.partition.topic, each.partition.topic_id, row.partition_index))
                 if ask is not None and self._is_as_asked(each.partition, ask):
                     await self._apply_one(each, ask, row)
+
+    def _name_of(self, topic_id: bytes) -> str | None:
+        if self._names is None:
+            self._names = {each.partition.topic_id: each.partition.topic for each in self._followed.values()}
+        return self._names.get(topic_id)
 
     @staticmethod
     def _is_as_asked(partition: Partition, ask: Ask) -> bool:
@@ -343,7 +339,7 @@ class ReplicaFetcher:
     def _refused(self, each: _Followed, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             logger.info("%s waits for the controller: epoch %d is over", each.partition, each.partition.leader_epoch)
-            self._followed.pop(each.partition.topic_partition, None)
+            self.remove(each.partition.topic_partition)
             return
         self._leave_out(each)
 

@@ -8,43 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kbroker._fast.log.replica_fields import FollowerFields
+
 UNKNOWN_OFFSET = -1
 NEVER = float("-inf")
 
 
-class Follower:
+class Follower(FollowerFields):
     """One follower; offsets of -1: it has not fetched since this broker leads."""
 
-    __slots__ = ("_fetched_at", "_leader_end", "caught_up_at", "log_end_offset", "log_start_offset")
+    __slots__ = ()
 
     def __init__(self, caught_up_at: float = NEVER) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.caught_up_at = caught_up_at
-        self._fetched_at = NEVER
-        self._leader_end = UNKNOWN_OFFSET
+        self.fetched_at = NEVER
+        self.leader_end = UNKNOWN_OFFSET
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool:
         """A fetch: the follower has everything before `fetch_offset`.  Whether that is news."""
         if fetch_offset >= leader_end:
             self.caught_up_at = max(self.caught_up_at, now)
-        elif fetch_offset >= self._leader_end >= 0:
-            self.caught_up_at = max(self.caught_up_at, self._fetched_at)
+        elif fetch_offset >= self.leader_end >= 0:
+            self.caught_up_at = max(self.caught_up_at, self.fetched_at)
         is_news = (fetch_offset, log_start_offset) != (self.log_end_offset, self.log_start_offset)
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
-        self._leader_end = leader_end
-        self._fetched_at = now
+        self.leader_end = leader_end
+        self.fetched_at = now
         return is_news
-
-    def asks_again(self, fetch_offset: int, log_start_offset: int, now: float) -> bool:
-        """`fetched` at the leader's end, where that is no news; else False, and nothing is noted."""
-        if (fetch_offset, log_start_offset) != (self.log_end_offset, self.log_start_offset):
-            return False
-        self.caught_up_at = max(self.caught_up_at, now)
-        self._leader_end = fetch_offset
-        self._fetched_at = now
-        return True
 
     def lag_seconds(self, leader_end: int, now: float) -> float:
         """For how long it has not been caught up; 0 while it has all."""

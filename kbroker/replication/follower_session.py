@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kbroker.types import ZERO_UUID
+
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 MAX_EPOCH = 0x7FFFFFFF
@@ -42,25 +44,60 @@ class FetchNames(NamedTuple):
 
 
 class FollowerSession:
-    """See the module.  `next` for a request, then `answered` or `reset`."""
+    """See the module.  `want` and `drop` between requests, `next` for a request, then `answered` or `reset`.
 
-    __slots__ = ("_epoch", "_id", "_known")
+    What is wanted stays so; a request costs what has changed since the last one.
+    """
+
+    __slots__ = ("_changed", "_epoch", "_id", "_known", "_nameless", "_wanted")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
+        self._wanted: dict[Key, Ask] = {}
         self._known: dict[Key, Ask] = {}
+        self._changed: dict[Key, None] = {}
+        self._nameless = 0
 
-    def next(self, wanted: Mapping[Key, Ask]) -> FetchNames:
-        """What the next request names for the session to hold exactly `wanted`."""
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def all_have_ids(self) -> bool:
+        """Whether the topics of all wanted partitions have ids."""
+        return not self._nameless
+
+    def want(self, key: Key, ask: Ask) -> None:
+        """Ask for a partition like this from now on."""
+        if key not in self._wanted and key[1] == ZERO_UUID:
+            self._nameless += 1
+        self._wanted[key] = ask
+        self._changed[key] = None
+
+    def drop(self, key: Key) -> None:
+        """Ask for it no longer, if it was."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed[key] = None
+            if key[1] == ZERO_UUID:
+                self._nameless -= 1
+
+    def next(self) -> FetchNames:
+        """What the next request names for the session to hold exactly what is wanted."""
+        changed, self._changed = self._changed, {}
         if self._id == NO_SESSION:
-            self._known = dict(wanted)
-            return FetchNames(NO_SESSION, INITIAL_EPOCH, list(wanted.values()), [])
-        known = self._known
-        # Most are the very same.
-        sent = [ask for key, ask in wanted.items() if (old := known.get(key)) is not ask and old != ask]
-        forgotten = [key for key in self._known if key not in wanted]
-        self._known = dict(wanted)
+            self._known = dict(self._wanted)
+            return FetchNames(NO_SESSION, INITIAL_EPOCH, list(self._known.values()), [])
+        sent: list[Ask] = []
+        forgotten: list[Key] = []
+        for key in changed:
+            ask, known = self._wanted.get(key), self._known.get(key)
+            if ask is not None:
+                if ask != known:
+                    self._known[key] = ask
+                    sent.append(ask)
+            elif known is not None:
+                del self._known[key]
+                forgotten.append(key)
         return FetchNames(self._id, self._epoch, sent, forgotten)
 
     def answered(self, session_id: int) -> None:

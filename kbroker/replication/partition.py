@@ -94,8 +94,6 @@ class Partition(PartitionFields):
         "_waits",
         "adding_replicas",
         "epoch_start",
-        "follower_throttled",
-        "followers",
         "index",
         "is_reassigning",
         "isr_changes",
@@ -111,6 +109,7 @@ class Partition(PartitionFields):
     )
 
     log: UnifiedLog
+    followers: dict[int, Follower]
     waiting: dict[DelayedFetch, None]
     purgatory: FetchPurgatory
 
@@ -133,7 +132,7 @@ class Partition(PartitionFields):
         self.purgatory = purgatory
         self.waiting: dict[DelayedFetch, None] = {}
         self.isr_changes = isr_changes
-        self.followers: dict[int, Follower] = {}
+        self.followers = {}
         self.proposed_isr: tuple[int, ...] | None = None
         self.epoch_start = 0
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
@@ -310,14 +309,6 @@ class Partition(PartitionFields):
             fits = may_join(follower, self.log.high_watermark, self.epoch_start)
             if fits and changes.is_eligible(replica_id):
                 self._propose((*self.isr, replica_id))
-
-    def follower_asks_again(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> bool:
-        """`follower_fetched` by one in sync that has everything, `fetch_offset` being the end of the log, and said so
-        before.  False where that is not so: then nothing is noted."""
-        follower, changes = self.followers.get(replica_id), self.isr_changes
-        if follower is None or changes is None or replica_id not in self.isr:
-            return False
-        return follower.asks_again(fetch_offset, log_start_offset, changes.now())
 
     def _settle_fetched(self) -> None:
         self._settle()

@@ -29,7 +29,9 @@ class FastReader:
         purgatory: Any = SimpleNamespace()
         partition = Partition(NAME, 3, bytes(16), log, 1, led(), purgatory)
         find = {"partition": lambda *_: partition, "replica": lambda *_: partition}
-        manager = SimpleNamespace(topics={NAME: {3: partition}}, names={}, selector=None, traffic=None, **find)
+        manager = SimpleNamespace(
+            topics={NAME: {3: partition}}, names={}, selector=None, traffic=None, isr_changes=None, **find
+        )
         self.services = SimpleNamespace(replica_manager=manager, fetch_max_bytes=(1 << 31) - 1)
         self.alone = 0
         self.kinds: set[type] = set()

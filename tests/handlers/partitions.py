@@ -22,6 +22,7 @@ class Manager:
         self.names = names
         self.purgatory = purgatory
         self.selector = None
+        self.isr_changes = None
         self.traffic = None
 
     def replica(self, topic: str, index: int) -> Partition:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import copy
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker._fast.log.log_fields import EpochFields, LocalLogFields, LogFields, PartitionFields
+from kbroker._fast.log.replica_fields import unsettled
 from kbroker.replication.fetcher import _Followed
 from kbroker.replication.follower import Follower
+from kbroker.replication.follower_session import NO_SESSION, Ask, FollowerSession, Key
 
 OFFSETS = st.integers(0, 3)
 FETCHES = st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS), max_size=6)
 
 
 def fields(follower: Follower) -> tuple[Any, ...]:
-    return tuple(getattr(follower, name) for name in Follower.__slots__)
+    return (
+        follower.log_end_offset,
+        follower.log_start_offset,
+        follower.leader_end,
+        follower.fetched_at,
+        follower.caught_up_at,
+    )
 
 
 @given(FETCHES, OFFSETS, OFFSETS)
@@ -36,30 +44,100 @@ def test_a_fetch_that_says_nothing_new_is_noted_as_any_other(
     assert fields(follower) == (known if is_news else fields(other))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["end", "start", "epoch", "last", "id", "bytes", ""]), OFFSETS), max_size=12))
-def test_a_follower_asks_for_what_is_so_by_then(changes: list[tuple[str, int]]) -> None:
-    """It would fetch from an old offset, or in an old epoch, for ever."""
-    log = SimpleNamespace(log_end_offset=0, log_start_offset=0, latest_epoch=-1)
-    partition: Any = SimpleNamespace(topic="t", index=0, topic_id=b"0" * 16, leader_epoch=0, log=log)
+class Replica(PartitionFields):
+    """As much of a partition as a follower's request is made of."""
+
+    topic, index, topic_id = "t", 0, b"0" * 16
+
+
+class Log(LogFields):
+    """As much of its log."""
+
+    log_end_offset = property(lambda self: self.local.log_end_offset)
+    latest_epoch = property(lambda self: self.leader_epoch_cache.latest_epoch)
+
+
+def replica() -> Any:
+    found, log = Replica(), Log()
+    log.local, log.leader_epoch_cache = LocalLogFields(), EpochFields()
+    log.leader_epoch_cache.latest_epoch = -1
+    found.log = log
+    return found
+
+
+CHANGES = st.sampled_from(["end", "start", "epoch", "last", "bytes", "retry", "throttle", "cut", ""])
+
+
+@given(st.lists(st.tuples(CHANGES, OFFSETS), max_size=12), st.booleans())
+def test_a_follower_asks_for_what_is_so_by_then(changes: list[tuple[str, int]], truncates_on_fetch: bool) -> None:
+    """It would fetch from an old offset, or in an old epoch, for ever, or a partition that it is to leave out."""
+    partition = replica()
+    log = partition.log
     followed = _Followed(partition, False)
-    max_bytes, last = 1, followed.now_asks(1, True)
-    for field, value in changes:
+    max_bytes, asked = 1, None
+    for field, value in [("", 0), *changes]:
         match field:
             case "end":
-                log.log_end_offset = value
+                log.local.log_end_offset = value
             case "start":
                 log.log_start_offset = value
             case "epoch":
                 partition.leader_epoch = value
             case "last":
-                log.latest_epoch = value
-            case "id":
-                partition.topic_id = bytes([value]) * 16
+                log.leader_epoch_cache.latest_epoch = value
             case "bytes":
                 max_bytes = value
-        ask = followed.now_asks(max_bytes, True)
-        expected = _Followed(partition, False).now_asks(max_bytes, True)
-        assert ask == expected
-        assert followed.key == (ask.topic, ask.topic_id, ask.partition)
-        assert (ask is last) == (ask == last)
-        last = ask
+            case "retry":
+                followed.retry_at = float(value)
+            case "throttle":
+                partition.follower_throttled = value > 1
+            case "cut":
+                followed.has_to_truncate = value > 1
+        expected = _Followed(partition, False).asks(max_bytes, truncates_on_fetch)
+        is_left_out = followed.retry_at > 1.0 or followed.has_to_truncate
+        found = unsettled({0: followed}, 1.0, max_bytes, truncates_on_fetch)
+        is_same = asked is None if is_left_out else asked == expected
+        assert bool(found) is (not is_same or followed.has_to_truncate or partition.follower_throttled)
+        if is_left_out:
+            followed.is_asked, asked = False, None
+        elif found:
+            asked = followed.asks(max_bytes, truncates_on_fetch)
+            assert asked == expected
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["want", "drop", "fetch", "refused"]), st.integers(0, 3), OFFSETS, st.booleans()),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_a_session_holds_what_is_wanted_after_each_fetch(steps: list[tuple[str, int, int, bool]]) -> None:
+    """A partition would not be copied any more, or one that others lead by now be asked for."""
+    session = FollowerSession()
+    wanted: dict[Key, Ask] = {}
+    held: dict[Key, Ask] = {}
+    for step, index, offset, has_id in steps:
+        key = ("t", bytes([has_id]) * 16, index)
+        match step:
+            case "want":
+                wanted[key] = Ask(*key, 0, offset, -1, 0, 1)
+                session.want(key, wanted[key])
+            case "drop":
+                wanted.pop(key, None)
+                session.drop(key)
+            case "refused":
+                session.reset()
+            case "fetch":
+                names = session.next()
+                if names.session_id == NO_SESSION:
+                    held = {}
+                for ask in names.sent:
+                    assert held.get(ask[:3]) != ask, "only what has changed is named"
+                    held[ask[:3]] = ask
+                for each in names.forgotten:
+                    del held[each]
+                assert held == wanted == session.known
+                assert len(session) == len(wanted)
+                assert session.all_have_ids is all(each.topic_id != bytes(16) for each in wanted.values())
+                session.answered(7)

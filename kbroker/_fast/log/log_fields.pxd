@@ -78,7 +78,9 @@ cdef class PartitionFields:
     cdef public tuple isr
     cdef LogFields log_
     cdef public dict waiting
+    cdef public dict followers
     cdef public bint commits_alone
+    cdef public bint follower_throttled
     cdef public object purgatory
     cdef uint64_t named_in
 

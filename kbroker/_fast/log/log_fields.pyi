@@ -67,5 +67,7 @@ class PartitionFields:
     isr: tuple[int, ...]
     log: Any
     waiting: dict[Any, None]
+    followers: dict[int, Any]
     commits_alone: bool
+    follower_throttled: bool
     purgatory: Any

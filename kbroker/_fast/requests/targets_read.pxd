@@ -33,6 +33,8 @@ cdef class TargetsRead:
     cdef list with_records      # the targets that have any
     cdef Py_ssize_t looked      # how many targets were looked at
     cdef list order             # of the topics that are still to be written
+    cdef object replica         # the follower whose session it is, as Python's number, else None
+    cdef double now             # as ISRs count it
 
     cdef object attempt(self, bint force)
     cdef int _look_at(self, FetchTarget target) except -1

@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, uint8_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget, place
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
+from kbroker._fast.log.replica_fields cimport FollowerFields
 from kbroker._fast.net.direct cimport Topic
 from kbroker._fast.net.pending cimport DelayedFetch, Pending
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
@@ -87,6 +88,9 @@ cdef class TargetsRead:
         self.with_records = []
         self.looked = 0
         self.order = None
+        changes = self.services.replica_manager.isr_changes if self.replica_id >= 0 and self.incremental else None
+        self.replica = None if changes is None else self.replica_id
+        self.now = 0.0 if changes is None else changes.now()
 
     def look(self, Py_ssize_t count) -> bool:
         """Looks at so many targets more; whether that was the last one."""
@@ -110,7 +114,7 @@ cdef class TargetsRead:
         cdef bint urgent
         if self.replica_id < 0 and self.reader is None:
             partition = place(target, manager.topics, manager.names, self.by_id)
-        elif self.incremental:
+        elif self.replica is not None:
             partition = self._quiet(target, manager)
             if partition is not None:
                 return answer.may_wait_at(partition)
@@ -137,6 +141,7 @@ cdef class TargetsRead:
         """The partition at whose end an in-sync follower stands as it did before, which is noted; else None."""
         cdef object name = target.topic
         cdef PartitionFields partition
+        cdef FollowerFields follower
         cdef LogFields log
         if target.refusal != 0 or target.max_bytes < 0 or self.head.max_bytes < 0:
             return None
@@ -154,9 +159,10 @@ cdef class TargetsRead:
                     and target.last_fetched_epoch != log.leader_epoch_cache_.latest_epoch)
                 or target.is_changed(0, log.high_watermark, log.log_start_offset)):
             return None
-        if not (<object> partition).follower_asks_again(self.replica_id, target.fetch_offset, target.log_start_offset):
+        follower = partition.followers.get(self.replica)
+        if follower is None or self.replica not in partition.isr:
             return None
-        return partition
+        return partition if follower.asks_again(target.fetch_offset, target.log_start_offset, self.now) else None
 
     cdef int _add(self, FetchTarget target, const Found* found, object data) except -1:
         cdef LookedAt row = LookedAt.__new__(LookedAt)
