@@ -58,6 +58,17 @@ def reported(image: ClusterImage, config: BrokerConfig, node_id: int, report: Re
     return Reported(updates, unserved)
 
 
+def started_anew(image: ClusterImage, node_id: int, report: ReplicaReport, updates: PartitionUpdates) -> None:
+    """A broker has started, and `report` names all of its replicas that are offline: others that were are back."""
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition)
+            if node_id in partition.offline_replicas and name not in report.offline:
+                known = updates.get(name) or partition
+                left = tuple(each for each in known.offline_replicas if each != node_id)
+                updates.put(name, replace(known, offline_replicas=left))
+
+
 async def without_broker(
     image: ClusterImage, config: BrokerConfig, node_id: int, left: Mapping[int, BrokerImage], pace: Pace
 ) -> PartitionUpdates:

@@ -283,6 +283,7 @@ class ReplicaManager:
             logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
             self._failed.add(topic_partition)
             return None
+        self._failed.discard(topic_partition)
         if image.leader == self._node_id:
             log.assign_leader_epoch(image.leader_epoch)
         return Partition(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import ErrorCode, KafkaStorageError
@@ -206,6 +207,19 @@ def test_a_lost_replica_is_not_made_anew_for_a_controller_that_does_not_know_of_
         parts.replicas.partition("t", lost)
     assert parts.logs.get_log(TopicPartition("t", lost)) is None
     assert parts.replicas.partition("t", 1 - lost).leader_epoch == 0
+
+
+def test_a_replica_that_is_served_again_is_not_counted_among_the_offline_ones(start: Callable[..., Parts]) -> None:
+    """Readiness and metrics would complain of a partition whose log is there."""
+    parts = start()
+    parts.replicas.fetchers = NoFetchers()
+    parts.create()
+    before = parts.cache.image.topics["t"]
+    parts.cache.apply(unserved_delta(parts.cache.image, parts.node_id, [TopicPartition("t", 0)]))
+    assert parts.replicas.offline_count == 1
+    parts.cache.apply(MetadataDelta(changed=(TopicChange(parts.cache.image.topics["t"], before),)))
+    assert parts.replicas.partition("t", 0).leader_epoch == 0
+    assert parts.replicas.offline_count == 0
 
 
 def test_an_unclean_start_begins_new_epochs_and_a_clean_one_does_not(start: Callable[..., Parts]) -> None:

@@ -62,6 +62,20 @@ def test_a_partition_of_a_worker_that_is_gone_comes_back_with_it(host: Host) -> 
     assert host.partition("t", index).isr == (2,)
 
 
+def test_a_replica_whose_disk_is_back_is_there_again_with_the_next_start_of_its_worker(host: Host) -> None:
+    """It would be offline, and copy nothing, until the controller itself is started anew."""
+    host.create("t", 2, 3)
+    follower = next(each for each in (2, 3) if each not in host.leaders("t"))
+    epoch = host.cache.image.brokers[follower].epoch
+    both = frozenset({FIRST, TopicPartition("t", 1)})
+    finished(host.controller.report_replicas(BrokerEpoch(follower, epoch), ReplicaReport(offline=both)))
+    assert host.partition("t").offline_replicas == (follower,)
+    finished(host.controller.lost(BrokerEpoch(follower, epoch)))
+    host.enter(follower, ReplicaReport(offline=frozenset({FIRST})))
+    assert host.partition("t").offline_replicas == (follower,)
+    assert host.partition("t", 1).offline_replicas == ()
+
+
 def test_another_replica_leads_at_once_and_the_isr_has_one_less(host: Host) -> None:
     """Producers with acks=all would wait for a worker that is dead."""
     host.create("t", 1, 3)

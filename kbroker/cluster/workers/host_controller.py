@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.local_controller import LocalController
-from kbroker.cluster.replica_reports import after_losses, reported, with_broker, without_broker
+from kbroker.cluster.replica_reports import after_losses, reported, started_anew, with_broker, without_broker
 from kbroker.cluster.requests import NO_BROKER_EPOCH, BrokerEpoch, HeldLog, ReplicaReport
 from kbroker.metadata.image import BrokersImage, MetadataDelta
 
@@ -36,13 +36,16 @@ class HostController(LocalController):
         """Take a worker into the cluster.  One that was here before, and has lost its connection alone, has an epoch
         already and keeps it."""
         node_id, epoch = broker.node_id, broker.epoch
+        has_started = epoch == NO_BROKER_EPOCH
         async with self._changing:
-            if epoch == NO_BROKER_EPOCH:
+            if has_started:
                 epoch, _ = await self._call(self._store.begin_broker_epoch, node_id)
             image = self._cache.image
             brokers = {**image.brokers, node_id: replace(broker, epoch=epoch)}
             come = replace(image, brokers=brokers)
             updates, _ = reported(come, self._settings.config, node_id, report)
+            if has_started:
+                started_anew(come, node_id, report, updates)
             await with_broker(come, self._settings.config, node_id, updates, self._slices.pace())
             await self._move(updates, brokers)
         logger.info("worker %d has come, epoch %d", node_id, epoch)
