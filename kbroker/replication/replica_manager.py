@@ -243,14 +243,22 @@ class ReplicaManager:
     def note_topics(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
         """Take over ids and settings of topics from the metadata."""
         for topic in (*delta.created, *(change.new for change in delta.changed)):
-            known = self.topics.setdefault(topic.name, {})
+            self.topics.setdefault(topic.name, {})
             self.names[topic.topic_id] = topic.name
+        # Of the many topics whose leaders alone are others, as when a broker is gone, nothing has to be looked at.
+        altered = [*delta.created, *(new for old, new in delta.changed if new.configs != old.configs)]
+        if not altered and not delta.deleted:
+            return
+        followed: dict[str, list[Partition]] = {}
+        for name, partition in self.followed.items():
+            followed.setdefault(name.topic, []).append(partition)
+        for topic in altered:
             config = self._log_config(topic.configs)
-            for partition in self._of(topic.name, known):
+            for partition in (*self.topics[topic.name].values(), *followed.get(topic.name, ())):
                 self._configure(partition, config)
         for topic in delta.deleted:
             self.names.pop(topic.topic_id, None)
-            if not any(self._of(topic.name, self.topics.get(topic.name, {}))):
+            if not self.topics.get(topic.name) and topic.name not in followed:
                 self.topics.pop(topic.name, None)
 
     def reconfigure(self, topics: Mapping[str, TopicImage]) -> None:
@@ -262,10 +270,6 @@ class ReplicaManager:
     def _configure(self, partition: Partition, config: LogConfig) -> None:
         self.log_manager.configure(partition.log, config)
         partition.reconfigured()
-
-    def _of(self, topic: str, led: Mapping[int, Partition]) -> Iterator[Partition]:
-        yield from led.values()
-        yield from (partition for name, partition in self.followed.items() if name.topic == topic)
 
     def _create(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
         partition = self._make(topic, image, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import UnknownTopicOrPartitionError
-from kbroker.metadata.image import BrokerImage, Endpoint
+from kbroker.metadata.image import (
+    BrokerImage,
+    ClusterImage,
+    Endpoint,
+    MetadataDelta,
+    PartitionImage,
+    TopicChange,
+    TopicImage,
+)
 from kbroker.metadata.local_store import LocalStore
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
@@ -187,5 +196,25 @@ def test_a_stop_while_a_topic_is_made_loses_no_partition(tmp_path: Path) -> None
         assert again.replicas.partition("t", PARTITIONS - 1).log.log_end_offset == 0
         await until(lambda: len(list(again.replicas)) == PARTITIONS)
         again.stop()
+
+    uvloop.run(main())
+
+
+def test_a_topic_with_another_leader_alone_keeps_the_settings_of_its_logs(tmp_path: Path) -> None:
+    """A broker of thousands of topics would look at all its logs whenever another broker goes."""
+
+    async def main() -> None:
+        parts = Parts(tmp_path)
+        parts.create()
+        partition = parts.replicas.partition("t", 0)
+        old = ClusterImage.of("c", topics=[TopicImage("t", b"t" * 16, (PartitionImage(0, 1, 0, (1,), (1,)),))])
+        moved = replace(old.topics["t"], partitions=(PartitionImage(0, 2, 1, (1, 2), (2,)),))
+        kept = partition.log.config
+        parts.replicas.note_topics(old, old, MetadataDelta(changed=(TopicChange(old.topics["t"], moved),)))
+        assert partition.log.config is kept
+        altered = replace(moved, configs={"retention.ms": "7000"})
+        parts.replicas.note_topics(old, old, MetadataDelta(changed=(TopicChange(moved, altered),)))
+        assert partition.log.config.retention_ms == 7000
+        parts.stop()
 
     uvloop.run(main())

@@ -214,14 +214,16 @@ class Term:
         for node_id in self.context.live():
             self._on.channels.open(node_id)
         deletions = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.mark, Work.DELETIONS))
+        unsettled = self._unsettled()
         self.context.deleting.update(name for name in deletions if name in self.context.image.topics)
         everything = of_topics(self.context.image.topics.values())
-        kept = [name for name in everything if name.topic not in self.context.deleting]
+        kept = [name for name in everything if name.topic not in self.context.deleting and name not in unsettled]
         # All at once: a broker that has just come would show clients a cluster without topics in between.
         self.changes.send_metadata(everything)
+        # Replicas hear once of what is about to change, such as all that a controller which died had a replica of.
         self.changes.send_states(kept)
         self.context.deleting.clear()
-        await self.settle()
+        await self._commit(unsettled)
         await self.complete_reassignments()
         for path, work in ((paths.REASSIGN_PARTITIONS, Work.REASSIGNMENTS), (paths.PREFERRED_ELECTION, Work.ELECTIONS)):
             await self._zookeeper.exists(path, partial(self.mark, work))
@@ -328,6 +330,14 @@ class Term:
 
     async def settle(self, also: Iterable[TopicPartition] = ()) -> None:
         """Give every partition the leader and the ISR that it can have; tell of those in `also` in any case."""
+        changed = self._unsettled()
+        await self._commit(changed)
+        told = [name for name in also if name not in changed]
+        if told:
+            self.changes.send_metadata(told)
+
+    def _unsettled(self) -> dict[TopicPartition, PartitionImage]:
+        """The partitions that could have another leader or ISR, with it."""
         contexts = self.context.contexts(self.config)
         leaving = self.context.leaving()
         changed = {}
@@ -335,11 +345,11 @@ class Term:
             new = transitions.settled(each, contexts.of(self.context.image.topics[name.topic]), leaving)
             if new is not each:
                 changed[name] = new
+        return changed
+
+    async def _commit(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
         if await self.changes.commit(changed):
             self.mark(Work.SETTLE)
-        told = [name for name in also if name not in changed]
-        if told:
-            self.changes.send_metadata(told)
 
     async def _settle(self) -> None:
         await self.settle()

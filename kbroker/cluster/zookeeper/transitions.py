@@ -71,11 +71,15 @@ def _settled(partition: PartitionImage, context: PartitionContext) -> PartitionI
 
 
 def _standing(partition: PartitionImage) -> PartitionImage:
+    if not partition.adding_replicas and not partition.removing_replicas:
+        return partition
     return replace(partition, adding_replicas=(), removing_replicas=())
 
 
 def _moving(changed: PartitionImage, partition: PartitionImage) -> PartitionImage:
     """`changed` with the reassignment of `partition`; the same as `partition` where nothing else changed."""
+    if not partition.adding_replicas and not partition.removing_replicas:
+        return partition if changed == partition else changed
     back = replace(changed, adding_replicas=partition.adding_replicas, removing_replicas=partition.removing_replicas)
     return partition if back == partition else back
 

@@ -42,6 +42,8 @@ class FakeBroker:
     live: list[int] = field(default_factory=list)
     stopped: list[tuple[TopicPartition, bool]] = field(default_factory=list)
     failed: set[TopicPartition] = field(default_factory=set)
+    asked: list[list[TopicPartition]] = field(default_factory=list)
+    """The partitions of each LeaderAndIsr."""
 
     def answer(self, request: Message, version: int) -> Any:
         if request.controller_epoch < self.controller_epoch:  # type: ignore[attr-defined]
@@ -65,6 +67,13 @@ class FakeBroker:
 
     def _lead(self, request: wire.LeaderAndIsrRequest) -> wire.LeaderAndIsrResponse:
         response = wire.LeaderAndIsrResponse
+        self.asked.append(
+            [
+                TopicPartition(topic.topic_name, row.partition_index)
+                for topic in request.topic_states
+                for row in topic.partition_states
+            ]
+        )
         topics = []
         for topic in request.topic_states:
             rows = []
