@@ -93,11 +93,12 @@ def test_workers_that_die_together_are_started_again(tmp_path: Path) -> None:
         wait_for(lambda: not any(map(is_running, killed.values())), "their end", seconds=60)
         os.kill(supervisor, signal.SIGCONT)
         wait_for(
-            lambda: all(workers.worker_pid(number) != pid for number, pid in killed.items()) or not workers.running,
-            "the next ones",
+            lambda: all(f"worker {each} has ended (killed by SIGKILL)" in workers.output() for each in killed),
+            "the supervisor to see it",
             seconds=60,
         )
         workers.wait_until_ready()
+        assert all(workers.worker_pid(number) != pid for number, pid in killed.items())
     finally:
         workers.close()
 
