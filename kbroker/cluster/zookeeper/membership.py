@@ -131,6 +131,7 @@ class Membership:
         self._loop = loop
         self._own_sessions: set[int] = set()
         self._renewal: asyncio.Task[None] | None = None
+        self._look_again = asyncio.Event()
         self._registered: list[Callable[[int], Awaitable[None]]] = []
         self.state = MembershipState.AWAY
         self.epoch = NO_EPOCH
@@ -181,29 +182,30 @@ class Membership:
 
     async def _wait_until_free(self, path: str, deadline: float) -> None:
         """Wait for an earlier session's registration to go; delete it where that session was this process's own."""
-        gone = asyncio.Event()
-        stat = await self._zookeeper.exists(path, gone.set)
-        if stat is None:
-            return
-        if stat.owner in self._own_sessions:
+        while (stat := await self._zookeeper.exists(path, self._look_again.set)) is not None:
+            if stat.owner in self._own_sessions:
+                try:
+                    await self._zookeeper.delete(path)
+                except NoNodeError:
+                    pass
+                return
+            node_id = self._registration.node_id
+            seconds = deadline - self._loop.time()
+            logger.info("broker id %d is registered by another session; waiting %.1f s for it to end", node_id, seconds)
             try:
-                await self._zookeeper.delete(path)
-            except NoNodeError:
-                pass
-            return
-        node_id = self._registration.node_id
-        seconds = deadline - self._loop.time()
-        logger.info("broker id %d is registered by another session; waiting %.1f s for it to end", node_id, seconds)
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await gone.wait()
-        except TimeoutError:
-            raise MembershipError(
-                f"broker id {node_id} is in use by another broker (session 0x{stat.owner:x} of {path}); stop that one, "
-                "or give this one another broker.id"
-            ) from None
+                async with asyncio.timeout(max(0.0, seconds)):
+                    await self._look_again.wait()
+            except TimeoutError:
+                raise MembershipError(
+                    f"broker id {node_id} is in use by another broker (session 0x{stat.owner:x} of {path}); stop that "
+                    "one, or give this one another broker.id"
+                ) from None
+            self._look_again.clear()
 
     def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            # Watches went with the connection before.
+            self._look_again.set()
         if self.state is MembershipState.ENDED:
             return
         if state is SessionState.EXPIRED and self.state is MembershipState.REGISTERED:

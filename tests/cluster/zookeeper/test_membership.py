@@ -127,6 +127,25 @@ def test_an_id_is_waited_for_and_refused_while_another_has_it() -> None:
     asyncio.run(main())
 
 
+def test_an_id_that_is_freed_while_the_connection_is_away_is_taken() -> None:
+    """A broker that is started again during a fault of ZooKeeper would say that another one has its id, and end."""
+
+    async def scenario() -> None:
+        ensemble = FakeEnsemble()
+        await make_roots(ensemble.session())
+        earlier, session = ensemble.session(), ensemble.session()
+        await member(earlier).register()
+        waiting = asyncio.ensure_future(member(session, patience_ms=600_000).free())
+        await settled()
+        session.suspend()
+        earlier.drop()
+        session.resume()
+        await settled()
+        assert waiting.done(), "the watch went with the connection"
+
+    asyncio.run(scenario())
+
+
 def test_a_registration_of_its_own_earlier_session_does_not_keep_a_broker_out() -> None:
     """A broker whose new session comes before the end of the old one would stop."""
 
