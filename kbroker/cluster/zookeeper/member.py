@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from kbroker.cluster.zookeeper.membership import (
     chosen_node_id,
     make_roots,
 )
-from kbroker.cluster.zookeeper.session import SessionState
+from kbroker.cluster.zookeeper.session import Session, SessionState
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.term import Surroundings, Term
@@ -43,6 +44,7 @@ from kbroker.types import random_uuid, uuid_to_text
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
+    from kbroker.cluster.client import Transport
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.protocol_version import ProtocolVersion
@@ -71,14 +73,35 @@ class Parts:
     failed: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a membership reaches others by; `rng` spreads its attempts."""
+
+    session: Session
+    transport: Transport
+    rng: random.Random
+
+    @staticmethod
+    def over_network(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> Outside:
+        """Kazoo and TCP."""
+        return Outside(KazooSession(settings, loop), TcpTransport(loop), random.Random())
+
+
 class ZooKeeperMember:
     """See `cluster.member.Member`."""
 
-    def __init__(self, settings: ZooKeeperSettings, parts: Parts, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        parts: Parts,
+        loop: asyncio.AbstractEventLoop,
+        outside: Outside | None = None,
+    ) -> None:
         self._settings = settings
         self._parts = parts
         self._loop = loop
-        self._session = KazooSession(settings, loop)
+        self._outside = outside or Outside.over_network(settings, loop)
+        self._session = self._outside.session
         self.configs = EntityConfigs(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._membership: Membership | None = None
@@ -88,7 +111,6 @@ class ZooKeeperMember:
         self.controller_stats = ControllerStats()
         self._shown: BrokerImage | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._transport = TcpTransport(loop)
         self._protocols = {each.name: each.protocol for each in parts.config.listeners}
 
     @property
@@ -220,7 +242,7 @@ class ZooKeeperMember:
             client_id=str(parts.config.node_id),
             request_seconds=parts.config.get("controller.socket.timeout.ms") / 1000,
         )
-        return NodeClient(self._loop, self._transport, find, settings)
+        return NodeClient(self._loop, self._outside.transport, find, settings, self._outside.rng)
 
     def problems(self) -> Iterable[Problem]:
         """Whether ZooKeeper is there, and znodes that were left out because their content makes no sense."""

@@ -174,6 +174,16 @@ class ZooKeeper(Protocol):
         """All operations or, with MultiError, none.  Of a Set, the new state."""
 
 
+class Session(ZooKeeper, Protocol):
+    """A ZooKeeper that a process opens and closes, once each."""
+
+    async def open(self) -> None:
+        """Connect.  ConnectionLossError when the time for that is over."""
+
+    async def close(self) -> None:
+        """End the session: its ephemeral nodes go at once."""
+
+
 async def ensure_path(zookeeper: ZooKeeper, path: str) -> None:
     """Make a persistent znode and its parents where they are missing, as Kafka does, without content."""
     try:

@@ -201,6 +201,14 @@ class FakeSession:
 
     # The interface
 
+    async def open(self) -> None:
+        """Connected from the start."""
+
+    async def close(self) -> None:
+        """The session ends, and none follows."""
+        self.drop()
+        self._move(SessionState.CLOSED)
+
     def subscribe(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 

@@ -16,6 +16,7 @@ import logging
 import random
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,12 @@ class Scale:
     steps: int = 60
     breaks: float = 0.01
     fault_chance: float = 0.06
+    step_seconds: float = STEP_SECONDS
 
 
 class History:
+    scale = Scale()
+
     def __init__(self, seed: int, directory: Path, scale: Scale) -> None:
         self.rng = random.Random(seed)
         self.loop = VirtualLoop()
@@ -60,10 +64,7 @@ class History:
         self.network = Network(self.loop, self.rng, scale.breaks)
         self.min_in_sync = self.rng.choice((1, 2))
         release = self.rng.choice(RELEASES)
-        self.nodes = {
-            each: SimNode(each, directory / str(each), self.network, self.min_in_sync, release) for each in NODES
-        }
-        self.controller = HandController(transport=self.network.transport(CONTROLLER))
+        self.nodes = {each: self.make_node(each, directory / str(each), release) for each in NODES}
         self.committed: dict[int, bytes | None] = {}
         self.acknowledged: dict[int, bytes] = {}
         self.leaders: dict[int, int] = {}
@@ -78,6 +79,60 @@ class History:
         self._down: set[int] = set()
         self._background: set[asyncio.Task[Any]] = set()
 
+    # The controller, and what it knows
+
+    def make_node(self, node_id: int, directory: Path, release: str) -> SimNode:
+        return SimNode(node_id, directory, self.network, self.min_in_sync, release)
+
+    async def begin(self) -> None:
+        """A controller, and a topic."""
+        self.controller = HandController(transport=self.network.transport(CONTROLLER))
+        self.network.servers[CONTROLLER] = self.controller.answer
+        for each in NODES:
+            self._start(each)
+        self._later(self.controller.create(TEST_TOPIC, [self.rng.sample(NODES, 3)]))
+        await asyncio.sleep(0.05)
+
+    def isr(self) -> Sequence[int]:
+        """Who is in sync, as far as the controller has granted it."""
+        return self.controller.image(TEST_TOPIC).isr
+
+    def came(self, node_id: int) -> None:
+        """A broker's process has begun."""
+        self._later(self.controller.came(node_id, node_id, self._epoch, host=str(node_id)))
+
+    def may_start(self, _node_id: int) -> bool:
+        return True
+
+    def may_crash(self) -> bool:
+        return True
+
+    def died(self, node_id: int) -> None:
+        """The cluster is to know that a process is gone."""
+        self._later(self.controller.died(node_id))
+
+    def depose(self, node_id: int) -> None:
+        """The controller takes a broker for dead that goes on; it comes back with another epoch."""
+        self.note(f"the controller takes {node_id} for dead")
+        self._later(self.controller.died(node_id))
+        self.loop.call_later(self.rng.uniform(0.05, 1.0), self._renewed, node_id)
+
+    def elect(self) -> None:
+        image = self.controller.image(TEST_TOPIC)
+        candidates = [each for each in image.isr if self.controller.nodes[each].alive]
+        if candidates:
+            leader = self.rng.choice(candidates)
+            self.note(f"{leader} is elected")
+            self._later(self.controller.elect(NAME, leader))
+
+    def help(self, *, late: bool) -> None:
+        """What a controller would do by itself, when the faults have ended; `late`: for some time."""
+        for each in NODES if late else ():
+            if not self.controller.nodes[each].alive:
+                self._renewed(each)
+        if self.controller.image(TEST_TOPIC).leader == NO_LEADER:
+            self.elect()
+
     def _on_failure(self, _loop: object, context: dict[str, Any]) -> None:
         """A part of a broker has failed, where none may."""
         self.failures.append(repr(context.get("exception") or context.get("message")))
@@ -88,13 +143,9 @@ class History:
     # What happens
 
     async def run(self) -> None:
-        self.network.servers[CONTROLLER] = self.controller.answer
-        for each in NODES:
-            self._start(each)
-        self._later(self.controller.create(TEST_TOPIC, [self.rng.sample(NODES, 3)]))
-        await asyncio.sleep(0.05)
+        await self.begin()
         for _ in range(self.scale.steps):
-            await asyncio.sleep(self.rng.uniform(0, 2 * STEP_SECONDS))
+            await asyncio.sleep(self.rng.uniform(0, 2 * self.scale.step_seconds))
             for _ in range(self.rng.randint(0, 3)):
                 self._produce()
             if self.rng.random() < self.scale.fault_chance:
@@ -113,7 +164,7 @@ class History:
         self._down.discard(node_id)
         self.nodes[node_id].start(self._epoch)
         self.note(f"broker {node_id} starts in broker epoch {self._epoch}")
-        self._later(self.controller.came(node_id, node_id, self._epoch, host=str(node_id)))
+        self.came(node_id)
 
     def _produce(self) -> None:
         """To whatever broker takes itself for the leader."""
@@ -141,10 +192,10 @@ class History:
         rng = self.rng
         kind = rng.choice(FAULTS)
         node_id = rng.choice(NODES)
-        if kind == "crash" and len(self._down) < 2 and node_id not in self._down:
+        if kind == "crash" and len(self._down) < 2 and node_id not in self._down and self.may_crash():
             self._crash(node_id)
-        elif kind == "restart" and self._down:
-            self._start(rng.choice(sorted(self._down)))
+        elif kind == "restart" and (startable := [each for each in sorted(self._down) if self.may_start(each)]):
+            self._start(rng.choice(startable))
         elif kind == "separate":
             other = rng.choice((*NODES, CONTROLLER))
             if other != node_id:
@@ -154,11 +205,11 @@ class History:
             self.note("all reach each other")
             self.network.heal()
         elif kind == "depose" and node_id not in self._down:
-            self._depose(node_id)
+            self.depose(node_id)
         elif kind == "slow":
             self.network.slowness = rng.choice((1.0, 1.0, 10.0))
         elif kind == "elect":
-            self._elect()
+            self.elect()
         elif kind == "break":
             for each in [each for each in self.network.connections if node_id in (each.source, each.target)]:
                 each.end(self.network.delay())
@@ -167,44 +218,30 @@ class History:
             self.network.hang(node_id, rng.uniform(0.05, 0.6))
 
     def _crash(self, node_id: int) -> None:
-        isr = self.controller.image(TEST_TOPIC).isr
+        isr = self.isr()
         others = any(each in isr and each not in self._down for each in NODES if each != node_id)
         loses = self.rng.random() < 0.5 and (node_id not in isr or others)
+        self.crash(node_id, loses=loses)
+
+    def crash(self, node_id: int, *, loses: bool) -> None:
         self.note(f"broker {node_id} crashes{', the end of its log is torn' if loses else ''}")
         self.nodes[node_id].crash(self.rng, loses=loses)
         self._down.add(node_id)
         self.seen.pop(node_id, None)
         if loses:
-            self._later(self.controller.died(node_id))
+            self.died(node_id)
         else:
             self.loop.call_later(self.rng.uniform(0, 0.3), self._session_ended, node_id)
 
     def _session_ended(self, node_id: int) -> None:
         if node_id in self._down:
-            self._later(self.controller.died(node_id))
-
-    def _depose(self, node_id: int) -> None:
-        """The controller takes a broker for dead that goes on; it comes back with another epoch."""
-        self.note(f"the controller takes {node_id} for dead")
-        self._later(self.controller.died(node_id))
-        self.loop.call_later(self.rng.uniform(0.05, 1.0), self._renewed, node_id)
+            self.died(node_id)
 
     def _renewed(self, node_id: int) -> None:
         if node_id not in self._down:
             self._epoch += 1
-            epoch = self._epoch
-            node = self.nodes[node_id]
-            node.epoch = epoch
-            node.requests._broker_epoch = lambda: epoch
-            self._later(self.controller.came(node_id, node_id, epoch, host=str(node_id)))
-
-    def _elect(self) -> None:
-        image = self.controller.image(TEST_TOPIC)
-        candidates = [each for each in image.isr if self.controller.nodes[each].alive]
-        if candidates:
-            leader = self.rng.choice(candidates)
-            self.note(f"{leader} is elected")
-            self._later(self.controller.elect(NAME, leader))
+            self.nodes[node_id].epoch = self._epoch
+            self._later(self.controller.came(node_id, node_id, self._epoch, host=str(node_id)))
 
     # What must hold
 
@@ -216,7 +253,7 @@ class History:
             if partition is not None:
                 self._look(node, partition)
         end = max(self.committed, default=-1) + 1
-        for each in self.controller.image(TEST_TOPIC).isr:
+        for each in self.isr():
             partition = self.nodes[each].hosted()
             if partition is not None and partition.log.log_end_offset < end:
                 raise ViolationError(
@@ -257,21 +294,16 @@ class History:
         self.network.heal()
         self.network.breaks, self.network.slowness = 0.0, 1.0
         for each in sorted(self._down):
-            self._start(each)
+            if self.may_start(each):
+                self._start(each)
         deadline = self.loop.time() + SETTLE_SECONDS
         while not self._is_settled():
             if self.loop.time() > deadline:
-                raise ViolationError(f"the replicas do not come together: {self.controller.image(TEST_TOPIC)}")
+                raise ViolationError(f"the replicas do not come together: ISR {self.isr()}")
             await asyncio.sleep(0.1)
             self.observe()
             await self._ask_for_the_end()
-            image = self.controller.image(TEST_TOPIC)
-            if self.loop.time() > deadline - SETTLE_SECONDS + 2:
-                for each in NODES:
-                    if not self.controller.nodes[each].alive:
-                        self._renewed(each)
-            if image.leader == NO_LEADER:
-                self._elect()
+            self.help(late=self.loop.time() > deadline - SETTLE_SECONDS + 2)
         contents = {each: read_all(self.nodes[each].logs.logs[NAME]) for each in NODES}
         first = contents[NODES[0]]
         for each, found in contents.items():
@@ -283,17 +315,17 @@ class History:
                 raise ViolationError(f"{value!r} at {offset} was acknowledged, there is {by_offset.get(offset)!r}")
 
     def _is_settled(self) -> bool:
-        if len(self.controller.image(TEST_TOPIC).isr) < len(NODES):
+        if len(self.isr()) < len(NODES):
             return False
         partitions = [node.hosted() for node in self.nodes.values()]
         ends = {(each.log.log_end_offset, each.log.high_watermark) for each in partitions if each is not None}
         return None not in partitions and len(ends) == 1 and len(set(next(iter(ends)))) == 1
 
 
-def play(seed: int, scale: Scale | None = None) -> History:
+def play(seed: int, scale: Scale | None = None, kind: type[History] = History) -> History:
     """Runs one history.  ViolationError with what happened in it."""
     directory = Path(tempfile.mkdtemp(prefix="kbroker-history-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    history = History(seed, directory, scale or Scale())
+    history = kind(seed, directory, scale or kind.scale)
     before = logging.root.manager.disable
     # What brokers say of each fault is no news.
     logging.disable(logging.CRITICAL)

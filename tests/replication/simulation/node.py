@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kbroker.cluster.controller import Controller
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.requests import BrokerEpoch
@@ -87,6 +88,9 @@ class Logs:
 class SimNode:
     """Started and crashed by the history; its directory stays."""
 
+    max_lag = MAX_LAG
+    wait_seconds = WAIT_SECONDS
+
     def __init__(self, node_id: int, directory: Path, network: Network, min_in_sync: int, release: str) -> None:
         self.node_id = node_id
         self.network = network
@@ -96,6 +100,7 @@ class SimNode:
         self.logs = Logs(directory, self.clock)
         self.epoch = -1
         self.up = False
+        self._starts = 0
         self._config = LogConfig(min_insync_replicas=min_in_sync, message_timestamp_after_max_ms=4 * DAY_MS)
         # ISRs are the controller's affair here, whatever else brokers speak.
         self._protocol = replace(PROTOCOL_VERSIONS[release], alter_partition=3)
@@ -103,6 +108,7 @@ class SimNode:
     def start(self, epoch: int) -> None:
         self.epoch = epoch
         self.up = True
+        self._starts += 1
         loop, network = self.loop, self.network
         rng = random.Random(network.rng.random())
         self.cache = MetadataCache(ClusterImage.of("c"))
@@ -111,25 +117,25 @@ class SimNode:
         self.channel = ControllerChannel(
             loop, transport, self.cache, lambda: "PLAINTEXT", self.node_id, self._protocol, 1.0, rng
         )
-        controller = MemberController(self.cache, self.channel)
         self.isr = IsrManager(
-            loop, self.clock, self.cache, controller, lambda: BrokerEpoch(self.node_id, epoch), lambda: MAX_LAG
+            loop, self.clock, self.cache, self.make_controller(rng), self._identity, lambda: self.max_lag
         )
-        settings = FetcherSettings(self.node_id, self._protocol, wait_ms=20, backoff_seconds=0.1)
+        wait_ms = int(self.wait_seconds * 1000)
+        settings = FetcherSettings(self.node_id, self._protocol, wait_ms=wait_ms, backoff_seconds=0.1)
         self.fetchers = FetcherManager(
             loop,
             transport,
             self.cache,
             lambda: "PLAINTEXT",
             lambda: settings,
-            lambda: epoch,
+            self.broker_epoch,
             socket_seconds=1.0,
             rng=rng,
         )
         self.replicas.isr_changes = self.isr
         self.cache.subscribe(self.replicas.note_topics)
         self.requests = ControllerRequests(
-            self.node_id, self.cache, self.replicas, self.fetchers, lambda: epoch, self._configs_of, self._prepare
+            self.node_id, self.cache, self.replicas, self.fetchers, self.broker_epoch, self.configs_of, self.prepare
         )
         self.services = SimpleNamespace(
             controller_requests=self.requests,
@@ -137,20 +143,29 @@ class SimNode:
             slices=SimpleNamespace(pace=_NoPace),
         )
         network.servers[self.node_id] = self._serve
-        loop.call_later(MAX_LAG / 2, self._drop_lagging, epoch)
+        loop.call_later(self.max_lag / 2, self._drop_lagging, self._starts)
 
-    @staticmethod
-    async def _prepare(_topics: object) -> None:
+    # What a cluster with ZooKeeper has others for
+
+    def make_controller(self, _rng: random.Random) -> Controller:
+        return MemberController(self.cache, self.channel)
+
+    def broker_epoch(self) -> int:
+        return self.epoch
+
+    async def prepare(self, _topics: object) -> None:
         pass
 
-    @staticmethod
-    def _configs_of(_topic: str) -> Mapping[str, str]:
+    def configs_of(self, _topic: str) -> Mapping[str, str]:
         return {}
 
-    def _drop_lagging(self, epoch: int) -> None:
-        if self.up and self.epoch == epoch:
+    def _identity(self) -> BrokerEpoch:
+        return BrokerEpoch(self.node_id, self.broker_epoch())
+
+    def _drop_lagging(self, start: int) -> None:
+        if self.up and self._starts == start:
             self.isr.drop_lagging(list(self.replicas))
-            self.loop.call_later(MAX_LAG / 2, self._drop_lagging, epoch)
+            self.loop.call_later(self.max_lag / 2, self._drop_lagging, start)
 
     def crash(self, rng: random.Random, *, loses: bool) -> None:
         """The process is gone, and with `loses` the end of what it wrote, in the midst of a batch at times."""
@@ -209,7 +224,7 @@ class SimNode:
             ]
             if last or any(urgent or len(data.records) for _, data, urgent in found):
                 break
-            await asyncio.sleep(WAIT_SECONDS)
+            await asyncio.sleep(self.wait_seconds)
         response: Any = wire.FetchResponse
         return response(
             responses=[
