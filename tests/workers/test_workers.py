@@ -81,28 +81,6 @@ def test_three_workers_are_one_cluster_that_survives_its_processes(tmp_path: Pat
     assert "are in the directories of worker 3" in refused.stderr
 
 
-def test_workers_that_die_together_are_started_again(tmp_path: Path) -> None:
-    """A host would stop for good with the last of its workers, where each by itself comes back."""
-    workers = Workers(tmp_path, 2).up()
-    try:
-        assert workers.process is not None
-        supervisor = workers.process.pid
-        # It sees the end of both at once.
-        os.kill(supervisor, signal.SIGSTOP)
-        killed = {number: workers.kill_worker(number) for number in (1, 2)}
-        wait_for(lambda: not any(map(is_running, killed.values())), "their end", seconds=60)
-        os.kill(supervisor, signal.SIGCONT)
-        wait_for(
-            lambda: all(f"worker {each} has ended (killed by SIGKILL)" in workers.output() for each in killed),
-            "the supervisor to see it",
-            seconds=60,
-        )
-        workers.wait_until_ready()
-        assert all(workers.worker_pid(number) != pid for number, pid in killed.items())
-    finally:
-        workers.close()
-
-
 @pytest.mark.slow
 def test_each_worker_and_the_controller_may_die_under_load(tmp_path: Path) -> None:
     """Among them the one that decides who leads, and two in turn that follow each other closely."""

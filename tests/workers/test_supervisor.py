@@ -1,0 +1,41 @@
+"""What the supervisor makes of the ends of its workers' processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kbroker.config import BrokerConfig
+from kbroker.supervision.supervisor import Supervisor
+
+
+def test_workers_that_die_together_are_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host would stop for good with the last of its workers, where each by itself comes back."""
+    started: list[int] = []
+    monkeypatch.setattr(Supervisor, "_start", lambda _self, number: started.append(number))
+
+    async def run() -> bool:
+        config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path)})
+        supervisor = Supervisor(config, [], 2, asyncio.Event())
+        processes = {number: subprocess.Popen(["true"]) for number in (1, 2)}
+        for number, place in supervisor._places.items():
+            supervisor._notify[number] = supervisor._listen_to(number, place)
+            supervisor._processes[number] = processes[number]
+            supervisor._lives[number].ready(0.0)
+        for number, process in processes.items():
+            supervisor._ended(number, os.pidfd_open(process.pid))
+        async with asyncio.timeout(30):
+            while len(started) < len(processes):
+                await asyncio.sleep(0)
+        for sock in supervisor._notify.values():
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+            sock.close()
+        supervisor._controller_socket.close()
+        return supervisor._gone.is_set()
+
+    assert not asyncio.run(run())
+    assert sorted(started) == [1, 2]
