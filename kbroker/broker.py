@@ -56,6 +56,7 @@ from kbroker.replication.leader_changes import held_logs, report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.storage.directories.known_directories import claim_directories
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.log_placement import all_cordoned
 from kbroker.storage.directories.strays import KnownTopic
@@ -133,16 +134,22 @@ class Broker:
     async def start(self) -> None:
         """Bring everything up; a part's own error when it cannot be."""
         config = self.config
-        dirs = self.log_manager.open_dirs()
-        if self.member is None or (self.worker is not None and self.worker.place.is_controller):
+        keeps_metadata = self.member is None or (self.worker is not None and self.worker.place.is_controller)
+        dirs = self.log_manager.open_dirs(first_has_metadata=keeps_metadata)
+        if keeps_metadata:
             check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
         cluster_id = dirs.cluster_id
         if self.member is not None:
             cluster_id = await self.member.open(cluster_id, self._known_node_id())
-        store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
-        store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
+        if keeps_metadata:
+            store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
+            store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
+            cluster_id = store.cluster_id
+        assert cluster_id is not None, "its store says, or its cluster"
+        if not keeps_metadata:
+            claim_directories(self.log_manager, cluster_id)
         node_id = config.node_id
-        cache = MetadataCache(self._first_image(store))
+        cache = MetadataCache(self._first_image(cluster_id))
         settings = self.settings = BrokerSettings(config, cache, node_id)
         self.log_manager.follow(settings.config)
         hosts = HostNames(StoreCalls(self.listeners.cold_reads))
@@ -150,7 +157,7 @@ class Broker:
         controller_requests: ControllerRequests | None = None
         controller: Controller
         if self.member is None:
-            controller = await self._control(cache, store, hosts, replicas)
+            controller = await self._control(cache, hosts, replicas)
         else:
             from kbroker.assembly.membership import Membership  # A single broker does not pay for it.
 
@@ -168,7 +175,7 @@ class Broker:
             controller = membership.controller
             self.figures.membership = membership
             self._broker_epoch = membership.broker
-            await self._start_metrics(node_id, store.cluster_id)
+            await self._start_metrics(node_id, cluster_id)
             await self.member.load(cache)
             await self._load_logs(None if self.worker is None else cache.image)
             controller_requests = membership.attach(replicas)
@@ -209,17 +216,26 @@ class Broker:
         self.coordinators = Coordinators(config, services, self.loop, self._max_batch_bytes, wrap_markers)
         self.coordinators.start()
         self.disk_failures = LogDirFailureHandler(
-            self.log_manager, cache, controller, self._broker_epoch, self.loop, self._halt, self._lost
+            self.log_manager,
+            cache,
+            controller,
+            self._broker_epoch,
+            self.loop,
+            self._halt,
+            self._lost,
+            first_has_metadata=keeps_metadata,
         )
         self.disk_failures.start()
-        store.keep_spare()
-        store.on_failure = lambda reason: self.log_manager.failures.maybe_add_offline_log_dir(dirs.first, reason)
+        if self.store is not None:
+            self.store.keep_spare()
+            failed = self.log_manager.failures.maybe_add_offline_log_dir
+            self.store.on_failure = lambda reason: failed(dirs.first, reason)
         if self.worker is not None:
             await self.worker.gather()
         answers_controllers = controller_requests is not None
         await self.listeners.listen(services, self.log_manager, self.quotas, is_member=answers_controllers)
         self.moves.resume_found()
-        self._schedule(store)
+        self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         if self.member is not None:
             assert self.membership is not None
@@ -233,17 +249,17 @@ class Broker:
         metas = (directory.meta for directory in self.log_manager.online_directories())
         return next((meta.node_id for meta in metas if meta is not None and meta.node_id >= 0), None)
 
-    def _first_image(self, store: LocalStore) -> ClusterImage:
-        if self.member is None:
-            return stored_image(store, self.config, self.config.node_id)
+    def _first_image(self, cluster_id: str) -> ClusterImage:
         if self.worker is not None:
-            return self.worker.first_image(store, StoreCalls(self.store_calls))
-        return first_image(store.cluster_id, local_broker(self.config, self.config.node_id))
+            return self.worker.first_image(self.store, StoreCalls(self.store_calls))
+        if self.store is not None:
+            return stored_image(self.store, self.config, self.config.node_id)
+        return first_image(cluster_id, local_broker(self.config, self.config.node_id))
 
-    async def _control(
-        self, cache: MetadataCache, store: LocalStore, hosts: HostNames, replicas: ReplicaManager
-    ) -> LocalController:
+    async def _control(self, cache: MetadataCache, hosts: HostNames, replicas: ReplicaManager) -> LocalController:
         """Load the logs as the controller of this one node."""
+        store = self.store
+        assert store is not None
         node_id = self.config.node_id
         calls = StoreCalls(self.store_calls)
         controller = LocalController(cache, store, self.settings, node_id, self.slices, calls, hosts)
@@ -294,14 +310,15 @@ class Broker:
         await loading
         self.figures.logs_loaded = True
 
-    def _schedule(self, store: LocalStore) -> None:
+    def _schedule(self) -> None:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self.listeners.close_idle)
         self.tasks.add("look for unreached addresses", UNREACHED_INTERVAL_MS, self.listeners.look_for_unreached)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self.listeners.log_suppressed)
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
-        self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, store.keep_spare)
+        if self.store is not None:
+            self.tasks.add("keep space for deletions", SPARE_INTERVAL_MS, self.store.keep_spare)
         of_member = () if self.membership is None else self.membership.periodic_tasks()
         for task in (*self.log_manager.periodic_tasks(), *self.coordinators.periodic_tasks(), *of_member):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)

@@ -7,7 +7,8 @@ As in Kafka a partition on a failed directory has no leader, an empty ISR and th
 metadata, and everything that asks for its records is answered with KAFKA_STORAGE_ERROR, from the turn of the loop in
 which the failure is seen.
 
-The first directory has the metadata: without it, or without any directory left, the broker halts.
+The first directory has the metadata of a broker that keeps it: without that, or without any directory left, it halts.
+A member of a cluster, other than worker 1, has nothing there but partitions.
 """
 
 from __future__ import annotations
@@ -39,7 +40,18 @@ class LogDirFailureHandler:
     `lost(names)` is called at once with the partitions that have no log any more.
     """
 
-    __slots__ = ("_broker", "_cache", "_controller", "_halt", "_halted", "_log_manager", "_loop", "_lost", "_reports")
+    __slots__ = (
+        "_broker",
+        "_cache",
+        "_controller",
+        "_first_has_metadata",
+        "_halt",
+        "_halted",
+        "_log_manager",
+        "_loop",
+        "_lost",
+        "_reports",
+    )
 
     def __init__(
         self,
@@ -50,6 +62,8 @@ class LogDirFailureHandler:
         loop: asyncio.AbstractEventLoop,
         halt: Callable[[str], None],
         lost: Callable[[Collection[TopicPartition]], None] = lambda names: None,
+        *,
+        first_has_metadata: bool = True,
     ) -> None:
         self._log_manager = log_manager
         self._cache = cache
@@ -58,6 +72,7 @@ class LogDirFailureHandler:
         self._loop = loop
         self._halt = halt
         self._lost = lost
+        self._first_has_metadata = first_has_metadata
         self._halted = False
         self._reports: set[asyncio.Task[None]] = set()
 
@@ -80,7 +95,7 @@ class LogDirFailureHandler:
             report = self._loop.create_task(self._report(ReplicaReport(offline=frozenset(gone))))
             self._reports.add(report)
             report.add_done_callback(self._reports.discard)
-        reason = reason_to_halt(self._log_manager)
+        reason = reason_to_halt(self._log_manager, first_has_metadata=self._first_has_metadata)
         if reason is not None and not self._halted:
             self._halted = True
             self._halt(reason)
@@ -99,13 +114,13 @@ class LogDirFailureHandler:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def reason_to_halt(log_manager: LogManager) -> str | None:
+def reason_to_halt(log_manager: LogManager, *, first_has_metadata: bool = True) -> str | None:
     """Why the broker cannot go on with the directories that are left; None when it can."""
     offline = log_manager.failures.offline
     if not log_manager.online_directories():
         reasons = "; ".join(f"{path}: {reason}" for path, reason in offline.items())
         return f"all log directories have failed ({reasons})"
     first = log_manager.directories[0].path
-    if first in offline:
+    if first_has_metadata and first in offline:
         return f"log directory {first}, which has the metadata, has failed ({offline[first]})"
     return None

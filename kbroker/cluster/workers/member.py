@@ -82,8 +82,8 @@ class Worker(ABC):
         """See `Member`; None where the store will say."""
 
     @abstractmethod
-    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
-        """The cluster as this worker knows it before it serves."""
+    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
+        """The cluster as this worker knows it before it serves.  `store`: of the controller."""
 
     @abstractmethod
     async def load(self, cache: MetadataCache) -> None:
@@ -160,7 +160,8 @@ class FirstWorker(Worker):
     async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
         return known_cluster_id
 
-    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
+    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
+        assert store is not None
         self._store, self._calls = store, calls
         return stored_image(store, self._config, self._config.node_id)
 
@@ -294,7 +295,7 @@ class FurtherWorker(Worker):
         self._image = await self._link.open()
         return self._image.cluster_id
 
-    def first_image(self, store: MetadataStore, calls: StoreCalls) -> ClusterImage:
+    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
         assert self._image is not None
         return self._image
 

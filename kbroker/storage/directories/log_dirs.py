@@ -279,11 +279,13 @@ class OpenedDirs:
     cluster_id: str | None
 
 
-def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = False) -> list[LogDir]:
+def open_directories(
+    files: FileSystem, paths: list[str], *, tolerate: bool = False, first_has_metadata: bool = True
+) -> list[LogDir]:
     """Opens all; on a failure gives those already locked back.
 
     `tolerate`: a directory that gives I/O errors has the reason in `failure`, and the others are opened; not the
-    first, which has the metadata.
+    first where that has the metadata, nor the last that is left.
     """
     opened: list[LogDir] = []
     seen: set[str] = set()
@@ -299,10 +301,13 @@ def open_directories(files: FileSystem, paths: list[str], *, tolerate: bool = Fa
             except LogDirUnusableError as error:
                 if not tolerate:
                     raise
-                if not opened:
+                if not opened and first_has_metadata:
                     raise LogDirError(f"{error}; the first of log.dirs has the metadata, so it must work") from error
                 directory.failure = str(error)
             opened.append(directory)
+        if all(directory.failure for directory in opened):
+            reasons = "; ".join(str(directory.failure) for directory in opened)
+            raise LogDirError(f"none of log.dirs works: {reasons}")
         ids = {directory.meta.cluster_id for directory in opened if directory.meta and directory.meta.cluster_id}
         if len(ids) > 1:
             raise LogDirError(f"the log.dirs belong to different clusters: {', '.join(sorted(ids))}")

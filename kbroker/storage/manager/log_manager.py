@@ -127,9 +127,11 @@ class LogManager:
 
     # -- start --------------------------------------------------------------------------------------------------------
 
-    def open_dirs(self) -> OpenedDirs:
+    def open_dirs(self, *, first_has_metadata: bool = True) -> OpenedDirs:
         """Locks and reads the directories.  LogDirError says what is wrong and what to do."""
-        self.directories = open_directories(self._files, self._config.log_dirs, tolerate=True)
+        self.directories = open_directories(
+            self._files, self._config.log_dirs, tolerate=True, first_has_metadata=first_has_metadata
+        )
         self.failures.watch(directory.path for directory in self.directories)
         for directory in self.directories:
             if directory.failure:

@@ -159,12 +159,19 @@ def lose_a_disk(cluster: Cluster, disk: FailingDisk) -> None:
     assert len(cluster.consume("t", 4, 400)) == 400
 
 
+@pytest.mark.parametrize("names", [("a", "disk"), ("disk", "a")], ids=["not the first", "the first"])
 @pytest.mark.parametrize("controller", [Kbroker, pytest.param(Kafka, marks=pytest.mark.kafka)])
-def test_a_disk_that_fails_costs_its_replicas_alone(tmp_path: Path, controller: type[Kbroker | Kafka]) -> None:
-    """A broker with a failed disk would go on as the leader of what it lost, or leave with all that it still has."""
+def test_a_disk_that_fails_costs_its_replicas_alone(
+    tmp_path: Path, controller: type[Kbroker | Kafka], names: tuple[str, str]
+) -> None:
+    """A broker with a failed disk would go on as the leader of what it lost, or leave with all that it still has.  The
+    first of its directories has nothing that the others have not."""
     folder = tmp_path / "broker-2"
     folder.mkdir()
-    dirs = {"log.dirs": f"{tmp_path}/broker-{{id}}/a,{tmp_path}/broker-{{id}}/disk", "min.insync.replicas": "1"}
+    dirs = {
+        "log.dirs": ",".join(f"{tmp_path}/broker-{{id}}/{name}" for name in names),
+        "min.insync.replicas": "1",
+    }
     with failing_disk(folder) as disk, running(tmp_path, [controller, Kbroker], dirs) as cluster:
         lose_a_disk(cluster, disk)
 

@@ -1,0 +1,54 @@
+"""Which log directories a broker has used, written in each of them: what a broker without a metadata store keeps.
+
+A member of a cluster has nothing else of its own, so each of its directories may fail.  `kbroker-directories.json` has
+the ids of directories by path; `miss_lost` says what they are for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbroker.storage.directories.log_dirs import LogDir
+    from kbroker.storage.files.filesystem import FileSystem
+    from kbroker.storage.manager.log_manager import LogManager
+
+logger = logging.getLogger("kbroker.storage")
+
+FILE_NAME = "kbroker-directories.json"
+
+
+def claim_directories(manager: LogManager, cluster_id: str) -> None:
+    """`LogManager.claim` for a broker without a metadata store."""
+    files = manager.environment.files
+    known = known_directories(files, manager.online_directories())
+    ids = {**known, **manager.claim(cluster_id, known)}
+    for directory in manager.online_directories():
+        if _read(files, directory) != ids:
+            try:
+                files.write_atomic(f"{directory.path}/{FILE_NAME}", json.dumps(ids).encode())
+            except OSError as error:
+                manager.failures.report(directory.path, f"writing {FILE_NAME}", error)
+
+
+def known_directories(files: FileSystem, directories: Sequence[LogDir]) -> dict[str, str]:
+    """What all of these say together."""
+    return {path: each for directory in directories for path, each in _read(files, directory).items()}
+
+
+def _read(files: FileSystem, directory: LogDir) -> Mapping[str, str]:
+    path = f"{directory.path}/{FILE_NAME}"
+    try:
+        found = json.loads(files.read_file(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read and is written anew: %s", path, error)
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        logger.warning("%s is not kbroker's and is written anew", path)
+        return {}
+    return found
