@@ -49,6 +49,7 @@ from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.network.limits import raise_descriptor_limit
 from kbroker.periodic import PeriodicTasks
+from kbroker.protocol.api import ApiKey
 from kbroker.quotas.host_names import HostNames
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
@@ -120,7 +121,7 @@ class Broker:
         self.loop_delay = LoopDelaySampler(self._activity)
         self.metrics: MetricsServer | None = None
         self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit())
-        manager = self.log_manager = LogManager(config, self.clock, activity=self._activity)
+        manager = self.log_manager = LogManager(config, self.clock, activity=self._writing)
         self.store: LocalStore | None = None
         self._broker_epoch: Callable[[], BrokerEpoch]
         self.store_calls = ThreadPoolExecutor(1, thread_name_prefix="metadata-store")
@@ -394,6 +395,10 @@ class Broker:
 
     def _activity(self) -> int:
         return self.listeners.accepted_count + self.stats.total()
+
+    def _writing(self) -> int:
+        """Activity that may take up space: followers ask all the time, and nothing is written for that."""
+        return self._activity() - self.stats.count(ApiKey.FETCH)
 
 
 @lru_cache(maxsize=256)

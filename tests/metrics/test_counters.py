@@ -45,6 +45,7 @@ def test_request_stats_agree_with_a_plain_count(rows: list[tuple[int, int, int, 
         stats.add_error(api_key)
         expected[api_key if 0 <= api_key < 128 else -1][1] += 1
     assert stats.total() == len(rows)
+    assert {key: stats.count(key) for key in expected} == {key: totals[0] for key, totals in expected.items()}
     assert {row[0]: (list(row[1:6]), list(row[6])) for row in stats.snapshot()} == {
         key: (totals, buckets[key]) for key, totals in expected.items()
     }

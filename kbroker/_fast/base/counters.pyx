@@ -70,6 +70,10 @@ cdef class RequestStats:
             count += self.totals[slot].count
         return count
 
+    def count(self, int api_key):
+        """Requests of one API."""
+        return self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1].count
+
     def snapshot(self):
         """One tuple per API seen: (api_key, count, errors, bytes_in, bytes_out, sum_ns, buckets)."""
         cdef int slot, k

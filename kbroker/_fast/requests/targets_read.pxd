@@ -33,12 +33,14 @@ cdef class TargetsRead:
     cdef list with_records      # the targets that have any
     cdef Py_ssize_t looked      # how many targets were looked at
     cdef list order             # of the topics that are still to be written
+    cdef dict led               # what this broker leads, by topic and index
+    cdef dict names             # of topics, by id
     cdef object replica         # the follower whose session it is, as Python's number, else None
     cdef double now             # as ISRs count it
 
     cdef object attempt(self, bint force)
     cdef int _look_at(self, FetchTarget target) except -1
-    cdef PartitionFields _quiet(self, FetchTarget target, object manager)
+    cdef PartitionFields _quiet(self, FetchTarget target)
     cdef int _add(self, FetchTarget target, const Found* found, object data) except -1
     cdef int _begin_writing(self) except -1
     cdef int _write(self, LookedAt row) except -1

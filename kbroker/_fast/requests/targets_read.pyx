@@ -88,7 +88,10 @@ cdef class TargetsRead:
         self.with_records = []
         self.looked = 0
         self.order = None
-        changes = self.services.replica_manager.isr_changes if self.replica_id >= 0 and self.incremental else None
+        manager = self.services.replica_manager
+        self.led = manager.topics
+        self.names = manager.names
+        changes = manager.isr_changes if self.replica_id >= 0 and self.incremental else None
         self.replica = None if changes is None else self.replica_id
         self.now = 0.0 if changes is None else changes.now()
 
@@ -107,15 +110,14 @@ cdef class TargetsRead:
 
     cdef int _look_at(self, FetchTarget target) except -1:
         cdef FetchAnswer answer = self.answer
-        cdef object manager = self.services.replica_manager
         cdef PartitionFields partition = None
         cdef Found found
         cdef object data
         cdef bint urgent
         if self.replica_id < 0 and self.reader is None:
-            partition = place(target, manager.topics, manager.names, self.by_id)
+            partition = place(target, self.led, self.names, self.by_id)
         elif self.replica is not None:
-            partition = self._quiet(target, manager)
+            partition = self._quiet(target)
             if partition is not None:
                 return answer.may_wait_at(partition)
         if partition is not None:
@@ -137,7 +139,7 @@ cdef class TargetsRead:
         return 0
 
     @cython.nonecheck(True)
-    cdef PartitionFields _quiet(self, FetchTarget target, object manager):
+    cdef PartitionFields _quiet(self, FetchTarget target):
         """The partition at whose end an in-sync follower stands as it did before, which is noted; else None."""
         cdef object name = target.topic
         cdef PartitionFields partition
@@ -146,11 +148,11 @@ cdef class TargetsRead:
         if target.refusal != 0 or target.max_bytes < 0 or self.head.max_bytes < 0:
             return None
         if self.by_id:
-            name = manager.names.get(target.topic_id)
+            name = self.names.get(target.topic_id)
             if name is None:
                 return None
             target.topic = name
-        partition = led_partition(manager.topics.get(name), target.index, target.current_leader_epoch)
+        partition = led_partition(self.led.get(name), target.index, target.current_leader_epoch)
         if partition is None:
             return None
         log = partition.log_

@@ -26,7 +26,7 @@ logger = logging.getLogger("kbroker.storage")
 
 SHORT_SPACE_INTERVAL_SECONDS = 0.01
 SPACE_INTERVAL_MS = 100
-# While no request arrives and there is so much room that no disk can take it up before the next look.
+# While nothing asks for a write and there is so much room that no disk can take it up before the next look.
 IDLE_SPACE_INTERVAL_MS = 500
 ROOMY_BYTES = 4 << 30
 
@@ -86,7 +86,7 @@ class DirectoryWatch:
 
     A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
     `make_room` is called when a directory begins to refuse: there may be something to delete.  `activity` returns a
-    number that changes while there is work, such as the count of requests; without it every moment is a busy one.
+    number that changes while clients may write, such as the count of requests; without it every moment is a busy one.
     """
 
     __slots__ = ("_activity", "_closed", "_make_room", "_manager", "_seen")
