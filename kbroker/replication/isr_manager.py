@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.replication.isr")
 
 RETRY_SECONDS = 0.05
+MOST_RETRY_SECONDS = 1.0
 MOST_IN_A_REQUEST = 1000
 NOT_ATTEMPTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 # The controller is ahead, or has given the partition up: it will say so itself.
@@ -65,6 +66,7 @@ class IsrManager:
         self._max_lag = max_lag
         self._proposals: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._is_away = False
         self.shrink_count = 0
         self.expand_count = 0
         self.failed_count = 0
@@ -116,14 +118,19 @@ class IsrManager:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
+        wait = RETRY_SECONDS
         try:
             while self._proposals:
                 names = list(self._proposals)[:MOST_IN_A_REQUEST]
                 batch = [self._proposals.pop(name) for name in names]
-                if not await self._send([each for each in batch if _is_current(*each)]):
-                    for name, each in zip(names, batch, strict=True):
-                        self._proposals.setdefault(name, each)
-                    await asyncio.sleep(RETRY_SECONDS)
+                if await self._send([each for each in batch if _is_current(*each)]):
+                    wait = RETRY_SECONDS
+                    self._is_away = False
+                    continue
+                for name, each in zip(names, batch, strict=True):
+                    self._proposals.setdefault(name, each)
+                await asyncio.sleep(wait)
+                wait = min(MOST_RETRY_SECONDS, 2 * wait)
         finally:
             self._task = None
 
@@ -135,7 +142,10 @@ class IsrManager:
             outcomes = await self._controller.alter_partitions(self._broker(), [change for _, change in batch])
         except KafkaError as error:
             self.failed_count += len(batch)
-            logger.info("the controller does not take ISR changes now: %s", error)
+            # Once: there may be none for hours.
+            level = logging.DEBUG if self._is_away else logging.INFO
+            logger.log(level, "the controller does not take ISR changes now: %s", error)
+            self._is_away = True
             return False
         found = {outcome.partition: outcome for outcome in outcomes}
         for partition, change in batch:
