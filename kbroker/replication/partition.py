@@ -101,6 +101,7 @@ class Partition(PartitionFields):
         "leader_throttled",
         "node_id",
         "partition_epoch",
+        "offline",
         "proposed_isr",
         "replicas",
         "role",
@@ -133,6 +134,8 @@ class Partition(PartitionFields):
         self.waiting: dict[DelayedFetch, None] = {}
         self.isr_changes = isr_changes
         self.followers = {}
+        self.offline: tuple[int, ...] = ()
+        """Replicas whose disk has failed: they are not waited for, whatever they have fetched before."""
         self.proposed_isr: tuple[int, ...] | None = None
         self.epoch_start = 0
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
@@ -160,6 +163,7 @@ class Partition(PartitionFields):
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
         self.replicas = image.replicas
+        self.offline = image.offline_replicas
         self.adding_replicas = image.adding_replicas
         self.is_reassigning = bool(image.adding_replicas or image.removing_replicas)
         self._set_isr(image.isr, image.partition_epoch)
@@ -237,8 +241,13 @@ class Partition(PartitionFields):
         end, now = self.log.log_end_offset, changes.now()
         return (
             *needed,
-            *joining(self.replicas, needed, self.followers, end, now, changes.max_lag, changes.is_eligible),
+            *joining(self.replicas, needed, self.followers, end, now, changes.max_lag, self._is_eligible),
         )
+
+    def _is_eligible(self, replica_id: int) -> bool:
+        """Whether the controller would take a replica into the ISR."""
+        changes = self.isr_changes
+        return changes is not None and replica_id not in self.offline and changes.is_eligible(replica_id)
 
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
         """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to acks=all."""
@@ -307,7 +316,7 @@ class Partition(PartitionFields):
                 self.purgatory.soon(self._settle_fetched)
         if changes is not None and replica_id not in self.isr and self.proposed_isr is None:
             fits = may_join(follower, self.log.high_watermark, self.epoch_start)
-            if fits and changes.is_eligible(replica_id):
+            if fits and self._is_eligible(replica_id):
                 self._propose((*self.isr, replica_id))
 
     def _settle_fetched(self) -> None:
