@@ -57,11 +57,11 @@ from kbroker.replication.leader_changes import held_logs, report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.replication.replica_manager import ReplicaManager
-from kbroker.storage.directories.known_directories import claim_directories
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.log_placement import all_cordoned
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
+from kbroker.storage.manager.known_directories import claim_directories
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients

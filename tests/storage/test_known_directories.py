@@ -11,9 +11,9 @@ import pytest
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig
-from kbroker.storage.directories.known_directories import FILE_NAME, claim_directories
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.manager.known_directories import FILE_NAME, claim_directories
 from kbroker.storage.manager.log_manager import LogManager
 from tests.storage.failing_directory import FailingDirectory
 
