@@ -3,6 +3,7 @@
 - /metrics: the samples of all workers, and how the supervisor sees them.
 - /readyz: 200 when all workers are ready, with the problems of each.
 - /logs: the pages of all in one; of a partition that of the first worker that has it.
+- /console/: says that there is none, and what tells the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from kbroker.metrics.http_messages import Answer, Request
 from kbroker.metrics.http_server import MetricsServer, parse_listener
 from kbroker.supervision.metrics_text import END, merged
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
@@ -60,11 +62,23 @@ async def fetch(address: str, path: str, accept: str = "") -> Fetched:
     return Fetched(int(first.split()[1]), named.get("Content-Type", ""), body)
 
 
+NO_CONSOLE = """The console is about one broker, and this host serves with several workers, so there is none here.
+
+What it shows is told by /metrics, /readyz and /logs of this address, and by commands that ask all workers:
+kbroker top, kbroker cluster status, kbroker topics, kbroker groups, kbroker consume.  docs/workers.md
+"""
+
+
+async def no_console(_request: Request) -> Answer:
+    """Everything under `/console/`."""
+    return Answer(404, NO_CONSOLE.encode())
+
+
 class WorkerPages(MetricsServer):
     """`lives` and `places` are those of the workers, by number."""
 
     def __init__(self, places: Mapping[int, Place], lives: Mapping[int, WorkerLife], readiness: Readiness) -> None:
-        super().__init__(None, readiness, pages={"logs": self._logs})
+        super().__init__(None, readiness, pages={"logs": self._logs}, sites={"console": no_console})
         self._places = places
         self._lives = lives
 
