@@ -259,7 +259,12 @@ class NodeClient:
             raise UnreachableError("the client is closed")
         self._endpoint = endpoint
         if self._settings.negotiates and not failures:
-            await self._negotiate(channel)
+            try:
+                await self._negotiate(channel)
+            except asyncio.CancelledError:
+                # The client is closed meanwhile, and nothing else knows of the connection yet.
+                channel.close()
+                raise
         if failures:
             # It ended before this task went on: nothing would ever say so again.
             self._back_off()

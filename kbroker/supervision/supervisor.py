@@ -128,7 +128,13 @@ class Supervisor:
             # A terminal's signals come here alone.
             process_group=0,
         )
-        watched = os.pidfd_open(process.pid)
+        try:
+            watched = os.pidfd_open(process.pid)
+        except OSError:
+            process.kill()
+            process.wait()
+            del self._processes[number]
+            raise
         self._loop.add_reader(watched, self._ended, number, watched)
 
     def _ended(self, number: int, watched: int) -> None:
@@ -138,26 +144,28 @@ class Supervisor:
         status = process.wait()
         # What it has said last is not to be taken for the next one's.
         self._hear(number)
+        self._died(number, f"has ended ({_described(status)})")
+
+    def _died(self, number: int, how: str) -> None:
         life = self._lives[number]
         pause = life.died(self._loop.time())
         if pause is not None:
-            logger.error(
-                "worker %d has ended (%s); it is started again%s",
-                number,
-                _described(status),
-                f" in {pause:.1f} s" if pause else "",
-            )
+            again = f" in {pause:.1f} s" if pause else ""
+            logger.error("worker %d %s; it is started again%s", number, how, again)
             self._loop.call_later(pause, self._start_again, number)
             return
         if life.state is WorkerState.FAILED:
-            logger.error("worker %d could not start (%s)", number, _described(status))
+            logger.error("worker %d could not start: it %s", number, how)
         self._gone.set()
 
     def _start_again(self, number: int) -> None:
         life = self._lives[number]
         if life.state is WorkerState.WAITING:
             life.restarted()
-            self._start(number)
+            try:
+                self._start(number)
+            except OSError as error:
+                self._died(number, f"cannot be started ({error})")
 
     async def _stop(self) -> None:
         self.readiness.move(ReadyState.STOPPING)
@@ -166,7 +174,11 @@ class Supervisor:
         if not ending:
             return
         for number in ending:
-            self._processes[number].send_signal(signal.SIGTERM)
+            process = self._processes.get(number)
+            if process is None:
+                # It has ended by itself while worker 1 stopped.
+                continue
+            process.send_signal(signal.SIGTERM)
             if number == 1:
                 try:
                     async with asyncio.timeout(STOPPING_SECONDS):

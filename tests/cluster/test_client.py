@@ -38,6 +38,7 @@ class Peer:
     def __init__(self) -> None:
         self.frames: asyncio.Queue[bytes] = asyncio.Queue()
         self.writers: list[asyncio.StreamWriter] = []
+        self.hung_up = asyncio.Event()
 
     async def start(self) -> None:
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -50,7 +51,7 @@ class Peer:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
                 self.frames.put_nowait(await reader.readexactly(size))
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+            self.hung_up.set()
 
     async def request(self) -> tuple[Any, Any]:
         frame = await self.frames.get()
@@ -183,6 +184,20 @@ def test_what_is_not_there_or_too_large_is_never_sent() -> None:
             await client.send(EMPTY, 9)
 
     run(scenario, max_request_bytes=16)
+
+
+def test_a_client_that_is_closed_while_versions_are_negotiated_hangs_up() -> None:
+    """The connection would stay until the request's time-out."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        asked = asyncio.ensure_future(client.send(EMPTY, 9))
+        await peer.request()
+        client.close()
+        await peer.hung_up.wait()
+        with pytest.raises((NodeError, asyncio.CancelledError)):
+            await asked
+
+    run(scenario, negotiates=True, request_seconds=600.0)
 
 
 def test_versions_are_negotiated_where_asked(tmp_path: Path) -> None:

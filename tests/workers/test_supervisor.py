@@ -39,3 +39,33 @@ def test_workers_that_die_together_are_started_again(tmp_path: Path, monkeypatch
 
     assert not asyncio.run(run())
     assert sorted(started) == [1, 2]
+
+
+def test_a_worker_that_cannot_be_started_now_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For want of memory or descriptors at one moment it would be away until the host is started again."""
+    outcomes = [OSError(11, "Resource temporarily unavailable"), None]
+    started: list[int] = []
+
+    def start(_self: Supervisor, number: int) -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        started.append(number)
+
+    monkeypatch.setattr(Supervisor, "_start", start)
+
+    async def run() -> None:
+        config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path)})
+        supervisor = Supervisor(config, [], 2, asyncio.Event())
+        life = supervisor._lives[2]
+        life.ready(0.0)
+        supervisor._died(2, "has ended")
+        async with asyncio.timeout(30):
+            while not started:
+                await asyncio.sleep(0)
+        assert life.restart_count == 2
+        assert not supervisor._gone.is_set()
+        supervisor._controller_socket.close()
+
+    asyncio.run(run())
+    assert started == [2]

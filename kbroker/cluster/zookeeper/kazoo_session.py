@@ -107,6 +107,10 @@ _STATES = {
 }
 
 
+MOST_LOSSES = 2
+"""Connections that end one after the other while many znodes are read by one request, before they are read singly."""
+
+
 class KazooSession:
     """One session after the other, of one process.  `open` and `close` once each."""
 
@@ -115,8 +119,8 @@ class KazooSession:
         "_client",
         "_listeners",
         "_loop",
+        "_losses",
         "_named",
-        "_reads_many",
         "_secured",
         "_settings",
         "_state",
@@ -129,7 +133,7 @@ class KazooSession:
         self._named = named or settings.connect
         self._loop = loop
         self._secured = settings.set_acl
-        self._reads_many = True
+        self._losses = 0
         self._state = SessionState.CLOSED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -164,9 +168,9 @@ class KazooSession:
                 await above.close()
         client = self._client
         client.add_listener(partial(self._on_state, client))
-        self._reads_many = await self._start(client, _begin_and_ask)
-        if not self._reads_many:
+        if not await self._start(client, _begin_and_ask):
             # Such a server also ends the connection that asked.
+            self._losses = MOST_LOSSES
             fresh = self._client = self._make(self._settings.connect)
             await asyncio.to_thread(_close, client)
             fresh.add_listener(partial(self._on_state, fresh))
@@ -309,13 +313,15 @@ class KazooSession:
         """Znodes by one request, in order; None for one that does not exist.  Some hundred at a time."""
         if not paths:
             return []
-        if self._reads_many and self._state is SessionState.CONNECTED:
+        if self._losses < MOST_LOSSES and self._state is SessionState.CONNECTED:
             try:
-                return [_found(result) for result in await self._call(self._read_many, paths)]
+                read = await self._call(self._read_many, paths)
             except ConnectionLossError:
                 # Another server of the ensemble may be older than the one asked first, and have ended it.
-                self._reads_many = False
+                self._losses += 1
                 raise
+            self._losses = 0
+            return [_found(result) for result in read]
         return await asyncio.gather(*map(self._get_or_none, paths))
 
     def _read_many(self, paths: Sequence[str]) -> IAsyncResult:
