@@ -16,6 +16,7 @@ from kbroker.cluster.client import (
     ConnectionLostError,
     MalformedAnswerError,
     NodeClient,
+    NodeError,
     NodeTimeoutError,
     UnreachableError,
     UnsupportedVersionError,

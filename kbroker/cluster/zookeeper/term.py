@@ -259,6 +259,11 @@ class Term:
         moved = False
         for node_id in gone:
             self.context.drop_broker(node_id)
+            self._on.channels.close(node_id)
+        if any(node_id in found for node_id in gone):
+            # It went and came back between two looks.  It may lack what its disk had not got yet, so it loses its
+            # leaders and its places in ISRs like one that stays away.
+            await self.settle()
         for node_id, (registration, epoch) in found.items():
             old = self.context.registrations.get(node_id)
             if old != registration:
@@ -299,11 +304,8 @@ class Term:
         came, gone, moved = await self._read_brokers()
         if not (came or gone or moved):
             return
-        channels = self._on.channels
-        for node_id in gone:
-            channels.close(node_id)
         for node_id in came:
-            channels.open(node_id)
+            self._on.channels.open(node_id)
             self._failed.pop(node_id, None)
         affected = came | gone
         held: dict[TopicPartition, PartitionImage] = {}

@@ -123,6 +123,24 @@ def test_a_crash_moves_leaders_and_shrinks_isrs_in_new_epochs() -> None:
     in_cluster(body)
 
 
+def test_a_broker_that_goes_and_comes_back_between_two_looks_has_failed() -> None:
+    """After a power cut it would lead on with less than the others have, and they would cut their logs."""
+
+    async def body(cluster: Cluster) -> None:
+        await cluster.create("t", [[1, 2, 3], [3, 1, 2]])
+        await cluster.create("one", [[3]])
+        cluster.go(3)
+        await cluster.come(3)
+        await cluster.settled()
+        assert brief(cluster.state("t", 0)) == (1, 1, [1, 2])
+        assert brief(cluster.state("t", 1)) == (1, 1, [1, 2])
+        assert brief(cluster.state("one")) == (3, 2, [3])
+        assert cluster.brokers[1].live == [1, 2, 3]
+        assert cluster.brokers[3].states[TopicPartition("t", 1)].leader == 1
+
+    in_cluster(body)
+
+
 def test_a_returning_replica_outside_the_isr_is_elected_only_uncleanly() -> None:
     """Committed records would be lost without the administrator's word."""
 
