@@ -4,7 +4,7 @@
     python -m bench.cluster_speed --cells 'produce-*' --only kbroker --rounds 3
 
 produce-1k, produce-100   librdkafka, acks=all, three partitions with three replicas: records/s, CPU of all by GB
-e2e-1000                  1,000 records/s to one partition with three replicas, acks=all: p50, p99
+e2e-1000, e2e-100         records/s to one partition with three replicas, acks=all: p50, p99
 catch-up                  a follower was away while 1 GB was written: bytes/s from its start until it is in sync
 leader-killed             kill -9: seconds without an acknowledgement beyond the session time-out
 shutdown                  a broker that leads 1,000 partitions stops in order: seconds, and what a producer was refused
@@ -76,7 +76,7 @@ def produce(cluster: Cluster, size: int) -> Result:
     }
 
 
-def end_to_end(cluster: Cluster) -> Result:
+def end_to_end(cluster: Cluster, rate: int) -> Result:
     """See the module."""
     cluster.create("speed", SPREAD[:1])
     broker = cluster.brokers[1]
@@ -85,7 +85,7 @@ def end_to_end(cluster: Cluster) -> Result:
     requests = [frames.produce("speed", 0, batch, -1), frames.fetch_many("speed", {0: 0}, 1 << 20)]
     options = {"offset_at": layout.offset_at, "rows_at": layout.rows_at, "row_bytes": layout.row_bytes}
     with raw._frames_file(requests) as file:
-        argv = raw._generator("e2e", broker, file, rate=1_000, warm=WARM_SECONDS, seconds=10, **options)
+        argv = raw._generator("e2e", broker, file, rate=rate, warm=WARM_SECONDS, seconds=10, **options)
         done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found: Result = json.loads(done.stdout)
     return {key: value for key, value in found.items() if key.startswith("p") or key == "records"}
@@ -251,7 +251,8 @@ def idle(cluster: Cluster) -> Result:
 CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
     "produce-1k": (lambda cluster: produce(cluster, 1024), {}),
     "produce-100": (lambda cluster: produce(cluster, 100), {}),
-    "e2e-1000": (end_to_end, {}),
+    "e2e-1000": (lambda cluster: end_to_end(cluster, 1_000), {}),
+    "e2e-100": (lambda cluster: end_to_end(cluster, 100), {}),
     "catch-up": (catch_up, {}),
     "leader-killed": (leader_killed, {}),
     "shutdown": (shutdown, {}),

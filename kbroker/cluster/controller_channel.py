@@ -88,8 +88,10 @@ class ControllerChannel:
             if version <= LAST_VERSION_WITHOUT_EPOCHS:
                 row.new_isr = [node for node, _ in change.isr]
             else:
-                # A ZooKeeper controller is sent no epochs: Kafka's brokers have none for each other there, either.
-                row.new_isr_with_epochs = [request.BrokerState(broker_id=node) for node, _ in change.isr]
+                # Kafka's brokers say -1 to a ZooKeeper controller, and Kafka's reads no epochs; ours does.
+                row.new_isr_with_epochs = [
+                    request.BrokerState(broker_id=node, broker_epoch=epoch) for node, epoch in change.isr
+                ]
             topics.setdefault(change.partition.topic, []).append(row)
         ids = {name: self._topic_id(name) for name in topics}
         answer = await self._ask(

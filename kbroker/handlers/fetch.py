@@ -126,7 +126,17 @@ def _refusal(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Ca
     return refuse
 
 
+def _note_epoch(ctx: RequestContext, request: wire.FetchRequest) -> None:
+    changes = ctx.services.replica_manager.isr_changes
+    if changes is None or ctx.api_version < FIRST_VERSION_WITH_REPLICA_STATE:
+        return
+    follower = request.replica_state
+    if follower.replica_id >= 0 and may_cluster(ctx, Operation.CLUSTER_ACTION):
+        changes.fetches(follower.replica_id, follower.replica_epoch)
+
+
 def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> TargetsRead:
+    _note_epoch(ctx, request)
     return TargetsRead(
         FAST_FETCH.rules,
         ctx.services,

@@ -3,6 +3,9 @@
 One request is under way at a time; what is proposed meanwhile goes with the next one.  Where the controller cannot be
 reached, or another broker is by now, the same is asked again until it is answered or the partition has gone on.
 
+Each replica goes with the broker epoch that its fetches name, so that the controller refuses one that has begun anew
+since, and may have lost what it had (KIP-903).  Before version 15 a fetch names none.
+
     granted                         in force, with the partition epoch of the answer
     nothing was attempted           the proposal is dropped, and may be made anew
     epochs or ISR are behind        the proposal stands for the high watermark until the controller's next word
@@ -67,6 +70,7 @@ class IsrManager:
         self._proposals: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
+        self._fetch_epochs: dict[int, int] = {}
         self.shrink_count = 0
         self.expand_count = 0
         self.failed_count = 0
@@ -85,10 +89,18 @@ class IsrManager:
         broker = self._cache.image.brokers.get(node_id)
         return broker is not None and not broker.is_fenced
 
+    def fetches(self, node_id: int, broker_epoch: int) -> None:
+        """See `IsrChanges`."""
+        if broker_epoch >= 0:
+            self._fetch_epochs[node_id] = broker_epoch
+
+    def _epoch_of(self, node_id: int) -> int:
+        broker = self._cache.image.brokers.get(node_id)
+        return self._fetch_epochs.get(node_id, -1 if broker is None else broker.epoch)
+
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """See `IsrChanges`."""
-        brokers = self._cache.image.brokers
-        epochs = [(each, brokers[each].epoch if each in brokers else -1) for each in isr]
+        epochs = [(each, self._epoch_of(each)) for each in isr]
         name = partition.topic_partition
         if len(isr) < len(partition.isr):
             self.shrink_count += 1

@@ -67,6 +67,9 @@ class IsrChanges(Protocol):
     def is_eligible(self, node_id: int) -> bool:
         """Whether the broker is alive and may be in an ISR."""
 
+    def fetches(self, node_id: int, broker_epoch: int) -> None:
+        """A follower's fetch comes from a process that has registered in that broker epoch; -1: it does not say."""
+
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """Ask the controller for this ISR."""
 

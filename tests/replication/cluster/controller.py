@@ -67,6 +67,7 @@ class HandController:
         self.topics: dict[str, Topic] = {}
         self.next_producer_id = 1000
         self.alterations: list[tuple[TopicPartition, tuple[int, ...]]] = []
+        self.named_epochs: list[dict[int, int]] = []
         self.grants = True
         self.port = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -375,6 +376,7 @@ class HandController:
                 else:
                     name = TopicPartition(topic.name, image.partition)
                     self.alterations.append((name, isr))
+                    self.named_epochs.append({state.broker_id: state.broker_epoch for state in row.new_isr_with_epochs})
                     self._put(topic, replace(image, isr=isr))
                     image = topic.partitions[row.partition_index]
                     task = asyncio.get_running_loop().create_task(self.tell_metadata([name]))

@@ -142,6 +142,20 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_followers_are_killed(tmp_
     run(scenario, tmp_path)
 
 
+def test_a_replica_is_proposed_with_the_broker_epoch_of_the_process_that_fetches(tmp_path: Path) -> None:
+    """One that has come back without the end of its log would be in the ISR for what its process before it had."""
+
+    async def scenario(cluster: Cluster) -> None:
+        controller = cluster.controller
+        await controller.create(TOPIC, [(1, 2)])
+        await cluster.kill(2)
+        await cluster.start(2)
+        await in_sync(cluster, 2)
+        assert controller.named_epochs[-1][2] == controller.nodes[2].epoch
+
+    run(scenario, tmp_path, count=2)
+
+
 def test_metadata_wait_for_the_first_word_of_a_controller(tmp_path: Path) -> None:
     """Clients that ask a broker which has just started would take all topics for deleted."""
 

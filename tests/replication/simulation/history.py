@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import NO_LEADER
 from kbroker.replication.partition import Partition, Role
@@ -38,6 +39,7 @@ STEP_SECONDS = 0.01
 SETTLE_SECONDS = 20.0
 FAULTS = ("crash", "crash", "restart", "restart", "separate", "heal", "depose", "slow", "elect", "break", "hang")
 RELEASES = ("3.9", "3.9", "2.8", "2.6")
+FIRST_FETCH_WITH_EPOCHS = 15
 
 
 class ViolationError(AssertionError):
@@ -64,6 +66,9 @@ class History:
         self.network = Network(self.loop, self.rng, scale.breaks)
         self.min_in_sync = self.rng.choice((1, 2))
         release = self.rng.choice(RELEASES)
+        # Where fetches name no broker epoch a controller may take a replica into the ISR that has begun anew since, as
+        # Kafka's does: without the end of its log nothing is safe from it (KIP-903).
+        self._names_epochs = PROTOCOL_VERSIONS[release].fetch >= FIRST_FETCH_WITH_EPOCHS
         self.nodes = {each: self.make_node(each, directory / str(each), release) for each in NODES}
         self.committed: dict[int, bytes | None] = {}
         self.acknowledged: dict[int, bytes] = {}
@@ -220,7 +225,7 @@ class History:
     def _crash(self, node_id: int) -> None:
         isr = self.isr()
         others = any(each in isr and each not in self._down for each in NODES if each != node_id)
-        loses = self.rng.random() < 0.5 and (node_id not in isr or others)
+        loses = self.rng.random() < 0.5 and (node_id not in isr or others) and self._names_epochs
         self.crash(node_id, loses=loses)
 
     def crash(self, node_id: int, *, loses: bool) -> None:

@@ -216,6 +216,8 @@ class SimNode:
         """Without sessions; a fetch that finds nothing is answered a while later."""
         by_id = version >= 13
         replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id
+        if version >= 15:
+            self.isr.fetches(replica_id, request.replica_state.replica_epoch)
         rows = [(topic, row, _target(topic, row, by_id)) for topic in request.topics for row in topic.partitions]
         for last in (False, True):
             found = [

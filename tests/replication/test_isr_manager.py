@@ -1,0 +1,63 @@
+"""What a leader asks the controller for, and as whom it names the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
+from kbroker.errors import IneligibleReplicaError
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import BrokerImage, ClusterImage
+from kbroker.replication.isr_manager import IsrManager
+from kbroker.replication.partition import Role
+from kbroker.types import TopicPartition
+
+NAME = TopicPartition("t", 0)
+
+
+class Asked:
+    """A controller that refuses, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.changes: list[IsrChange] = []
+
+    async def alter_partitions(self, _broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        self.changes += changes
+        return [PartitionOutcome(each.partition, error=IneligibleReplicaError()) for each in changes]
+
+
+def test_a_replica_is_named_in_the_epoch_of_its_last_fetch() -> None:
+    """The metadata may have a newer one by then, or, where ZooKeeper is, none (KIP-903)."""
+
+    async def main() -> None:
+        brokers = [BrokerImage(each, {}, epoch=epoch) for each, epoch in ((1, 11), (2, 22), (3, -1))]
+        controller = Asked()
+        cache = MetadataCache(ClusterImage.of("c", brokers=brokers))
+        loop = asyncio.get_running_loop()
+        manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, controller, lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
+        refused = asyncio.Event()
+        partition = SimpleNamespace(
+            topic_partition=NAME, leader_epoch=4, partition_epoch=5, isr=(1,), role=Role.LEADER, isr_refused=refused.set
+        )
+
+        async def propose(isr: tuple[int, ...]) -> list[tuple[int, int]]:
+            partition.proposed_isr = isr
+            refused.clear()
+            manager.propose(partition, isr)
+            await refused.wait()
+            return list(controller.changes[-1].isr)
+
+        assert await propose((1, 2, 3)) == [(1, 11), (2, 22), (3, -1)]
+        manager.fetches(2, 21)
+        manager.fetches(3, 33)
+        assert await propose((1, 2, 3)) == [(1, 11), (2, 21), (3, 33)]
+        manager.fetches(2, -1)
+        manager.fetches(3, 34)
+        assert await propose((1, 2, 3)) == [(1, 11), (2, 21), (3, 34)]
+        manager.close()
+
+    asyncio.run(main())
