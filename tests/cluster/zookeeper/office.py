@@ -10,7 +10,7 @@ from typing import Any
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.protocol_version import protocol_version
-from kbroker.cluster.requests import BrokerEpoch, NewTopic
+from kbroker.cluster.requests import BrokerEpoch, IsrChange, NewTopic
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.administration import Administration
 from kbroker.cluster.zookeeper.channels import Answered
@@ -255,3 +255,18 @@ def in_cluster(
             cluster.close()
 
     asyncio.run(main())
+
+
+def brief(state: dict[str, object]) -> tuple[object, object, object]:
+    return state["leader"], state["leader_epoch"], state["isr"]
+
+
+async def take_isr(cluster: Cluster, name: TopicPartition, isr: list[int]) -> int:
+    """The leader asks for an ISR; the error code."""
+    state = cluster.state(name.topic, name.partition)
+    version = cluster.ensemble.nodes[paths.state(name.topic, name.partition)].version
+    change = IsrChange(name, state["leader_epoch"], version, [(each, -1) for each in isr])
+    broker = cluster.epoch_of(state["leader"])
+    (outcome,) = await cluster.office.administration.alter_partitions(broker, [change])
+    await cluster.settled()
+    return 0 if outcome.error is None else outcome.error.code
