@@ -17,14 +17,17 @@ from kbroker._fast.log.batch_seek import find_batch, walk_batches
 from kbroker._fast.log.index import OffsetTable
 from kbroker._fast.log.producer_entry import ProducerEntry
 from kbroker._fast.log.producer_table import ProducerTable
+from kbroker._fast.log.replica_fields import unsettled
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.records.batch_span import batch_span
 from kbroker._fast.records.record_batch import read_header
 from kbroker._fast.records.record_columns import RecordColumns
 from kbroker._fast.records.stored_header import read_stored_header
+from kbroker.replication.fetcher import _Followed
 from kbroker.schemas import message
 from tests.protocol.reference import Reference
 from tests.records import reference
+from tests.replication.bare_replica import replica
 from tests.storage.batches import batch
 
 BATCHES = 40
@@ -243,3 +246,19 @@ def test_stored_header(benchmark: Any) -> None:
 def test_stored_header_reference(benchmark: Any) -> None:
     one = bytes(batch([b"x" * 100] * 10))
     benchmark(lambda: reference.decode_header(one).base_offset)
+
+
+@pytest.mark.benchmark(group="replica_fields: 1,000 followed partitions where nothing has come")
+def test_what_a_quiet_follower_looks_at(benchmark: Any) -> None:
+    followed = {each: _Followed(replica(), False) for each in range(1_000)}
+    for each in followed.values():
+        each.asks(1 << 20, True)
+    assert unsettled(followed, 1.0, 1 << 20, True) == []
+    benchmark(unsettled, followed, 1.0, 1 << 20, True)
+
+
+@pytest.mark.benchmark(group="replica_fields: 1,000 followed partitions where nothing has come")
+def test_what_a_quiet_follower_looks_at_reference(benchmark: Any) -> None:
+    followed = {each: _Followed(replica(), False) for each in range(1_000)}
+    asked = {each: one.asks(1 << 20, True) for each, one in followed.items()}
+    benchmark(lambda: [each for each, one in followed.items() if one.asks(1 << 20, True) != asked[each]])

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.log.log_fields import EpochFields, LocalLogFields, LogFields, PartitionFields
 from kbroker._fast.log.replica_fields import unsettled
 from kbroker.replication.fetcher import _Followed
 from kbroker.replication.follower import Follower
 from kbroker.replication.follower_session import NO_SESSION, Ask, FollowerSession, Key
+from tests.replication.bare_replica import replica
 
 OFFSETS = st.integers(0, 3)
 FETCHES = st.lists(st.tuples(OFFSETS, OFFSETS, OFFSETS), max_size=6)
@@ -42,27 +42,6 @@ def test_a_fetch_that_says_nothing_new_is_noted_as_any_other(
     known = fields(follower)
     assert follower.asks_again(end, start, now) is not is_news
     assert fields(follower) == (known if is_news else fields(other))
-
-
-class Replica(PartitionFields):
-    """As much of a partition as a follower's request is made of."""
-
-    topic, index, topic_id = "t", 0, b"0" * 16
-
-
-class Log(LogFields):
-    """As much of its log."""
-
-    log_end_offset = property(lambda self: self.local.log_end_offset)
-    latest_epoch = property(lambda self: self.leader_epoch_cache.latest_epoch)
-
-
-def replica() -> Any:
-    found, log = Replica(), Log()
-    log.local, log.leader_epoch_cache = LocalLogFields(), EpochFields()
-    log.leader_epoch_cache.latest_epoch = -1
-    found.log = log
-    return found
 
 
 CHANGES = st.sampled_from(["end", "start", "epoch", "last", "bytes", "retry", "throttle", "cut", ""])

@@ -149,10 +149,10 @@ def read_all(bootstrap: str, group: str, topics: list[str], wanted: set[str]) ->
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> int:
-    """The sum of a group's offsets of a topic."""
+    """The sum of a group's offsets of a topic; of a partition without records there is none."""
     consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, "group.id": group})
     try:
         rows = consumer.committed([TopicPartition(topic, each) for each in range(partitions)], timeout=SECONDS)
     finally:
         consumer.close()
-    return sum(each.offset for each in rows)
+    return sum(each.offset for each in rows if each.offset >= 0)
