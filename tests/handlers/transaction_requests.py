@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from tests.compat.waiting import wait_for
@@ -285,6 +286,7 @@ def transactions_listed(s: Session) -> None:
     other = begin(s, "listed-b")
     other.init("init the other")
     other.add("begin", {"txn": [0]})
+    began = time.time_ns() // 1_000_000
 
     def listed(step: str, version: int = 2, **values: Any) -> None:
         asked = {"state_filters": [], "producer_id_filters": [], **values}
@@ -300,6 +302,8 @@ def transactions_listed(s: Session) -> None:
     listed("one that is and one that is not", state_filters=["Empty", "Nowhere"])
     listed("by producer", producer_id_filters=[tx.pid])
     listed("for long", duration_filter=600_000)
+    # Open for longer than no time: a fast broker has answered all of these within a millisecond.
+    wait_for(lambda: time.time_ns() // 1_000_000 > began, "a millisecond", every=0.001)
     listed("for no time", duration_filter=0, state_filters=["Ongoing"])
     listed("by pattern", transactional_id_pattern="listed-[a]")
     listed("by half a pattern", transactional_id_pattern="listed")
