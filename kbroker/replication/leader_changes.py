@@ -29,7 +29,7 @@ def report_at_start(
     """What the controller has to know of this node's replicas.
 
     `all_on_one_host`: where all replicas of a partition are on one machine, as those of its workers, the death of a
-    process loses nothing that was written, and which of them a power cut took most from is told by their ends
+    process loses nothing that was written, and after a power cut the ends of the logs show which has lost most
     (`held_logs`).
 
     The directories that work say which partitions are there.  While one is missing, a partition that is in none of the

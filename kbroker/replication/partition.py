@@ -138,7 +138,7 @@ class Partition(PartitionFields):
         self.isr_changes = isr_changes
         self.followers = {}
         self.offline: tuple[int, ...] = ()
-        """Replicas whose disk has failed: they are not waited for, whatever they have fetched before."""
+        """Replicas whose disk has failed: no commit waits for them, whatever they have fetched before."""
         self.proposed_isr: tuple[int, ...] | None = None
         self.epoch_start = 0
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}

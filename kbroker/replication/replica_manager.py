@@ -150,14 +150,15 @@ class ReplicaManager:
 
     def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
-        watching = self._watching.get(topic.name)
-        if watching is None:
-            self._change(topic, image, config, deadline)
-            return
         led = self.leads(topic.name, image.partition)
         self._change(topic, image, config, deadline)
-        if led != self.leads(topic.name, image.partition):
-            watching(image.partition)
+        self._tell_leadership(topic.name, image.partition, led)
+
+    def _tell_leadership(self, topic: str, index: int, led: bool) -> None:
+        """`led`: whether this broker led the partition before what has just changed."""
+        watching = self._watching.get(topic)
+        if watching is not None and led != self.leads(topic, index):
+            watching(index)
 
     def _change(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         known = self.topics[topic.name]
@@ -228,8 +229,7 @@ class ReplicaManager:
         known = self.topics.get(topic_partition.topic, {})
         led = self.leads(topic_partition.topic, topic_partition.partition)
         partition = self._stop_leading(topic_partition.topic, known, topic_partition.partition)
-        if led and topic_partition.topic in self._watching:
-            self._watching[topic_partition.topic](topic_partition.partition)
+        self._tell_leadership(topic_partition.topic, topic_partition.partition, led)
         partition = self.followed.pop(topic_partition, partition)
         if partition is not None:
             self.purgatory.expire_partition(partition)

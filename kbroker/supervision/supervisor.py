@@ -1,9 +1,9 @@
 """Starts the workers of a host, starts those again that die, and stops all of them with itself.
 
 Each worker is a `kbroker start` with settings of its own (`cluster.workers.place`).  What it says to its service
-manager (sd_notify) comes here: it is this process that speaks to the real one, for all.  A worker that has not said
-for a session (`broker.session.timeout.ms`) that its loop turns hangs: it is killed, and worker 1 is told, as a process
-that waits for a disk ends only when that answers.
+manager (sd_notify) comes here: it is this process that speaks to the real one, for all.  A worker whose
+loop has given no sign of life for a session (`broker.session.timeout.ms`) hangs: the supervisor kills it, and says so
+to worker 1, as a process that waits for a disk ends only when the disk answers.
 
 Stop: worker 1, the controller, has the signal first, so that it moves nothing when the others go.  A supervisor that
 is killed takes its workers along (`orphans`).

@@ -64,7 +64,7 @@ async def fetch(address: str, path: str, accept: str = "") -> Fetched:
 
 NO_CONSOLE = """The console is about one broker, and this host serves with several workers, so there is none here.
 
-What it shows is told by /metrics, /readyz and /logs of this address, and by commands that ask all workers:
+What it shows is at /metrics, /readyz and /logs of this address, and in the output of commands that ask all workers:
 kbroker top, kbroker cluster status, kbroker topics, kbroker groups, kbroker consume.  docs/workers.md
 """
 

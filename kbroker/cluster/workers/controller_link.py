@@ -209,7 +209,7 @@ class ControllerLink:
                 await self._or_stop(self.call(TAKE_STOCK, self._node_id, held))
                 return
             except NotControllerError:
-                logger.warning("the controller is away; it is told what this worker holds when it is back")
+                logger.warning("the controller is away; this worker reports its logs when the controller is back")
 
     async def enter(self, broker: BrokerImage, report: ReplicaReport) -> BrokerEpoch:
         """Become a member; again after each time that the controller was away."""

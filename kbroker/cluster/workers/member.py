@@ -309,7 +309,7 @@ class FurtherWorker(Worker):
         return RemoteController(self._link, cache)
 
     async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
-        """The controller hears of it when this worker enters; until then its images have replicas that are not here."""
+        """The controller gets the report when this worker enters; until then its images have replicas that are gone."""
         self._report = report
         await self._link.take_stock(held)
         self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))

@@ -1,4 +1,4 @@
-"""After a start nobody leads on a log that may have lost records until it is known what the other workers have of it.
+"""After a start no worker leads with a log that may have lost records, until the others have reported theirs.
 
     CLOSED     there is no start to wait for
     OPEN       from the controller's start: workers say what they hold, as soon as their logs are open

@@ -10,18 +10,17 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kbroker.cluster.client import NodeError
-from kbroker.replication import partition as partitions
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.replication.partition import Partition
 from tests.replication.cluster.controller import HandController
 from tests.replication.simulation.history import ViolationError, play
+from tests.replication.simulation.mutations import Mutation, commit_at_append, never_truncate, take_anyone_into_the_isr
 from tests.replication.simulation.network import Network
 from tests.replication.simulation.virtual_loop import VirtualLoop, run_virtually
 
@@ -83,21 +82,8 @@ def test_a_broker_that_dies_while_its_leader_wants_it_in_the_isr_is_not_taken_in
     play(2007940)
 
 
-def commit_at_append(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "_needed", lambda self: (self.node_id,))
-
-
 def commit_by_the_isr_in_force_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "_needed", lambda self: self.isr)
-
-
-def take_anyone_into_the_isr(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partitions, "may_join", lambda *_: True)
-
-
-def never_truncate(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "truncate", lambda *_: None)
-    patch.setattr(Partition, "truncate_to", lambda *_: None)
 
 
 def lead_in_old_epochs(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +128,6 @@ def say_what_was_so_before_after_what_is_so_now(patch: pytest.MonkeyPatch) -> No
 
 
 # Each with a seed that has found it out, not long before which the search begins.
-Mutation = Callable[[pytest.MonkeyPatch], None]
 MUTATIONS: dict[Mutation, int] = {
     commit_at_append: 0,
     commit_by_the_isr_in_force_alone: 10,

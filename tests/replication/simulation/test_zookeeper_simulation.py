@@ -8,16 +8,14 @@ A history that fails prints its seed and what happened in it: `play(seed, kind=Z
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kbroker.cluster.zookeeper.election import Election
 from kbroker.cluster.zookeeper.writer import FencedWriter
-from kbroker.replication import partition as partitions
-from kbroker.replication.partition import Partition
 from tests.replication.simulation.history import ViolationError, play
+from tests.replication.simulation.mutations import Mutation, commit_at_append, never_truncate, take_anyone_into_the_isr
 from tests.replication.simulation.zookeeper_history import ZooKeeperHistory
 
 HISTORIES = int(os.environ.get("KBROKER_HISTORIES", "240"))
@@ -43,19 +41,6 @@ def test_a_history_is_the_same_under_its_seed() -> None:
     assert (first.events, first.committed) == (again.events, again.committed)
 
 
-def commit_at_append(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "_needed", lambda self: (self.node_id,))
-
-
-def take_anyone_into_the_isr(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partitions, "may_join", lambda *_: True)
-
-
-def never_truncate(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "truncate", lambda *_: None)
-    patch.setattr(Partition, "truncate_to", lambda *_: None)
-
-
 def stay_the_controller_and_write_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     """Either by itself is harmless: who knows that it is deposed writes nothing, and a fence stops the rest."""
 
@@ -67,7 +52,6 @@ def stay_the_controller_and_write_without_a_fence(patch: pytest.MonkeyPatch) -> 
 
 
 # Each with a seed that has found it out, not long before which the search begins.
-Mutation = Callable[[pytest.MonkeyPatch], None]
 MUTATIONS: dict[Mutation, int] = {
     commit_at_append: 1,
     take_anyone_into_the_isr: 20,
