@@ -55,7 +55,8 @@ MESSAGES = [encode_messages(PLAIN, magic, codec) for magic in (0, 1) for codec i
 # Of each topic: settings, records by Produce v9, message sets by v2.
 TOPICS: dict[str, tuple[dict[str, str], list[bytes], list[bytes]]] = {
     "batches": ({}, BATCHES, []),
-    "append": ({TIME: "LogAppendTime"}, BATCHES, []),
+    # The last batch keeps all ends of messages off the limits: compressed sets differ by some bytes with the time.
+    "append": ({TIME: "LogAppendTime"}, [*BATCHES, _batch()], []),
     "zstd": ({}, [_batch(), _batch(Codec.ZSTD), _batch()], []),
     "all-zstd": ({CODEC: "zstd"}, [_batch()], []),
     "refused": ({DOWN: "false"}, [_batch()], []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.cluster.zookeeper.processes import Kbroker
+from tests.scenarios.faults.proxy import Proxies, Proxy
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 SETTINGS = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20_000)
@@ -149,45 +151,6 @@ def test_a_connection_that_does_not_come_back_is_named_with_the_time_waited() ->
     asyncio.run(body())
 
 
-class Relay:
-    """Passes on what two sides send each other; its first connection ends when the client has sent so many times."""
-
-    def __init__(self, port: int, sends: int) -> None:
-        self._port = port
-        self._left = sends
-        self.connections = 0
-        self._server: asyncio.Server | None = None
-
-    async def start(self) -> int:
-        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        counts = self.connections == 1
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
-
-        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_client: bool) -> None:
-            while data := await source.read(65536):
-                if is_client and counts:
-                    self._left -= 1
-                    if self._left < 0:
-                        return
-                target.write(data)
-
-        ways = [copy(reader, there_writer, is_client=True), copy(there_reader, writer, is_client=False)]
-        tasks = [asyncio.ensure_future(way) for way in ways]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        writer.close()
-        there_writer.close()
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     with zookeeper_server(tmp_path_factory.mktemp("zookeeper")) as running:
@@ -199,20 +162,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 def test_a_session_opens_over_a_connection_that_ends_on_the_way(server: ZooKeeperServer, chroot: str) -> None:
     """kazoo's own error would end the start, or its call wait for an answer that does not come."""
 
-    async def body() -> None:
-        for sends in range(9):
-            relay = Relay(server.port, sends)
-            address = f"127.0.0.1:{await relay.start()}{chroot and f'{chroot}{sends}'}"
-            settings = ZooKeeperSettings(address, 2_000, 20_000)
-            session = KazooSession(settings, asyncio.get_running_loop())
-            await session.open()
-            await through_losses(session, settings, lambda session=session: make_roots(session))  # type: ignore[misc]
-            assert await session.exists(paths.BROKER_IDS) is not None
-            assert relay.connections > 1
-            await session.close()
-            relay.close()
+    async def open_through(proxy: Proxy, sends: int) -> None:
+        address = f"127.0.0.1:{proxy.port}{chroot and f'{chroot}{sends}'}"
+        settings = ZooKeeperSettings(address, 2_000, 20_000)
+        session = KazooSession(settings, asyncio.get_running_loop())
+        await session.open()
+        await through_losses(session, settings, lambda: make_roots(session))
+        assert await session.exists(paths.BROKER_IDS) is not None
+        await session.close()
 
-    asyncio.run(body())
+    with contextlib.closing(Proxies()) as proxies:
+        for sends in range(9):
+            proxy = proxies.to(server.port, first_sends=sends)
+            asyncio.run(open_through(proxy, sends))
+            assert proxy.connections > 1
 
 
 @pytest.mark.parametrize("is_silent", [False, True])

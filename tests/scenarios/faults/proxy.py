@@ -27,11 +27,16 @@ class State(enum.Enum):
 
 
 class Proxy:
-    """One port, on the loop of `Proxies`; `target` is the port behind it."""
+    """One port, on the loop of `Proxies`; `target` is the port behind it.
 
-    def __init__(self, target: int) -> None:
+    The first connection passes what its client sends `first_sends` times, and ends at the next time.
+    """
+
+    def __init__(self, target: int, first_sends: int | None = None) -> None:
         self.target = target
         self.port = 0
+        self.connections = 0
+        self._first_sends = first_sends
         self._state = State.OPEN
         self._passes = asyncio.Event()
         self._passes.set()
@@ -81,7 +86,9 @@ class Proxy:
         except OSError:
             return
         self._writers.add(there)
-        pumps = [asyncio.create_task(self._pump(reader, there)), asyncio.create_task(self._pump(back, writer))]
+        self.connections += 1
+        sends = self._first_sends if self.connections == 1 else None
+        pumps = [asyncio.create_task(self._pump(reader, there, sends)), asyncio.create_task(self._pump(back, writer))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -90,9 +97,11 @@ class Proxy:
             there.transport.abort()
             self._writers.discard(there)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None = None) -> None:
+        chunks = 0
         with contextlib.suppress(OSError):
-            while chunk := await reader.read(CHUNK):
+            while (chunk := await reader.read(CHUNK)) and chunks != most:
+                chunks += 1
                 await self._passes.wait()
                 writer.write(chunk)
                 await writer.drain()
@@ -110,9 +119,9 @@ class Proxies:
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    def to(self, target: int) -> Proxy:
-        """A new port in front of `target`."""
-        proxy = Proxy(target)
+    def to(self, target: int, first_sends: int | None = None) -> Proxy:
+        """A new port in front of `target`; see `Proxy`."""
+        proxy = Proxy(target, first_sends)
         self._proxies.append(proxy)
         self._run(proxy.start())
         return proxy
