@@ -28,6 +28,7 @@ from kbroker.assembly.listening import Listeners
 from kbroker.assembly.member_choice import first_image, member_of, worker_of
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
+from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.requests import NO_BROKER_EPOCH
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import log_config
@@ -133,7 +134,10 @@ class Broker:
         self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
 
     async def start(self) -> None:
-        """Bring everything up; a part's own error when it cannot be."""
+        """Bring everything up; a part's own error when it cannot be.
+
+        A signal ends a start that waits: LoadingInterruptedError, StartInterruptedError.
+        """
         config = self.config
         keeps_metadata = self.member is None or (self.worker is not None and self.worker.place.is_controller)
         dirs = self.log_manager.open_dirs(first_has_metadata=keeps_metadata)
@@ -141,7 +145,8 @@ class Broker:
             check_metadata_is_there(self.log_manager.environment.files, self.log_manager.online_directories())
         cluster_id = dirs.cluster_id
         if self.member is not None:
-            cluster_id = await self.member.open(cluster_id, self._known_node_id())
+            opening = self.member.open(cluster_id, self._known_node_id())
+            cluster_id = await unless_stopping(self.stopping, opening)
         if keeps_metadata:
             store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
             store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
@@ -177,7 +182,7 @@ class Broker:
             self.figures.membership = membership
             self._broker_epoch = membership.broker
             await self._start_metrics(node_id, cluster_id)
-            await self.member.load(cache)
+            await unless_stopping(self.stopping, self.member.load(cache))
             await self._load_logs(None if self.worker is None else cache.image)
             controller_requests = membership.attach(replicas)
             if self.worker is not None:
@@ -240,7 +245,11 @@ class Broker:
         self.readiness.watch(partial(directory_problems, self.log_manager), replicas.problems)
         if self.member is not None:
             assert self.membership is not None
-            await self.member.register(self.membership.shown(local_broker(config, node_id), self.listeners.all))
+            shown = self.membership.shown(local_broker(config, node_id), self.listeners.all)
+            try:
+                await unless_stopping(self.stopping, self.member.register(shown))
+            except StartInterruptedError:
+                return  # All that `stop` ends is there.
             if self.worker is not None:
                 self.log_manager.begin_epoch(self.worker.epoch, NO_BROKER_EPOCH)
             self.readiness.watch(self.member.problems)

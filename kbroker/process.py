@@ -65,7 +65,7 @@ async def _serve_until(
         return 0, False
     except StartInterruptedError:
         await _give_up(broker)
-        logger.info("stopped while it waited for the other brokers")
+        logger.info("stopped while it waited for its cluster")
         return 0, False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
@@ -73,7 +73,8 @@ async def _serve_until(
         await _give_up(broker)
         return 1, False
     broker.garbage.start()
-    logger.info("%s", _ready_line(broker, started))
+    if not stopping.is_set():
+        logger.info("%s", _ready_line(broker, started))
     await stopping.wait()
     logger.info("stopping")
     try:

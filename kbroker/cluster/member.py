@@ -6,8 +6,9 @@ then sends what it is to lead and to follow.  Stop: a controlled shutdown over t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Problem
     from kbroker.quotas.host_names import HostNames
     from kbroker.types import TopicPartition
+
+T = TypeVar("T")
 
 
 class ZooKeeperOffsets(Protocol):
@@ -33,6 +36,19 @@ class ZooKeeperOffsets(Protocol):
 
 class StartInterruptedError(Exception):
     """The broker is to stop before the cluster has taken it in."""
+
+
+async def unless_stopping(stopping: asyncio.Event, work: Coroutine[object, object, T]) -> T:
+    """What `work` gives.  StartInterruptedError as soon as the broker is to stop: `work` is cancelled then."""
+    task, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise StartInterruptedError
+        return task.result()
+    finally:
+        task.cancel()
+        stop.cancel()
 
 
 class Member(Protocol):

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from kbroker.cluster.member import StartInterruptedError
+from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.requests import BrokerEpoch, HeldLog, ReplicaReport
 from kbroker.cluster.workers.controller_server import ENTER, TAKE_STOCK
 from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-T = TypeVar("T")
 RETRY_SECONDS = 0.05
 WAIT_SECONDS = 5.0
 
@@ -91,22 +90,11 @@ class ControllerLink:
             sock.close()
             raise
         self._writer.write(encode(Hello(self._node_id)))
-        snapshot = await self._or_stop(read(self._reader))
+        # Worker 1 may have logs to read for minutes before it answers.
+        snapshot = await unless_stopping(self._stopping, read(self._reader))
         if not isinstance(snapshot, Snapshot):
             raise MessageError(f"{type(snapshot).__name__} where the image of the cluster was due")
         return snapshot.image
-
-    async def _or_stop(self, work: Coroutine[object, object, T]) -> T:
-        """Worker 1 may have logs to read for minutes before it answers.  StartInterruptedError."""
-        task, stop = self._loop.create_task(work), self._loop.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise StartInterruptedError
-            return task.result()
-        finally:
-            task.cancel()
-            stop.cancel()
 
     def follow(self, cache: MetadataCache) -> None:
         """Let `cache`, which has the image that `open` gave, have what is published since."""
@@ -206,7 +194,7 @@ class ControllerLink:
         """Say what this worker holds after its start; wait until it may lead.  StartInterruptedError."""
         while True:
             try:
-                await self._or_stop(self.call(TAKE_STOCK, self._node_id, held))
+                await unless_stopping(self._stopping, self.call(TAKE_STOCK, self._node_id, held))
                 return
             except NotControllerError:
                 logger.warning("the controller is away; this worker reports its logs when the controller is back")

@@ -9,12 +9,12 @@ import asyncio
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.controller_stats import ControllerStats
-from kbroker.cluster.member import StartInterruptedError
+from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.placement import to_balance
 from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, HeldLog, ReplicaReport
@@ -190,17 +190,9 @@ class FirstWorker(Worker):
         self._server.stock.open({node_id, *self.place.others(node_id)}, GATHER_SECONDS)
         await self._server.listen(sock)
         self._is_listening = True
-        await self._or_stop(self._server.stock.take_stock(node_id, held))
+        await unless_stopping(self._stopping, self._server.stock.take_stock(node_id, held))
         self.controller_stats.begin(self._partitions)
         self.controller_stats.state = "active"
-
-    async def _or_stop(self, work: Coroutine[object, object, None]) -> None:
-        task, stop = self._loop.create_task(work), self._loop.create_task(self._stopping.wait())
-        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        if not task.done():
-            task.cancel()
-            raise StartInterruptedError
 
     def _partitions(self) -> Iterable[PartitionImage]:
         return (each for topic in self._cache.image.topics.values() for each in topic.partitions)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -83,6 +85,9 @@ logger = logging.getLogger("kbroker.cluster")
 
 REFUSED_SECONDS = 1.0
 LOST_SECONDS = 0.05
+CLOSE_SECONDS = 2.0
+
+_Value = TypeVar("_Value")
 
 _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     (KazooNoNode, NoNodeError),
@@ -172,7 +177,7 @@ class KazooSession:
             # Such a server also ends the connection that asked.
             self._losses = MOST_LOSSES
             fresh = self._client = self._make(self._settings.connect)
-            await asyncio.to_thread(_close, client)
+            await _end(client)
             fresh.add_listener(partial(self._on_state, fresh))
             await self._start(fresh)
         self._change(SessionState.CONNECTED)
@@ -188,9 +193,9 @@ class KazooSession:
 
         client.add_listener(note)
         try:
-            return await asyncio.to_thread(begin or _begin, client, seconds)
+            return await _in_thread(begin or _begin, client, seconds)
         except Exception as error:
-            await asyncio.to_thread(_close, client)
+            await _end(client)
             if refusals or isinstance(error, AuthFailedError):
                 raise AuthenticationError(
                     f"ZooKeeper at {self._named} refuses kbroker.zookeeper.sasl.username and .password"
@@ -209,7 +214,7 @@ class KazooSession:
         self._change(SessionState.CLOSED)
         if self._again is not None:
             self._again.cancel()
-        await asyncio.to_thread(_close, self._client)
+        await _end(self._client)
 
     # States
 
@@ -255,7 +260,7 @@ class KazooSession:
         self._again = None
         client.add_listener(partial(self._on_state, client))
         client.start_async()
-        await asyncio.to_thread(_close, refused)
+        await _end(refused)
 
     def _on_loop(self, call: Callable[..., None], *args: object) -> None:
         try:
@@ -425,9 +430,34 @@ def _send(client: KazooClient, request: MultiRead) -> IAsyncResult:
     return found
 
 
+async def _end(client: KazooClient) -> None:
+    """Close it.  One that still waits for a server's first answer does so for a session's time: it is left to that."""
+    closing = _in_thread(_close, client)
+    done, _ = await asyncio.wait((closing,), timeout=CLOSE_SECONDS)
+    if not done:
+        closing.cancel()
+    elif (error := closing.exception()) is not None:
+        logger.debug("a ZooKeeper session could not be closed", exc_info=error)
+
+
 def _close(client: KazooClient) -> None:
     client.stop()
     client.close()
+
+
+def _in_thread(call: Callable[..., _Value], *args: object) -> asyncio.Future[_Value]:
+    """A call in a thread that does not hold up the end of the process, as one of the loop's executor would."""
+    result: Future[_Value] = Future()
+    result.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            result.set_result(call(*args))
+        except Exception as error:
+            result.set_exception(error)
+
+    threading.Thread(target=work, name="zookeeper", daemon=True).start()
+    return asyncio.wrap_future(result)
 
 
 def _stat(stat: Any) -> Stat:

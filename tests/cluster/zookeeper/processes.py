@@ -60,6 +60,15 @@ class Kbroker:
     def start(self) -> None:
         self._process.start()
 
+    def spawn(self) -> None:
+        """Start it without waiting for it."""
+        self._process.spawn()
+
+    def ended_by(self, number: signal.Signals) -> int:
+        """The exit status after one signal, which has to end it within half a minute."""
+        os.kill(self._process.pid, number)
+        return self._process.wait(30)
+
     def kill(self) -> None:
         if self._process.process is not None:
             self._process.kill()

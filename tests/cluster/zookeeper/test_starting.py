@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
+import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from kbroker._fast.base.slices import Slices
+from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import member as member_module
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
-from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
 from kbroker.cluster.zookeeper.membership import make_roots
-from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, set_or_create
+from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, Operation, SessionState, Stat, set_or_create
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.znodes import ControllerZnode, encode_config, encode_controller
 from kbroker.config import BrokerConfig
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kbroker.metrics.readiness import ReadyState
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.cluster.zookeeper.processes import Kbroker
+from tests.compat.waiting import wait_for
+from tests.ports import free_port
 from tests.scenarios.faults.proxy import Proxies, Proxy
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
@@ -194,3 +202,90 @@ def test_a_broker_without_zookeeper_ends_with_words_that_say_so(tmp_path: Path, 
         assert "ended with status 1" in str(caught.value)
         assert f"cannot start: {words}; is it running" in broker.output()
         assert "Traceback" not in broker.output()
+
+
+WAITED_FOR = "stopped while it waited for its cluster"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_start_that_waits_for_a_server_that_says_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """An administrator who sees that the address is wrong would wait for the time-out, or kill the broker."""
+    long = {"zookeeper.connection.timeout.ms": "60000", "zookeeper.session.timeout.ms": "60000"}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        broker = Kbroker(1, tmp_path, f"127.0.0.1:{listener.getsockname()[1]}/kafka", long)
+        broker.spawn()
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                assert broker.ended_by(number) == 0
+        finally:
+            broker.kill()
+    assert WAITED_FOR in broker.output()
+    assert "Traceback" not in broker.output()
+
+
+@pytest.mark.compat
+def test_a_signal_ends_a_start_that_waits_for_its_id(server: ZooKeeperServer, tmp_path: Path) -> None:
+    """As above, where another broker has the id."""
+    connect = f"{server.address}/taken"
+    first = Kbroker(1, tmp_path / "first", connect, {})
+    second = Kbroker(1, tmp_path / "second", connect, {"zookeeper.session.timeout.ms": "60000"})
+    first.start()
+    try:
+        second.spawn()
+        wait_for(lambda: "is registered by another session" in second.output(), "the second broker to wait", seconds=60)
+        assert second.ended_by(signal.SIGTERM) == 0
+        assert WAITED_FOR in second.output()
+    finally:
+        second.kill()
+        first.kill()
+
+
+class HangingSession(FakeSession):
+    """ZooKeeper does not answer the registration of a broker any more."""
+
+    def __init__(self, ensemble: FakeEnsemble) -> None:
+        super().__init__(ensemble)
+        self.hangs = asyncio.Event()
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
+        if any(each.path == paths.broker(1) for each in operations):
+            self.hangs.set()
+            await asyncio.Event().wait()
+        return await super().multi(operations)
+
+
+def test_a_signal_ends_a_start_that_waits_for_its_registration(tmp_path: Path) -> None:
+    """As above, where all parts run by then: they end in the order of any stop, and the next start is a clean one."""
+
+    async def body() -> None:
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        ensemble = await ensemble_with_a_controller()
+        session = HangingSession(ensemble)
+        settings = {
+            "broker.id": "1",
+            "zookeeper.connect": SETTINGS.connect,
+            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+            "log.dirs": str(tmp_path / "data"),
+            "metrics.listener": "none",
+        }
+        config = BrokerConfig.from_mapping(settings)
+        parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", pytest.fail)
+        member = ZooKeeperMember(SETTINGS, parts, loop, Outside(session, TcpTransport(loop), random.Random(1)))
+        broker = Broker(config, loop, stopping, member=member)
+        start = asyncio.create_task(broker.start())
+        await session.hangs.wait()
+        assert not start.done()
+        stopping.set()
+        await start
+        assert broker.readiness.state is ReadyState.STARTING
+        await broker.stop()
+        assert paths.broker(1) not in ensemble.nodes
+        assert session.state is SessionState.CLOSED
+
+    with contextlib.closing(uvloop.new_event_loop()) as loop:
+        loop.run_until_complete(asyncio.wait_for(body(), 60))
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
