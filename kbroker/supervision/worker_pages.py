@@ -82,19 +82,25 @@ class WorkerPages(MetricsServer):
         self._places = places
         self._lives = lives
 
-    async def _of_all(self, path: str, accept: str = "") -> dict[int, Fetched]:
-        """The answers of the workers that give one, by number."""
+    async def _ask_all(self, path: str, accept: str = "") -> dict[int, Fetched | None]:
+        """The answers of the workers that serve, by number; None of one that gives none."""
         numbers = [number for number, life in self._lives.items() if life.state is WorkerState.READY]
         answers = await asyncio.gather(
             *(fetch(self._places[number].metrics_socket, path, accept) for number in numbers), return_exceptions=True
         )
-        found = {}
+        found: dict[int, Fetched | None] = {}
         for number, answer in zip(numbers, answers, strict=True):
             if isinstance(answer, Fetched):
                 found[number] = answer
             else:
                 logger.warning("worker %d does not answer for %s: %s", number, path, answer)
+                found[number] = None
         return found
+
+    async def _of_all(self, path: str, accept: str = "") -> dict[int, Fetched]:
+        """The answers that there are, by number."""
+        asked = await self._ask_all(path, accept)
+        return {number: answer for number, answer in asked.items() if answer is not None}
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
         pages = await self._of_all("/metrics", accept)
@@ -108,9 +114,14 @@ class WorkerPages(MetricsServer):
 
     async def look(self) -> tuple[bool, str]:
         is_ready, text = self.readiness.look()
-        answers = await self._of_all("/readyz") if self.readiness.ready else {}
+        answers = await self._ask_all("/readyz") if self.readiness.ready else {}
         lines = [text]
         for number, answer in answers.items():
+            if answer is None:
+                # It has just died or hangs, which the supervisor is about to see.
+                is_ready = False
+                lines.append(f"worker {number} does not answer")
+                continue
             said = answer.body.decode(errors="replace").strip()
             is_ready = is_ready and answer.status == 200
             if "\n" in said or answer.status != 200:

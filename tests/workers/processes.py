@@ -95,6 +95,8 @@ class Deliveries:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 1,
+                # Each record goes to a partition of its own choice; a burst would go to one, and most have none.
+                "sticky.partitioning.linger.ms": 0,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.max.ms": 100,
                 "topic.metadata.refresh.interval.ms": 1000,

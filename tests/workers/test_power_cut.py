@@ -48,7 +48,7 @@ def test_a_power_cut_that_hits_leaders_worse_loses_nothing_that_others_have(tmp_
         topics = [NewTopic("one", PARTITIONS, 1), NewTopic("three", PARTITIONS, 3)]
         for made in workers.admin.create_topics(topics).values():
             made.result(30)
-        deliveries = Deliveries(workers.bootstrap, **{"sticky.partitioning.linger.ms": 0, "batch.num.messages": 5})
+        deliveries = Deliveries(workers.bootstrap, **{"batch.num.messages": 5})
         deliveries.send("three", 600)
         deliveries.send("one", 600)
         deliveries.finish()

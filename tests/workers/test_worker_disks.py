@@ -32,7 +32,7 @@ def test_the_first_directory_of_a_worker_may_fail(tmp_path: Path) -> None:
             topics = [NewTopic("one", COUNT, 1), NewTopic("two", COUNT, 2)]
             for made in workers.admin.create_topics(topics).values():
                 made.result(30)
-            deliveries = Deliveries(workers.bootstrap, **{"sticky.partitioning.linger.ms": 0})
+            deliveries = Deliveries(workers.bootstrap)
             deliveries.send("two", 200)
             deliveries.finish()
             on_disk = {path.name for path in disk.path.glob("*-*") if path.is_dir()}
