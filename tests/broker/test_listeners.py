@@ -161,7 +161,7 @@ def test_limits_count_all_listeners_together(kbroker_process: StartBroker) -> No
 
 def test_a_connection_that_waits_is_not_idle(kbroker_process: StartBroker) -> None:
     """A consumer that waits for rare records would be cut off again and again."""
-    broker = kbroker_process({"connections.max.idle.ms": "300"})
+    broker = kbroker_process({"connections.max.idle.ms": "2000"})
     with Client(broker.port) as waiting, Client(broker.port) as idle, Client(broker.port) as writer:
         writer.create("t")
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
@@ -176,7 +176,7 @@ def test_a_connection_that_waits_is_not_idle(kbroker_process: StartBroker) -> No
 
 def test_a_reader_that_takes_nothing_is_idle(kbroker_process: StartBroker) -> None:
     """Consumers that hang would hold connections, files and deleted segments for ever."""
-    broker = kbroker_process({"connections.max.idle.ms": "500"})
+    broker = kbroker_process({"connections.max.idle.ms": "2000"})
     with Client(broker.port) as stuck:
         stuck.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.create("t")

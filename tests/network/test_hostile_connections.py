@@ -154,7 +154,7 @@ def test_no_more_connections_of_one_address_than_allowed(kbroker_process: Start)
 
 def test_an_idle_connection_is_closed(kbroker_process: Start) -> None:
     """Connections of clients that died without a word would pile up."""
-    broker = kbroker_process({"connections.max.idle.ms": "300"})
+    broker = kbroker_process({"connections.max.idle.ms": "2000"})
     with RawClient(broker.port) as client:
         client.ask(raw.api_versions())
         assert client.read() is None
