@@ -34,6 +34,8 @@ def victim(module_broker: BrokerProcess) -> BrokerProcess:
     raw.create_topic(module_broker.port, TOPIC, 2)
     with RawClient(module_broker.port) as client:
         assert raw.produce_answer(client.ask(raw.produce(TOPIC, 0, raw.good_batch())))[0] == raw.NONE
+    # The files of a partition that nothing has asked for yet are made in the broker's spare time.
+    assert raw.end_offset(module_broker.port, TOPIC, 1) == 0
     return module_broker
 
 
