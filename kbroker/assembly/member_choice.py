@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.config import EVERY_HOST
 from kbroker.metadata.features import FEATURES, Features
 from kbroker.metadata.image import ClusterImage
 
@@ -31,9 +32,15 @@ def first_image(cluster_id: str, broker: BrokerImage) -> ClusterImage:
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set."""
+    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set.
+
+    ValueError where others cannot be told of it.
+    """
     named = config.get("inter.broker.listener.name")
     if named:
+        found = [each.name for each in config.advertised_listeners or config.listeners]
+        if named.upper() not in found:
+            raise ValueError(f"inter.broker.listener.name: {named} is not among the listeners, {', '.join(found)}")
         return str(named).upper()
     protocol = config.get("security.inter.broker.protocol")
     return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
@@ -46,7 +53,7 @@ def member_of(
     slices: Slices,
     failed: Callable[[str], None],
 ) -> Member | None:
-    """The membership that settings ask for; None where the broker is a cluster of its own."""
+    """The membership that settings ask for; None where the broker is a cluster of its own.  ValueError."""
     if not config.get("zookeeper.connect"):
         return None
     from kbroker.cluster.protocol_version import protocol_version
@@ -55,6 +62,12 @@ def member_of(
 
     settings = ZooKeeperSettings.of(config)
     assert settings is not None
+    for each in config.advertised_listeners or config.listeners:
+        if each.host and each.host in EVERY_HOST:
+            raise ValueError(
+                f"listeners: {each} is every interface, and nothing that others could connect to: set "
+                "advertised.listeners, or leave the host out for this machine's name"
+            )
     versions = protocol_version(config.get("inter.broker.protocol.version"))
     parts = Parts(config, clock, slices, versions, inter_broker_listener(config), failed)
     return ZooKeeperMember(settings, parts, loop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.member_choice import inter_broker_listener
@@ -14,6 +15,7 @@ from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.errors import KafkaError
+from kbroker.metadata.image import Endpoint
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
 from kbroker.replication.isr_manager import IsrManager
@@ -90,15 +92,20 @@ class Membership:
         return BrokerEpoch(self._config.node_id, self.member.epoch)
 
     def shown(self, broker: BrokerImage, listeners: Iterable[Listener]) -> BrokerImage:
-        """This broker as the others are to know it."""
+        """This broker as the others are to know it: with the ports that it has by now."""
+        ports = {each.name: each.port for each in listeners}
+        endpoints = {
+            name: endpoint if endpoint.port else Endpoint(endpoint.host, ports[name])
+            for name, endpoint in broker.endpoints.items()
+        }
+        broker = replace(broker, endpoints=endpoints)
         if self._workers_listener is None:
             return broker
-        from kbroker.cluster.workers.member import with_endpoints
+        from kbroker.cluster.workers.member import with_near_endpoint
 
-        ports = {each.name: each.port for each in listeners}
         near = inter_broker_listener(self._config)
         host = next(each.host for each in self._config.listeners if each.name == near)
-        return with_endpoints(broker, ports, near, host)
+        return with_near_endpoint(broker, ports[near], host)
 
     def attach(self, replicas: ReplicaManager) -> ControllerRequests | None:
         """Let `replicas` be what the controller says.  What carries out its requests; None where it publishes images

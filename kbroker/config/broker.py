@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbroker.config.judgement import OF_LISTENERS, judge
-from kbroker.config.listener import Listener, ListenerError, check_ports, parse_listeners, parse_protocol_map
+from kbroker.config.listener import (
+    EVERY_HOST,
+    Listener,
+    ListenerError,
+    check_ports,
+    parse_listeners,
+    parse_protocol_map,
+)
 from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
 from kbroker.nearest import did_you_mean
@@ -207,7 +214,7 @@ class BrokerConfig:
         for listener in advertised:
             if listener.name not in names:
                 raise ListenerError(f"listener {listener.name} is not in listeners")
-            if listener.host in ("", "0.0.0.0", "::"):
+            if listener.host in EVERY_HOST:
                 raise ListenerError(f"{listener}: clients cannot connect to every interface, name one host")
 
     def _read_log_dirs(self, environ: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,8 @@ import re
 from typing import NamedTuple
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EVERY_HOST = frozenset(("", "0.0.0.0", "::"))
+"""Hosts that mean every interface, to which nothing can connect."""
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.%\w]+\]|[^\s:/\[\]]*):(-?[0-9]{1,6})")
 
 

@@ -23,6 +23,7 @@ from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
 from kbroker.cluster.workers.remote_controller import RemoteController
+from kbroker.config import EVERY_HOST
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from kbroker.metrics.readiness import Problem
@@ -43,17 +44,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 GATHER_SECONDS = 10.0
-EVERY_HOST = ("", "0.0.0.0", "::")
 
 
-def with_endpoints(broker: BrokerImage, ports: Mapping[str, int], listener: str, host: str) -> BrokerImage:
-    """A broker with the ports that it has by now, and the endpoint for other workers: `listener`, bound to `host`."""
-    endpoints = {
-        name: endpoint if endpoint.port else Endpoint(endpoint.host, ports[name])
-        for name, endpoint in broker.endpoints.items()
-    }
+def with_near_endpoint(broker: BrokerImage, port: int, host: str) -> BrokerImage:
+    """A broker with the endpoint for other workers, bound to `host`."""
     near = "127.0.0.1" if host in EVERY_HOST else host
-    return replace(broker, endpoints={**endpoints, Worker.LISTENER: Endpoint(near, ports[listener])})
+    return replace(broker, endpoints={**broker.endpoints, Worker.LISTENER: Endpoint(near, port)})
 
 
 class Worker(ABC):

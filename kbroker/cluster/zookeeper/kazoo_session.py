@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -202,6 +203,8 @@ class KazooSession:
                 ) from error
             hint = ", and are the zookeeper.ssl settings right" if settings.tls is not None else ""
             reason = "" if isinstance(error, KazooTimeoutError) else f" ({str(error) or type(error).__name__})"
+            if unknown := await _in_thread(_unknown_hosts, client.hosts):
+                reason = f" ({', '.join(unknown)}: there is no such host)"
             raise ConnectionLossError(
                 f"ZooKeeper at {self._named} (zookeeper.connect) does not answer within {seconds:g} s "
                 f"(zookeeper.connection.timeout.ms){reason}; is it running, and is that where it is{hint}?"
@@ -403,7 +406,8 @@ class KazooSession:
 def _begin(client: KazooClient, seconds: float) -> bool:
     """Connect, and wait for the end of SASL, which comes after that."""
     deadline = time.monotonic() + seconds
-    client.start(seconds)
+    if not client.start_async().wait(seconds):
+        raise KazooTimeoutError
     while True:
         try:
             client.exists_async("/").get(timeout=max(0.0, deadline - time.monotonic()))
@@ -411,6 +415,17 @@ def _begin(client: KazooClient, seconds: float) -> bool:
         except (ConnectionLoss, KazooSessionExpired):
             # kazoo goes on with the next server, or with a new session.
             client.handler.sleep_func(LOST_SECONDS)
+
+
+def _unknown_hosts(servers: Iterable[tuple[str, int]]) -> list[str]:
+    """Names that nothing knows."""
+    unknown = []
+    for host, port in servers:
+        try:
+            socket.getaddrinfo(host, port)
+        except OSError:
+            unknown.append(host)
+    return unknown
 
 
 def _begin_and_ask(client: KazooClient, seconds: float) -> bool:

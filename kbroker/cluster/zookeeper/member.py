@@ -11,7 +11,7 @@ import logging
 import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient
@@ -38,6 +38,7 @@ from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.term import Surroundings, Term
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
+from kbroker.metadata.image import Endpoint
 from kbroker.metrics.readiness import Problem
 from kbroker.types import random_uuid, uuid_to_text
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import BrokerImage, Endpoint
+    from kbroker.metadata.image import BrokerImage
     from kbroker.quotas.host_names import HostNames
 
 logger = logging.getLogger("kbroker.cluster")
@@ -184,7 +185,7 @@ class ZooKeeperMember:
     async def register(self, broker: BrokerImage) -> None:
         """Become a member, and take part in elections."""
         assert self._membership is not None
-        self._shown = broker
+        self._shown = await _with_host(broker)
         await self._through(self._membership.register)
         election = self._election = Election(
             self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
@@ -208,7 +209,7 @@ class ZooKeeperMember:
 
     def _described(self, broker: BrokerImage) -> BrokerZnode:
         endpoints = tuple(
-            BrokerEndpoint(name, self._protocols.get(name, "PLAINTEXT"), each.host or socket.getfqdn(), each.port)
+            BrokerEndpoint(name, self._protocols.get(name, "PLAINTEXT"), each.host, each.port)
             for name, each in broker.endpoints.items()
         )
         return BrokerZnode(endpoints, broker.rack, self._parts.clock.now_ms())
@@ -263,6 +264,21 @@ class ZooKeeperMember:
         for task in self._tasks:
             task.cancel()
         await self._session.close()
+
+
+async def _with_host(broker: BrokerImage) -> BrokerImage:
+    """A broker that others find: where listeners name no host, by this machine's name."""
+    if all(each.host for each in broker.endpoints.values()):
+        return broker
+    host = await asyncio.to_thread(socket.getfqdn)
+    if host.partition(".")[0] == "localhost":
+        logger.warning(
+            "this machine knows itself as %s only, and so will others: set advertised.listeners where brokers or "
+            "clients are on other machines",
+            host,
+        )
+    named = {name: Endpoint(each.host or host, each.port) for name, each in broker.endpoints.items()}
+    return replace(broker, endpoints=named)
 
 
 __all__ = ["MembershipError", "Parts", "ZooKeeperMember"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
 
+logger = logging.getLogger("kbroker.cluster")
+
 PEM = "PEM"
+DEFAULT_PORT = 2181
+_SERVER = re.compile(r"(?:[^\s:\[\]]+|\[[0-9a-fA-F:.%\w]+\])(?::([0-9]{1,5}))?")
 
 
 class ZooKeeperSettingsError(ValueError):
@@ -43,6 +49,7 @@ class ZooKeeperSettings:
         connect = (config.get("zookeeper.connect") or "").strip()
         if not connect:
             return None
+        check_connect(connect)
         session = config.get("zookeeper.session.timeout.ms")
         principal = config.get("kbroker.zookeeper.sasl.username") or ""
         if config.get("zookeeper.set.acl") and not principal:
@@ -79,6 +86,25 @@ class ZooKeeperSettings:
                 "password": self.password,
             }
         return found
+
+
+def check_connect(connect: str) -> None:
+    """ZooKeeperSettingsError where `connect` names no servers."""
+    servers, slash, chroot = connect.partition("/")
+    for server in servers.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 0 < int(match[1] or DEFAULT_PORT) < 1 << 16:
+            raise ZooKeeperSettingsError(
+                f"zookeeper.connect: {server.strip()!r} of {connect!r} is not host:port; servers are separated by "
+                "commas, and a path follows the last one"
+            )
+    if "," in chroot:
+        # It may be an old one: Kafka takes it as it is, too.
+        logger.warning(
+            "zookeeper.connect: all of %s is the path, and %s the only servers; a path stands behind the last server",
+            slash + chroot,
+            servers,
+        )
 
 
 def _tls(config: BrokerConfig) -> Tls | None:

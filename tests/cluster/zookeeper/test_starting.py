@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import re
 import signal
 import socket
@@ -16,14 +15,12 @@ import pytest
 import uvloop
 
 from kbroker._fast.base.slices import Slices
-from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
-from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import member as member_module
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
-from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
 from kbroker.cluster.zookeeper.membership import make_roots
 from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, Operation, SessionState, Stat, set_or_create
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -35,13 +32,12 @@ from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from kbroker.metrics.readiness import ReadyState
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
+from tests.cluster.zookeeper.membered import SETTINGS, broker_over
 from tests.cluster.zookeeper.processes import Kbroker
 from tests.compat.waiting import wait_for
-from tests.ports import free_port
 from tests.scenarios.faults.proxy import Proxies, Proxy
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
-SETTINGS = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20_000)
 CALLS = ("get", "get_each", "exists", "children", "create", "set", "delete", "multi")
 
 
@@ -262,20 +258,10 @@ def test_a_signal_ends_a_start_that_waits_for_its_registration(tmp_path: Path) -
     """As above, where all parts run by then: they end in the order of any stop, and the next start is a clean one."""
 
     async def body() -> None:
-        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        stopping = asyncio.Event()
         ensemble = await ensemble_with_a_controller()
         session = HangingSession(ensemble)
-        settings = {
-            "broker.id": "1",
-            "zookeeper.connect": SETTINGS.connect,
-            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
-            "log.dirs": str(tmp_path / "data"),
-            "metrics.listener": "none",
-        }
-        config = BrokerConfig.from_mapping(settings)
-        parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", pytest.fail)
-        member = ZooKeeperMember(SETTINGS, parts, loop, Outside(session, TcpTransport(loop), random.Random(1)))
-        broker = Broker(config, loop, stopping, member=member)
+        broker = broker_over(session, tmp_path, stopping, listeners="PLAINTEXT://127.0.0.1:0")
         start = asyncio.create_task(broker.start())
         await session.hangs.wait()
         assert not start.done()

@@ -1,0 +1,52 @@
+"""A broker in the process of the test, as a member of a cluster that a model of ZooKeeper keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from kbroker._fast.base.slices import Slices
+from kbroker.broker import Broker
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.session import Session
+from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.config import BrokerConfig
+from tests.cluster.zookeeper.fake import FakeEnsemble
+
+SETTINGS = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20_000)
+
+
+def member_over(session: Session, config: BrokerConfig) -> ZooKeeperMember:
+    """A membership that is not open yet; of the running loop."""
+    loop = asyncio.get_running_loop()
+    parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", pytest.fail)
+    return ZooKeeperMember(SETTINGS, parts, loop, Outside(session, TcpTransport(loop), random.Random(1)))
+
+
+def broker_over(session: Session, folder: Path, stopping: asyncio.Event | None = None, **settings: str) -> Broker:
+    """Broker 1, which is not started yet; `settings` with underscores for dots."""
+    given = {name.replace("_", "."): text for name, text in settings.items()}
+    config = BrokerConfig.from_mapping(
+        {
+            "broker.id": "1",
+            "zookeeper.connect": SETTINGS.connect,
+            "log.dirs": str(folder / "data"),
+            "metrics.listener": "none",
+            "controlled.shutdown.enable": "false",
+            **given,
+        }
+    )
+    return Broker(config, asyncio.get_running_loop(), stopping, member=member_over(session, config))
+
+
+async def started(ensemble: FakeEnsemble, folder: Path, **settings: str) -> Broker:
+    """Broker 1, which is a member."""
+    broker = broker_over(ensemble.session(), folder, **settings)
+    await broker.start()
+    return broker

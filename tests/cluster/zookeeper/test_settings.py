@@ -1,0 +1,145 @@
+"""Settings that would join a broker to no cluster, to the wrong one, or with an address that others cannot use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from kbroker._fast.base.slices import Slices
+from kbroker.assembly.member_choice import member_of
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.kazoo_session import KazooSession
+from kbroker.cluster.zookeeper.session import ConnectionLossError
+from kbroker.cluster.zookeeper.settings import ZooKeeperSettings, ZooKeeperSettingsError
+from kbroker.config import BrokerConfig
+from kbroker.metadata.image import BrokerImage, Endpoint
+from tests.cluster.zookeeper.fake import FakeEnsemble
+from tests.cluster.zookeeper.membered import member_over, started
+
+
+def config(**settings: str) -> BrokerConfig:
+    given = {name.replace("_", "."): text for name, text in settings.items()}
+    return BrokerConfig.from_mapping({"zookeeper.connect": "zk1:2181/kafka", "metrics.listener": "none", **given})
+
+
+@pytest.mark.parametrize(
+    ("connect", "server"),
+    [
+        ("zk1:port/kafka", "zk1:port"),
+        ("/kafka", ""),
+        ("zk1:2181,,zk2:2181", ""),
+        ("zk1:2181,zk2:99999/kafka", "zk2:99999"),
+        ("zk1:2181 zk2:2181", "zk1:2181 zk2:2181"),
+        ("::1:2181", "::1:2181"),
+    ],
+)
+def test_what_is_no_server_is_named_with_its_setting(connect: str, server: str) -> None:
+    """The start would end with an error of urllib's, or wait for a name that is none."""
+    with pytest.raises(ZooKeeperSettingsError) as caught:
+        ZooKeeperSettings.of(config(zookeeper_connect=connect))
+    assert f"zookeeper.connect: {server!r} of {connect!r} is not host:port" in str(caught.value)
+
+
+@pytest.mark.parametrize("connect", ["zk1", "zk1:2181", " zk1:2181, zk2:2181/a/b/", "[::1]:2181/kafka", "127.0.0.1/k"])
+def test_servers_with_and_without_ports_and_a_path_are_taken(connect: str) -> None:
+    """A setting that Kafka takes would stop the broker."""
+    found = ZooKeeperSettings.of(config(zookeeper_connect=connect))
+    assert found is not None
+    assert found.connect == connect.strip().rstrip("/")
+
+
+def test_a_path_behind_each_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka takes all that follows the first slash for the path: the broker would found a cluster of its own."""
+    ZooKeeperSettings.of(config(zookeeper_connect="zk1:2181/kafka,zk2:2181/kafka"))
+    assert "all of /kafka,zk2:2181/kafka is the path, and zk1:2181 the only servers" in caplog.text
+
+
+def test_a_server_that_nothing_knows_is_named() -> None:
+    """Somebody would look for a ZooKeeper that is down, where a name is misspelt."""
+
+    async def body() -> None:
+        settings = ZooKeeperSettings("zk.invalid:2181,127.0.0.1:1", 2_000, 200)
+        session = KazooSession(settings, asyncio.get_running_loop())
+        with pytest.raises(ConnectionLossError, match=r"\(zk\.invalid: there is no such host\)"):
+            await session.open()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "listeners: PLAINTEXT://0.0.0.0:9092 is every interface, and nothing that others could connect to",
+        ),
+        (
+            {"listeners": "PLAINTEXT://[::]:9092"},
+            "listeners: PLAINTEXT://[::]:9092 is every interface, and nothing that others could connect to",
+        ),
+        (
+            {"inter_broker_listener_name": "INSIDE"},
+            "inter.broker.listener.name: INSIDE is not among the listeners, PLAINTEXT",
+        ),
+    ],
+)
+def test_a_broker_that_others_could_not_reach_does_not_start(settings: dict[str, str], words: str) -> None:
+    """Others would look for it on their own machines, or it would be a member that no controller can reach."""
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        with pytest.raises(ValueError, match="listener") as caught:
+            member_of(config(**settings), loop, SYSTEM_CLOCK, Slices(loop), pytest.fail)
+        assert words in str(caught.value)
+
+    asyncio.run(body())
+
+
+def test_every_interface_is_fine_with_an_advertised_name() -> None:
+    """Containers would have no way to be members."""
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        names = {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised_listeners": "PLAINTEXT://broker1:9092"}
+        member = member_of(config(**names), loop, SYSTEM_CLOCK, Slices(loop), pytest.fail)
+        assert member is not None
+
+    asyncio.run(body())
+
+
+def test_a_port_that_the_system_chose_is_registered(tmp_path: Path) -> None:
+    """Others would be told of port 0."""
+
+    async def body() -> None:
+        ensemble = FakeEnsemble()
+        broker = await started(ensemble, tmp_path, listeners="PLAINTEXT://127.0.0.1:0")
+        found = json.loads(ensemble.content(paths.broker(1)) or b"")
+        assert found["port"] == broker.listeners.all[0].port > 0
+        assert found["endpoints"] == [f"PLAINTEXT://127.0.0.1:{found['port']}"]
+        await broker.stop()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(("name", "is_warned_of"), [("localhost", True), ("broker1.example", False)])
+def test_a_listener_without_a_host_has_the_machines_name(
+    name: str, is_warned_of: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A machine without a name would tell all others to look on their own."""
+
+    async def body() -> None:
+        ensemble = FakeEnsemble()
+        member = member_over(ensemble.session(), config(broker_id="1"))
+        await member.open(None, None)
+        await member.register(BrokerImage(1, {"PLAINTEXT": Endpoint("", 9092)}))
+        assert json.loads(ensemble.content(paths.broker(1)) or b"")["host"] == name
+        await member.close()
+
+    monkeypatch.setattr(socket, "getfqdn", lambda: name)
+    asyncio.run(body())
+    assert ("this machine knows itself as localhost only" in caplog.text) is is_warned_of
