@@ -76,7 +76,7 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[int, int, bytes]]:
         found: list[tuple[int, int, bytes]] = []
         ended: set[int] = set()
         while len(ended) < len(partitions):
-            for record in consumer.consume(1000, 5):
+            for record in consumer.consume(1000, 0.2):
                 if record.error() is not None:
                     ended.add(record.partition())
                 else:
