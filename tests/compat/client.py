@@ -55,6 +55,7 @@ class Driver:
     bootstrap: str
     errors: Path
     process: subprocess.Popen[str] = field(init=False)
+    listener: threading.Thread = field(init=False)
     events: queue.SimpleQueue[dict[str, Any] | None] = field(default_factory=queue.SimpleQueue)
     assigned: list[int] | None = None
     received: list[Record] = field(default_factory=list)
@@ -72,7 +73,8 @@ class Driver:
                 text=True,
                 bufsize=1,
             )
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.listener = threading.Thread(target=self._listen, daemon=True)
+        self.listener.start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
@@ -122,6 +124,8 @@ class Driver:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:
                 self.die()
+        # A stream that is closed under its reader is an error, of whatever test runs by then.
+        self.listener.join(10)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
