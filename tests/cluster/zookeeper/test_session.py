@@ -35,7 +35,7 @@ from tests.cluster.zookeeper.fake import FakeEnsemble
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_ensemble, zookeeper_server
 
 pytestmark = pytest.mark.compat
-SESSION_MS = 2_000
+SESSION_MS = 6_000
 Body = Callable[[ZooKeeper, ZooKeeper], Awaitable[None]]
 
 
