@@ -130,7 +130,7 @@ class LocalController(Controller):
         """A single node takes new partitions unless all its log directories are cordoned."""
         image = self._cache.image
         takers = [] if self.all_cordoned() else image.alive_brokers()
-        return plans.TopicContext(image, self._settings.config, takers, self._collisions)
+        return plans.TopicContext(image, self._settings.config, takers, self._collisions, len(image.brokers))
 
     async def create_topics(
         self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None

@@ -1,12 +1,13 @@
 """Which brokers hold the replicas of new partitions: pure functions.
 
-Brokers are ordered so that neighbours are in different racks where possible; partition i then takes the brokers from
-place `start + i` on, so leaders and followers are spread evenly and the replicas of a partition over racks.
+Brokers are ordered so that neighbours are in different racks where possible.  The leaders of partitions go round in
+that order; the followers of each come behind it, in each lap from one place further on, so that the leaders of a broker
+that dies go to all others.  A partition has no second replica in a rack while there is a rack with fewer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from kbroker.metadata.image import NO_LEADER, BrokerImage, PartitionImage
@@ -43,10 +44,32 @@ def place(
             f"{replication_factor} cannot be reached because only {len(order)} broker(s) are registered or some "
             "brokers have all their log directories cordoned."
         )
-    return [
-        tuple(order[(start + partition + i) % len(order)] for i in range(replication_factor))
-        for partition in range(partition_count)
-    ]
+    racks = {broker.node_id: broker.rack for broker in brokers}
+    return [_spread(order, start + partition, replication_factor, racks) for partition in range(partition_count)]
+
+
+def _spread(order: Sequence[int], number: int, count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+    """Replicas of one partition: each next one in a rack that has the fewest of them."""
+    others = len(order) - 1
+    lap, first = divmod(number, len(order))
+    free = [order[(first + 1 + (lap + i) % others) % len(order)] for i in range(others)] if others else []
+    taken = [order[first]]
+    if len(set(racks.values())) == 1:
+        return (*taken, *free[: count - 1])
+    used = dict.fromkeys(racks.values(), 0)
+    used[racks[order[first]]] = 1
+    while len(taken) < count:
+        found = min(free, key=lambda node_id: used[racks[node_id]])
+        free.remove(found)
+        taken.append(found)
+        used[racks[found]] += 1
+    return tuple(taken)
+
+
+def first_place(brokers: Sequence[BrokerImage], replicas: Sequence[int]) -> int:
+    """The `start` by which a topic's first partition, with these replicas, was placed, as far as that can be told."""
+    order = rack_alternated(brokers)
+    return next((order.index(node_id) for node_id in replicas[:1] if node_id in order), 0)
 
 
 def check_assignment(replicas: Sequence[int], registered: frozenset[int], replication_factor: int | None) -> None:

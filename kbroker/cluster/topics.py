@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from kbroker.cluster.placement import check_assignment, new_partition, place
+from kbroker.cluster.placement import check_assignment, first_place, new_partition, place
 from kbroker.cluster.requests import DEFAULT, NewPartitions, NewTopic, TopicOutcome
 from kbroker.config import validate_topic_config
 from kbroker.errors import (
@@ -78,12 +78,14 @@ class CollisionIndex:
 
 @dataclass(frozen=True, slots=True)
 class TopicContext:
-    """What plans depend on besides the request.  `takers`: the brokers that take new partitions."""
+    """What plans depend on besides the request.  `takers`: the brokers that take new partitions.  `most_replicas`: no
+    setting asks for more, as there are no more brokers; None where the rest may only not have started yet."""
 
     image: ClusterImage
     config: BrokerConfig
     takers: Sequence[BrokerImage]
     collisions: CollisionIndex
+    most_replicas: int | None = None
 
     def existing(self, name: str) -> TopicImage:
         """The topic of that name.  UnknownTopicOrPartitionError where there is none."""
@@ -105,7 +107,7 @@ def default_request(name: str, context: TopicContext) -> NewTopic:
     """How a topic is made that a client has only named."""
     if not topic_names.is_internal(name):
         return NewTopic(name)
-    spec = internal_topic(name, context.config, max(1, len(context.image.alive_brokers())))
+    spec = internal_topic(name, context.config, context.most_replicas)
     return NewTopic(name, spec.num_partitions, spec.replication_factor, configs=dict(spec.configs))
 
 
@@ -173,8 +175,10 @@ async def _placed(request: NewTopic, context: TopicContext, pace: Pace) -> tuple
     alive = context.alive()
     replication_factor = request.replication_factor
     if replication_factor == DEFAULT:
-        # Kafka fails here when the default is more than there are brokers; a single node should just work.
-        replication_factor = max(1, min(context.config.get("default.replication.factor"), len(alive)))
+        replication_factor = context.config.get("default.replication.factor")
+        if context.most_replicas is not None:
+            # Kafka fails here when the default is more than there are brokers; a single node should just work.
+            replication_factor = max(1, min(replication_factor, context.most_replicas))
     count = context.config.get("num.partitions") if request.num_partitions == DEFAULT else request.num_partitions
     placed = place(context.takers, count, replication_factor, start=len(context.image.topics))
     partitions = []
@@ -201,7 +205,8 @@ async def plan_growth(request: NewPartitions, context: TopicContext, pace: Pace)
         raise PolicyViolationError(TOO_MANY_PARTITIONS)
     registered, alive = context.registered(), context.alive()
     if request.assignments is None:
-        placed = place(context.takers, added, topic.replication_factor, start=current)
+        start = first_place(context.takers, topic.partitions[0].replicas) + current
+        placed = place(context.takers, added, topic.replication_factor, start)
         new = []
         for number, replicas in enumerate(placed, current):
             await pace

@@ -14,7 +14,8 @@ group.coordinator.background.threads|INT|2||>=1|+|threads that match topics agai
 group.coordinator.append.linger.ms|INT|-1||>=-1|- linger|coordinator write batching; -1 adaptive
 offsets.commit.timeout.ms|INT|5000||>=1|+|how long a write of a coordinator waits for replicas and fsync
 offsets.load.buffer.size|INT|5242880||>=1|+|bytes that are read at a time where groups are loaded
-offsets.topic.replication.factor|SHORT|3||>=1|+|replicas of __consumer_offsets; no more than there are brokers
+offsets.topic.replication.factor|SHORT|3||>=1|+|
+    replicas of __consumer_offsets; without ZooKeeper no more than there are brokers
 offsets.topic.num.partitions|INT|50||>=1|+|partitions of __consumer_offsets; never changed once it is there
 offsets.topic.segment.bytes|INT|104857600||>=1|+|segment size of __consumer_offsets, at least 1 MiB
 offsets.topic.compression.codec|INT|0|||+|how the state of groups is compressed: 0 not, 1 gzip, 2 snappy, 3 lz4, 4 zstd
@@ -83,7 +84,7 @@ group.share.persister.class.name|STRING|DefaultStatePersister|||xi java|share st
 share.coordinator.state.topic.num.partitions|INT|50||>=1|+|
     partitions of __share_group_state; never changed once it is there
 share.coordinator.state.topic.replication.factor|SHORT|3||>=1|+|
-    replicas of __share_group_state; no more than there are brokers
+    replicas of __share_group_state; without ZooKeeper no more than there are brokers
 share.coordinator.state.topic.min.isr|SHORT|2||>=1|+|in-sync replicas that a write to __share_group_state needs
 share.coordinator.state.topic.segment.bytes|INT|104857600||>=1|+|segment size of __share_group_state, at least 1 MiB
 share.coordinator.threads|INT|1||>=1|- threads|threads
@@ -102,7 +103,8 @@ share.coordinator.cold.partition.snapshot.interval.ms|INT|300000||>=1|+i|
 share.coordinator.cached.buffer.max.bytes|INT|1048588|cluster|>=524288|- buffers|max reusable buffer
 transaction.state.log.min.isr|INT|2||>=1|+|in-sync replicas that a write to __transaction_state needs
 transaction.state.log.load.buffer.size|INT|5242880||>=1|+|bytes that are read at a time where transactions are loaded
-transaction.state.log.replication.factor|SHORT|3||>=1|+|replicas of __transaction_state; no more than there are brokers
+transaction.state.log.replication.factor|SHORT|3||>=1|+|
+    replicas of __transaction_state; without ZooKeeper no more than there are brokers
 transaction.state.log.num.partitions|INT|50||>=1|+|partitions of __transaction_state; never changed once it is there
 transaction.state.log.segment.bytes|INT|104857600||>=1|+|segment size of __transaction_state, at least 1 MiB
 transaction.partition.verification.enable|BOOLEAN|true|cluster||+|

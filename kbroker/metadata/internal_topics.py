@@ -1,8 +1,8 @@
 """How the topics are made in which brokers keep their own state.
 
 Partition counts and settings are Kafka's.  A segment size below what a topic may have becomes that: Kafka accepts such
-a setting and then cannot create the topic, so that no group works.  The replication factor and the minimum ISR are
-clamped to the brokers that there are, so that the defaults (3 and 2) serve a single node too.
+a setting and then cannot create the topic, so that no group works.  Where all brokers that there are are known, the
+replication factor and the minimum ISR are no more than these, so that the defaults (3 and 2) serve a single node too.
 """
 
 from __future__ import annotations
@@ -29,19 +29,24 @@ class InternalTopic:
     configs: Mapping[str, str]
 
 
-def internal_topic(name: str, config: BrokerConfig, broker_count: int) -> InternalTopic:
-    """The specification of internal topic `name`.  KeyError when it is none."""
+def internal_topic(name: str, config: BrokerConfig, most_replicas: int | None) -> InternalTopic:
+    """The specification of internal topic `name`; with None as its settings say.  KeyError when it is none."""
     prefix = {
         GROUP_METADATA_TOPIC: "offsets.topic",
         TRANSACTION_STATE_TOPIC: "transaction.state.log",
         SHARE_GROUP_STATE_TOPIC: "share.coordinator.state.topic",
     }[name]
+
+    def replicas(rest: str) -> int:
+        wanted = config.get(f"{prefix}.{rest}")
+        return int(wanted if most_replicas is None else max(1, min(wanted, most_replicas)))
+
     segment_bytes = max(config.get(f"{prefix}.segment.bytes"), LEAST_SEGMENT_BYTES)
     configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     if name == GROUP_METADATA_TOPIC:
         configs["compression.type"] = "producer"
     else:
-        configs["min.insync.replicas"] = str(max(1, min(config.get(f"{prefix}.min.isr"), broker_count)))
+        configs["min.insync.replicas"] = str(replicas("min.isr"))
     if name == TRANSACTION_STATE_TOPIC:
         configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
     if name == SHARE_GROUP_STATE_TOPIC:
@@ -49,6 +54,6 @@ def internal_topic(name: str, config: BrokerConfig, broker_count: int) -> Intern
     return InternalTopic(
         name,
         config.get(f"{prefix}.num.partitions"),
-        max(1, min(config.get(f"{prefix}.replication.factor"), broker_count)),
+        replicas("replication.factor"),
         configs,
     )

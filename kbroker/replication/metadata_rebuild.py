@@ -123,7 +123,7 @@ def plan(
             notes.append(f"partition {_listed(missing)} had no directory: made anew, empty")
         configs: Mapping[str, str] = {}
         if is_internal(name):
-            configs = internal_topic(name, config, broker_count=1).configs
+            configs = internal_topic(name, config, most_replicas=1).configs
         elif keep_everything:
             configs = KEEP_EVERYTHING
             if any(each.compacted for each in partitions):

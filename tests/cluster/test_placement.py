@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.cluster.placement import check_assignment, new_partition, place, rack_alternated
+from kbroker.cluster.placement import check_assignment, first_place, new_partition, place, rack_alternated
 from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from kbroker.metadata.image import NO_LEADER, BrokerImage
 
@@ -37,6 +37,36 @@ def test_replicas_are_in_different_racks() -> None:
     assert rack_alternated(nodes) == [0, 2, 1, 3]
     for replicas in place(nodes, 8, 2):
         assert {nodes[node].rack for node in replicas} == {"a", "b"}
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=9), st.integers(0, 50), st.data())
+def test_no_rack_has_two_replicas_more_than_another_that_has_room(
+    racks: list[str], start: int, data: st.DataObject
+) -> None:
+    """Racks of different sizes: losing one would lose all copies of a partition, or its minimum of in-sync replicas."""
+    factor = data.draw(st.integers(1, len(racks)))
+    for replicas in place(brokers(*racks), 12, factor, start):
+        assert len(set(replicas)) == factor
+        used = Counter(racks[node] for node in replicas)
+        for rack, size in Counter(racks).items():
+            assert used[rack] == size or max(used.values()) - used[rack] <= 1
+
+
+def test_the_leaders_of_a_broker_that_dies_go_to_all_others() -> None:
+    """Its neighbour would have twice the load from then on."""
+    placed = place(brokers(*[None] * 5), 100, 3)
+    successors = Counter(replicas[1] for replicas in placed if replicas[0] == 2)
+    assert successors == dict.fromkeys((0, 1, 3, 4), 5)
+    assert set(Counter(node for replicas in placed for node in replicas).values()) == {60}
+
+
+def test_growth_goes_on_where_the_topic_stopped() -> None:
+    """One broker would lead the old partition and the new one, and another none."""
+    nodes = brokers(*[None] * 4)
+    (only,) = place(nodes, 1, 2, start=6)
+    assert first_place(nodes, only) == 2
+    assert [replicas[0] for replicas in place(nodes, 3, 2, first_place(nodes, only) + 1)] == [3, 0, 1]
+    assert first_place(nodes, (17, 1)) == 0
 
 
 def test_too_few_brokers_is_kafkas_error() -> None:

@@ -100,14 +100,12 @@ def test_each_worker_and_the_controller_may_die_under_load(tmp_path: Path) -> No
         workers.wait_until_ready()
         found = read_all(workers.bootstrap, "group", ["one", "three"], set(deliveries.acknowledged))
         assert len(found) == len(set(found))
-        status = subprocess.run(
-            [*workers.command()[:3], "cluster", "status", "--bootstrap-server", workers.bootstrap],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "0 under-replicated, 0 offline" in status.stdout
+        command = [*workers.command()[:3], "cluster", "status", "--bootstrap-server", workers.bootstrap]
+
+        def status() -> str:
+            return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+        wait_for(lambda: "0 under-replicated, 0 offline" in status(), "all replicas to be in sync again", seconds=60)
     finally:
         workers.close()
 

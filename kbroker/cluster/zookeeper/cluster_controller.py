@@ -7,6 +7,7 @@ of the elected one; topics that clients have only named, and settings, any broke
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
+COMPLAINT_SECONDS = 30.0
+MOST_COMPLAINTS = 1_000
+
 
 class ClusterController(Controller):
     """`term` is this broker's, while it is elected."""
@@ -87,6 +91,7 @@ class ClusterController(Controller):
         self._configs = configs
         self._hosts = hosts
         self._slices = slices
+        self._complained_at: dict[str, float] = {}
         self.term: Term | None = None
 
     def _elected(self) -> Administration:
@@ -129,9 +134,18 @@ class ClusterController(Controller):
             elif isinstance(outcome.error, TopicAlreadyExistsError):
                 outcome = TopicOutcome(name)
             else:
-                logger.warning("cannot create topic %r automatically: %s", name, outcome.error)
+                self._complain(name, outcome.error)
             outcomes[name] = outcome
         return outcomes
+
+    def _complain(self, name: str, error: KafkaError | None) -> None:
+        """Clients ask for a topic many times a second until it is there."""
+        now = asyncio.get_running_loop().time()
+        if now - self._complained_at.get(name, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
+            if len(self._complained_at) >= MOST_COMPLAINTS:
+                self._complained_at.clear()
+            self._complained_at[name] = now
+            logger.warning("cannot create topic %r automatically: %s", name, error)
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
         topic = self._cache.topic(name)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from kbroker._fast.base.slices import Slices
 from kbroker.broker import Broker
@@ -20,6 +23,12 @@ from kbroker.config import BrokerConfig
 from tests.cluster.zookeeper.fake import FakeEnsemble
 
 SETTINGS = ZooKeeperSettings("somewhere:2181/kafka", 2_000, 20_000)
+
+
+def run(work: Coroutine[object, object, None]) -> None:
+    """On the broker's own kind of loop, for a minute at most."""
+    with contextlib.closing(uvloop.new_event_loop()) as loop:
+        loop.run_until_complete(asyncio.wait_for(work, 60))
 
 
 def member_over(session: Session, config: BrokerConfig) -> ZooKeeperMember:

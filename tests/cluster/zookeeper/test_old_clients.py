@@ -87,7 +87,8 @@ def test_the_high_level_consumer_shares_rebalances_survives_a_broker_and_moves_t
             ]
 
         wait_for(shared, "both to own two partitions each", seconds=60)
-        cluster.produce("t", values("b"))
+        for partition in range(4):
+            cluster.produce("t", values("b")[partition::4], partition)
         wait_for(lambda: read(first, second) >= {*values("a"), *values("b")}, "all records of b", seconds=60)
         assert set(second.lines()) & set(values("b"))
 

@@ -19,7 +19,7 @@ from kbroker.cluster.zookeeper.settings import ZooKeeperSettings, ZooKeeperSetti
 from kbroker.config import BrokerConfig
 from kbroker.metadata.image import BrokerImage, Endpoint
 from tests.cluster.zookeeper.fake import FakeEnsemble
-from tests.cluster.zookeeper.membered import member_over, started
+from tests.cluster.zookeeper.membered import member_over, run, started
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -123,7 +123,7 @@ def test_a_port_that_the_system_chose_is_registered(tmp_path: Path) -> None:
         assert found["endpoints"] == [f"PLAINTEXT://127.0.0.1:{found['port']}"]
         await broker.stop()
 
-    asyncio.run(body())
+    run(body())
 
 
 @pytest.mark.parametrize(("name", "is_warned_of"), [("localhost", True), ("broker1.example", False)])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from kbroker._fast.base.slices import Slices
 from kbroker.clock import SYSTEM_CLOCK
@@ -32,7 +31,7 @@ from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from kbroker.metrics.readiness import ReadyState
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
-from tests.cluster.zookeeper.membered import SETTINGS, broker_over
+from tests.cluster.zookeeper.membered import SETTINGS, broker_over, run
 from tests.cluster.zookeeper.processes import Kbroker
 from tests.compat.waiting import wait_for
 from tests.scenarios.faults.proxy import Proxies, Proxy
@@ -272,6 +271,5 @@ def test_a_signal_ends_a_start_that_waits_for_its_registration(tmp_path: Path) -
         assert paths.broker(1) not in ensemble.nodes
         assert session.state is SessionState.CLOSED
 
-    with contextlib.closing(uvloop.new_event_loop()) as loop:
-        loop.run_until_complete(asyncio.wait_for(body(), 60))
+    run(body())
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
