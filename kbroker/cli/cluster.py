@@ -48,7 +48,8 @@ def _metadata(cluster: WireCluster) -> Any:
 
 
 def _lags(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, int], tuple[int, int]]:
-    """(size, records behind the high watermark) of each replica, from the brokers that answer."""
+    """(size, committed records that are missing, -1 where that is not known) of each replica, from the brokers that
+    answer."""
     from kbroker.replay.client.errors import ClientError
     from kbroker.schemas import wire
 
@@ -70,6 +71,7 @@ def _status(cluster: WireCluster) -> dict[str, Any]:
     metadata = _metadata(cluster)
     alive = sorted(broker.node_id for broker in metadata.brokers)
     lags = _lags(cluster, alive)
+    adding = {move.partition: move.adding for move in _known_moves(cluster)}
     leaders = dict.fromkeys(alive, 0)
     replicas = dict.fromkeys(alive, 0)
     sizes = dict.fromkeys(alive, 0)
@@ -88,15 +90,15 @@ def _status(cluster: WireCluster) -> dict[str, Any]:
                 if node_id in replicas:
                     replicas[node_id] += 1
             missing = [node_id for node_id in row.replica_nodes if node_id not in row.isr_nodes]
-            if missing:
+            if any(node_id not in adding.get(name, ()) for node_id in missing):
                 under.append(name)
             behind += [
                 {
                     "partition": name,
                     "broker": node_id,
                     "leader": row.leader_id,
-                    "lag": lags.get((node_id, topic.name, row.partition_index), (0, None))[1],
-                    "reason": _reason(node_id, row, alive),
+                    "lag": _lag(lags.get((node_id, topic.name, row.partition_index))),
+                    "reason": _reason(node_id, row, alive, adding.get(name, ())),
                 }
                 for node_id in missing
             ]
@@ -120,7 +122,11 @@ def _status(cluster: WireCluster) -> dict[str, Any]:
     }
 
 
-def _reason(node_id: int, row: Any, alive: Sequence[int]) -> str:
+def _lag(found: tuple[int, int] | None) -> int | None:
+    return None if found is None or found[1] < 0 else found[1]
+
+
+def _reason(node_id: int, row: Any, alive: Sequence[int], adding: Sequence[int]) -> str:
     """Why a replica is not in the ISR, as far as a client can see."""
     if node_id not in alive:
         return "its broker is not registered"
@@ -128,7 +134,7 @@ def _reason(node_id: int, row: Any, alive: Sequence[int]) -> str:
         return "its log directory has failed"
     if row.leader_id not in alive:
         return "there is no leader to copy from"
-    return "it is behind its leader"
+    return "a reassignment adds it" if node_id in adding else "it is behind its leader"
 
 
 @command.command("status")
@@ -351,6 +357,16 @@ def _moves(cluster: WireCluster) -> list[Move]:
     ]
 
 
+def _known_moves(cluster: WireCluster) -> list[Move]:
+    """None where the controller does not say."""
+    from kbroker.replay.client.errors import ClientError
+
+    try:
+        return _moves(cluster)
+    except (ClientError, click.ClickException):
+        return []
+
+
 def _print_moves(moves: Sequence[Move]) -> None:
     if not moves:
         click.echo("no replicas are on the move")
@@ -394,18 +410,20 @@ def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: b
     with wire_cluster(bootstrap, timeout) as cluster:
         metadata = _metadata(cluster)
         racks = {each.node_id: each.rack for each in metadata.brokers}
+        moves = {move.partition: move for move in _moves(cluster)}
         assignment = {
-            (topic.name, row.partition_index): list(row.replica_nodes)
+            (topic.name, row.partition_index): _kept(f"{topic.name}-{row.partition_index}", row.replica_nodes, moves)
             for topic in metadata.topics
             for row in topic.partitions
         }
+        leaving = sum(broker in move.removing for move in moves.values())
         target = drained(assignment, broker, sorted(set(racks) - {broker}), racks)
         alone = [f"{topic}-{index}" for (topic, index), replicas in target.items() if not replicas]
         if alone:
             raise click.ClickException(f"no other broker can take {', '.join(alone[:5])}")
         plan = [(f"{topic}-{index}", assignment[topic, index], ids) for (topic, index), ids in target.items()]
         if not as_json:
-            _print_plan(broker, plan)
+            _print_plan(broker, plan, leaving)
         errors = [] if dry_run or not target else _alter(cluster, target, timeout)
     moving = 0 if dry_run else len(target) - len(errors)
     if as_json:
@@ -416,9 +434,21 @@ def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: b
     return print_errors(errors)
 
 
-def _print_plan(broker: int, plan: Sequence[tuple[str, list[int], list[int]]]) -> None:
-    if not plan:
+def _kept(partition: str, replicas: Sequence[int], moves: Mapping[str, Move]) -> list[int]:
+    """Where the replicas of a partition will be, once those on the move are there."""
+    move = moves.get(partition)
+    return [node_id for node_id in replicas if move is None or node_id not in move.removing]
+
+
+def _print_plan(broker: int, plan: Sequence[tuple[str, list[int], list[int]]], leaving: int) -> None:
+    """`leaving`: partitions that an earlier reassignment takes away."""
+    if leaving:
+        click.echo(f"{leaving} partitions are on their way from broker {broker}; see `kbroker cluster reassign`")
+    elif not plan:
         click.echo(f"broker {broker} has no replicas")
+    if not plan:
         return
     rows = [(name, _ids(now), _ids(then)) for name, now, then in plan]
     print_table(("PARTITION", "REPLICAS", "WILL BE"), rows)
+    if fewer := sum(len(then) < len(now) for _, now, then in plan):
+        click.echo(f"\n{fewer} partitions will have fewer replicas than now: they are on all other brokers already")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.handlers")
 
 UNKNOWN_SIZE = -1
+UNKNOWN_LAG = -1
 
 
 async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLogDirsRequest) -> Struct:
@@ -67,7 +68,11 @@ async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLo
     for topic_partition, log in list(log_manager.logs.items()):
         await pace
         if (wanted is None or topic_partition in wanted) and log_manager.logs.get(topic_partition) is log:
-            found = row(partition_index=topic_partition.partition, partition_size=log.size_bytes)
+            found = row(
+                partition_index=topic_partition.partition,
+                partition_size=log.size_bytes,
+                offset_lag=_lag(ctx, topic_partition),
+            )
             by_directory[log.parent].setdefault(topic_partition.topic, []).append(found)
     for topic_partition, future in log_manager.plans.futures.items():
         if wanted is None or topic_partition in wanted:
@@ -80,6 +85,13 @@ async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLo
             by_directory[future.parent].setdefault(topic_partition.topic, []).append(found)
     results = [_describe(log_manager, path, topics) for path, topics in by_directory.items()]
     return response(results=results)
+
+
+def _lag(ctx: RequestContext, topic_partition: TopicPartition) -> int:
+    """Of a follower, what its leader has committed and it has not; in Kafka that is 0 while it copies, too."""
+    partition = ctx.services.replica_manager.hosted(topic_partition)
+    lag = 0 if partition is None else partition.behind
+    return UNKNOWN_LAG if lag is None else lag
 
 
 def _describe(

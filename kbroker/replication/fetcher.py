@@ -326,7 +326,7 @@ class ReplicaFetcher:
                 # What a client decodes is no part of a file.
                 records = row.records if isinstance(row.records, bytes | memoryview) else b""
                 partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
-                each.lag = max(0, row.high_watermark - partition.log.log_end_offset)
+                each.lag = partition.behind
                 if self._traffic is not None and len(records):
                     self._traffic.copied(partition, len(records))
         except KafkaError as error:

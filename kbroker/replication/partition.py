@@ -54,6 +54,9 @@ class Role(Enum):
     FOLLOWER = "follower"
 
 
+UNKNOWN = -1
+
+
 class IsrChanges(Protocol):
     """How a leader gets another ISR: the part that asks the controller, and what it knows of time and brokers."""
 
@@ -100,6 +103,7 @@ class Partition(PartitionFields):
         "index",
         "is_reassigning",
         "isr_changes",
+        "leader_high_watermark",
         "leader_id",
         "leader_throttled",
         "node_id",
@@ -145,6 +149,7 @@ class Partition(PartitionFields):
         self._deletions: list[tuple[int, Callable[[], object]]] = []
         self.leader_epoch = -1
         self.leader_id = -1
+        self.leader_high_watermark = UNKNOWN
         self.follow(image)
 
     def __str__(self) -> str:
@@ -176,6 +181,7 @@ class Partition(PartitionFields):
 
     def _begin_epoch(self, image: PartitionImage) -> None:
         """Forgets what was known of followers: their logs may have been cut since."""
+        self.leader_high_watermark = UNKNOWN
         self.proposed_isr = None
         self.epoch_start = self.log.log_end_offset
         self.followers.clear()
@@ -390,6 +396,7 @@ class Partition(PartitionFields):
         if self.role is not Role.FOLLOWER:
             raise NotLeaderOrFollowerError(f"this broker leads {self}")
         log = self.log
+        self.leader_high_watermark = high_watermark
         if len(records):
             if log.log_start_offset == log.log_end_offset:
                 self._begin_within(int.from_bytes(records[:8], "big", signed=True))
@@ -398,6 +405,14 @@ class Partition(PartitionFields):
             self.purgatory.mark(self)
         if log_start_offset > log.log_start_offset:
             log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
+
+    @property
+    def behind(self) -> int | None:
+        """Committed records that are not here; None where the leader has not said yet what is committed."""
+        if self.role is Role.LEADER:
+            return 0
+        known = self.leader_high_watermark
+        return None if known == UNKNOWN else max(0, known - self.log.log_end_offset)
 
     def _begin_within(self, base_offset: int) -> None:
         log, start = self.log, self.log.log_start_offset
