@@ -1,7 +1,7 @@
 """DescribeProducers (API 61): v0 (KIP-664).
 
-Who writes to a partition: every idempotent or transactional producer that its leader remembers, with the epoch, the
-last sequence and time, and where an open transaction begins.  Tools find hanging transactions by it.
+Who writes to a partition: every idempotent or transactional producer that the replica which is asked remembers, with
+the epoch, the last sequence and time, and where an open transaction begins.  Tools find hanging transactions by it.
 
 - Producers are forgotten after `producer.id.expiration.ms` without a batch.
 - An answer holds at most 100,000 producers; partitions beyond that are POLICY_VIOLATION, so that one small request that
@@ -62,7 +62,8 @@ def _state(ctx: RequestContext, topic: str, index: int) -> ProducerState:
     services = ctx.services
     if services.metadata_cache.topic(topic) is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
-    state: ProducerState = services.replica_manager.partition(topic, index).log.producer_state
+    # Of any replica, as tools compare them: `kafka-transactions find-hanging --broker-id` asks followers.
+    state: ProducerState = services.replica_manager.replica(topic, index).log.producer_state
     return state
 
 

@@ -16,6 +16,7 @@ from tests.compat.waiting import wait_for
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]
 TOOLS = "org.apache.kafka.tools"
 TOPICS, ELECT = f"{TOOLS}.TopicCommand", f"{TOOLS}.LeaderElectionCommand"
+HANGING = f"{TOOLS}.TransactionsCommand"
 REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
 
 
@@ -34,6 +35,8 @@ def test_partitions_are_shown_elected_and_moved(tmp_path: Path, command: Callabl
         cluster.wait_isr("t", 1, {1, 2})
         cluster.produce("t", [f"a{each}" for each in range(300)])
         assert "Topic: t" not in tool(TOPICS, "--describe", "--under-replicated-partitions")
+        # Each broker follows one partition and leads another: both are asked for their producers.
+        assert all("\n" not in tool(HANGING, "find-hanging", "--broker-id", str(each)).strip() for each in cluster.nodes)
         cluster.nodes[3].kill()
         wait_for(lambda: cluster.state("t", 1)["isr"] == [2] and cluster.state("t", 2)["isr"] == [1], "smaller ISRs")
         shown = tool(TOPICS, "--describe", "--under-replicated-partitions")
