@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
+SHORT_BYTES = 64 << 20
+"""A log directory with less is named as what may hold a replica back."""
 
 Partition = tuple[str, int]
 Assignment = dict[Partition, list[int]]
@@ -47,9 +49,17 @@ def _metadata(cluster: WireCluster) -> Any:
     return cluster.any().send(wire.MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
 
-def _lags(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, int], tuple[int, int]]:
-    """(size, committed records that are missing, -1 where that is not known) of each replica, from the brokers that
-    answer."""
+class Held(NamedTuple):
+    """A replica as its broker has it.  `lag`: committed records that are missing; -1 where that is not known, as is
+    `free_bytes`, of its log directory."""
+
+    size: int
+    lag: int
+    free_bytes: int
+
+
+def _held(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, int], Held]:
+    """Each replica, from the brokers that answer."""
     from kbroker.replay.client.errors import ClientError
     from kbroker.schemas import wire
 
@@ -63,20 +73,21 @@ def _lags(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, in
             for topic in directory.topics:
                 for row in topic.partitions:
                     if not row.is_future_key:
-                        found[node_id, topic.name, row.partition_index] = (row.partition_size, row.offset_lag)
+                        held = Held(row.partition_size, row.offset_lag, directory.usable_bytes)
+                        found[node_id, topic.name, row.partition_index] = held
     return found
 
 
 def _status(cluster: WireCluster) -> dict[str, Any]:
     metadata = _metadata(cluster)
     alive = sorted(broker.node_id for broker in metadata.brokers)
-    lags = _lags(cluster, alive)
+    held = _held(cluster, alive)
     adding = {move.partition: move.adding for move in _known_moves(cluster)}
     leaders = dict.fromkeys(alive, 0)
     replicas = dict.fromkeys(alive, 0)
     sizes = dict.fromkeys(alive, 0)
-    for (node_id, _, _), (size, _) in lags.items():
-        sizes[node_id] += size
+    for (node_id, _, _), replica in held.items():
+        sizes[node_id] += replica.size
     count, offline, under, behind = 0, [], [], []
     for topic in sorted(metadata.topics, key=lambda each: each.name):
         for row in sorted(topic.partitions, key=lambda each: each.partition_index):
@@ -97,10 +108,11 @@ def _status(cluster: WireCluster) -> dict[str, Any]:
                     "partition": name,
                     "broker": node_id,
                     "leader": row.leader_id,
-                    "lag": _lag(lags.get((node_id, topic.name, row.partition_index))),
-                    "reason": _reason(node_id, row, alive, adding.get(name, ())),
+                    "lag": None if replica is None or replica.lag < 0 else replica.lag,
+                    "reason": reason(node_id, row, alive, replica, is_new=node_id in adding.get(name, ())),
                 }
                 for node_id in missing
+                for replica in (held.get((node_id, topic.name, row.partition_index)),)
             ]
     return {
         "controller": metadata.controller_id,
@@ -122,11 +134,7 @@ def _status(cluster: WireCluster) -> dict[str, Any]:
     }
 
 
-def _lag(found: tuple[int, int] | None) -> int | None:
-    return None if found is None or found[1] < 0 else found[1]
-
-
-def _reason(node_id: int, row: Any, alive: Sequence[int], adding: Sequence[int]) -> str:
+def reason(node_id: int, row: Any, alive: Sequence[int], replica: Held | None, *, is_new: bool) -> str:
     """Why a replica is not in the ISR, as far as a client can see."""
     if node_id not in alive:
         return "its broker is not registered"
@@ -134,7 +142,10 @@ def _reason(node_id: int, row: Any, alive: Sequence[int], adding: Sequence[int])
         return "its log directory has failed"
     if row.leader_id not in alive:
         return "there is no leader to copy from"
-    return "a reassignment adds it" if node_id in adding else "it is behind its leader"
+    found = "a reassignment adds it" if is_new else "it is behind its leader"
+    if replica is not None and 0 <= replica.free_bytes < SHORT_BYTES:
+        found += f", and its log directory has {size_text(replica.free_bytes)} left"
+    return found
 
 
 @command.command("status")

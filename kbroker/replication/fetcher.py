@@ -134,7 +134,7 @@ class ReplicaFetcher:
 
     def rows(self) -> Iterable[FollowedRow]:
         """How each of them stands."""
-        return [FollowedRow(each.lag, each.failures + self._failures) for each in self._followed.values()]
+        return [FollowedRow(each.partition.behind, each.failures + self._failures) for each in self._followed.values()]
 
     def add(self, partition: Partition) -> None:
         """Copy a partition from now on."""
@@ -330,7 +330,9 @@ class ReplicaFetcher:
                 if self._traffic is not None and len(records):
                     self._traffic.copied(partition, len(records))
         except KafkaError as error:
-            logger.warning("%s cannot take what its leader sent: %s", partition, error)
+            # A full disk may stay so for hours.
+            level = logging.DEBUG if each.failures else logging.WARNING
+            logger.log(level, "%s cannot take what its leader sent: %s; it is tried again", partition, error)
             self._leave_out(each)
             return
         each.failures = 0

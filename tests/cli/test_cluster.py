@@ -1,11 +1,13 @@
-"""Where the replicas of a broker that is drained go."""
+"""Where the replicas of a broker that is drained go, and why a replica is not in sync."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.cli.cluster import drained
+from kbroker.cli.cluster import Held, drained, reason
+from kbroker.schemas import wire
 
 BROKERS = (1, 2, 3, 4, 5)
 ASSIGNMENTS = st.dictionaries(
@@ -37,3 +39,27 @@ def test_replicas_stay_apart_in_racks_and_go_where_there_are_few() -> None:
     several = {("t", index): [1] for index in range(3)}
     assert sorted(drained(several, 1, [2, 3, 4], {}).values()) == [[2], [3], [4]]
     assert drained({("t", 0): [1, 2]}, 1, [2], {}) == {("t", 0): [2]}
+
+
+@pytest.mark.parametrize(
+    ("row", "replica", "is_new", "words"),
+    [
+        ({"leader_id": 1}, Held(0, 5, 1 << 40), False, "it is behind its leader"),
+        ({"leader_id": 1}, Held(0, 5, -1), True, "a reassignment adds it"),
+        (
+            {"leader_id": 1},
+            Held(0, 5, 256 << 10),
+            False,
+            "it is behind its leader, and its log directory has 256.0 KiB left",
+        ),
+        ({"leader_id": 1, "offline_replicas": [2]}, None, False, "its log directory has failed"),
+        ({"leader_id": 3}, None, False, "there is no leader to copy from"),
+    ],
+)
+def test_a_replica_out_of_sync_has_a_reason(
+    row: dict[str, object], replica: Held | None, is_new: bool, words: str
+) -> None:
+    """Somebody would look for a slow network where a disk is full."""
+    partition = wire.MetadataResponse.MetadataResponsePartition(**row)
+    assert reason(2, partition, [1, 2], replica, is_new=is_new) == words
+    assert reason(2, partition, [1], replica, is_new=is_new) == "its broker is not registered"

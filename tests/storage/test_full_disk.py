@@ -405,3 +405,23 @@ def test_a_checkpoint_is_written_again_until_it_holds_what_it_should(
     assert written.read() == {}
     comes_to_hold({A0: 2})
     manager.shutdown()
+
+
+def test_a_disk_that_stays_full_is_told_once_and_again_after_it_had_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A follower tries every second, for each of its partitions: its log would fill what is left of the disk."""
+    files = FullFiles()
+    files.free = 1 << 40
+    manager = manager_on(tmp_path, files)
+    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
+    for _ in range(2):
+        caplog.clear()
+        files.left = 0
+        for _ in range(3):
+            fail(log)
+        assert sum("appending records failed" in each.getMessage() for each in caplog.records) == 1
+        files.left = None
+        files.free += 2 * ROOM_BYTES
+        log.gate.measure()
+    manager.shutdown()

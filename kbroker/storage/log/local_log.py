@@ -440,10 +440,16 @@ def storage_error(
     directory: str,
     error: OSError,
     failures: LogDirFailureChannel | None = None,
+    *,
+    is_known: bool = False,
 ) -> KafkaStorageError:
-    """The client's error for a disk that fails, in Kafka's words; the cause goes to the log and to `failures`."""
+    """The client's error for a disk that fails, in Kafka's words; the cause goes to the log and to `failures`.
+
+    `is_known`: the log has said so already, and would grow by every attempt, on a disk that is full perhaps.
+    """
     parent = directory.rpartition("/")[0]
-    logger.error("%s failed for %s in %s: %s", what, topic_partition, parent, error)
+    level = logging.DEBUG if is_known else logging.ERROR
+    logger.log(level, "%s failed for %s in %s: %s", what, topic_partition, parent, error)
     if failures is not None:
         failures.report(directory, what, error)
     return KafkaStorageError(f"Error while {what} for {topic_partition} in dir {parent}")

@@ -283,9 +283,12 @@ class UnifiedLog(LogFields):
 
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
         """The client's error for a disk that failed.  A directory that failed is reported, its space looked at."""
+        is_known = False
         if error.errno in NO_SPACE:
+            is_known = self.gate.is_refusing
             self.gate.ran_out(self)
-        return storage_error(what, self.topic_partition, self.directory, error, self._environment.failures)
+        failures = self._environment.failures
+        return storage_error(what, self.topic_partition, self.directory, error, failures, is_known=is_known)
 
     @contextmanager
     def _storage_errors(self, what: str) -> Iterator[None]:
