@@ -434,7 +434,7 @@ def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: b
             raise click.ClickException(f"no other broker can take {', '.join(alone[:5])}")
         plan = [(f"{topic}-{index}", assignment[topic, index], ids) for (topic, index), ids in target.items()]
         if not as_json:
-            _print_plan(broker, plan, leaving)
+            _print_plan(broker, plan, leaving, is_registered=broker in racks)
         errors = [] if dry_run or not target else _alter(cluster, target, timeout)
     moving = 0 if dry_run else len(target) - len(errors)
     if as_json:
@@ -451,12 +451,14 @@ def _kept(partition: str, replicas: Sequence[int], moves: Mapping[str, Move]) ->
     return [node_id for node_id in replicas if move is None or node_id not in move.removing]
 
 
-def _print_plan(broker: int, plan: Sequence[tuple[str, list[int], list[int]]], leaving: int) -> None:
+def _print_plan(
+    broker: int, plan: Sequence[tuple[str, list[int], list[int]]], leaving: int, *, is_registered: bool
+) -> None:
     """`leaving`: partitions that an earlier reassignment takes away."""
     if leaving:
         click.echo(f"{leaving} partitions are on their way from broker {broker}; see `kbroker cluster reassign`")
     elif not plan:
-        click.echo(f"broker {broker} has no replicas")
+        click.echo(f"broker {broker} has no replicas{'' if is_registered else ', and is not registered'}")
     if not plan:
         return
     rows = [(name, _ids(now), _ids(then)) for name, now, then in plan]

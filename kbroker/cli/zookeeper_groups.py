@@ -55,6 +55,8 @@ class Servers(NamedTuple):
             zookeeper = KazooSession(settings, asyncio.get_running_loop())
             await zookeeper.open(makes_chroot=False)
             try:
+                if await zookeeper.exists("/") is None:
+                    raise click.ClickException(f"{self.connect}: ZooKeeper has no path {settings.chroot}")
                 return await call(ConsumerGroupZnodes(zookeeper))
             finally:
                 await zookeeper.close()

@@ -66,6 +66,12 @@ class ZooKeeperSettings:
             _tls(config),
         )
 
+    @property
+    def chroot(self) -> str:
+        """The path behind the servers; empty without one."""
+        _, slash, path = self.connect.partition("/")
+        return slash + path
+
     def kazoo_arguments(self) -> dict[str, object]:
         """What kazoo's client is given for TLS and SASL."""
         found: dict[str, object] = {}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kbroker._fast.base.slices import Slices
+from kbroker.cli.main import run as run_command
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import member as member_module
@@ -273,3 +274,14 @@ def test_a_signal_ends_a_start_that_waits_for_its_registration(tmp_path: Path) -
 
     run(body())
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.compat
+def test_groups_of_a_path_that_is_not_there_are_no_empty_list(
+    server: ZooKeeperServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt path would look like a ZooKeeper that no consumer uses any more."""
+    connect = f"{server.address}/misspelt/kafka"
+    assert run_command(["groups", "list", "--zookeeper", connect]) == 1
+    assert f"{connect}: ZooKeeper has no path /misspelt/kafka" in capsys.readouterr().err
+    assert run_command(["groups", "list", "--zookeeper", server.address]) == 0

@@ -81,3 +81,4 @@ def test_a_drain_that_leaves_fewer_replicas_says_so(tmp_path: Path) -> None:
         status, text = command(cluster, "drain", "1", "--dry-run")
         assert status == 0
         assert "2 partitions will have fewer replicas than now: they are on all other brokers already" in text
+        assert command(cluster, "drain", "12") == (0, "broker 12 has no replicas, and is not registered\n")
