@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.member import Member
     from kbroker.cluster.workers.member import Worker
     from kbroker.cluster.workers.place import Place
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import BrokerImage
 
@@ -46,6 +47,26 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
 
 
+def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
+    """How the broker's cluster is reached; None where it is a cluster of its own.  ValueError where it could not be a
+    member that others reach."""
+    if not config.get("zookeeper.connect"):
+        return None
+    from kbroker.cluster.protocol_version import protocol_version
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+
+    settings = ZooKeeperSettings.of(config)
+    for each in config.advertised_listeners or config.listeners:
+        if each.host and each.host in EVERY_HOST:
+            raise ValueError(
+                f"listeners: {each} is every interface, and nothing that others could connect to: set "
+                "advertised.listeners, or leave the host out for this machine's name"
+            )
+    inter_broker_listener(config)
+    protocol_version(config.get("inter.broker.protocol.version"))
+    return settings
+
+
 def member_of(
     config: BrokerConfig,
     loop: asyncio.AbstractEventLoop,
@@ -54,20 +75,12 @@ def member_of(
     failed: Callable[[str], None],
 ) -> Member | None:
     """The membership that settings ask for; None where the broker is a cluster of its own.  ValueError."""
-    if not config.get("zookeeper.connect"):
+    settings = membership_settings(config)
+    if settings is None:
         return None
     from kbroker.cluster.protocol_version import protocol_version
     from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
-    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 
-    settings = ZooKeeperSettings.of(config)
-    assert settings is not None
-    for each in config.advertised_listeners or config.listeners:
-        if each.host and each.host in EVERY_HOST:
-            raise ValueError(
-                f"listeners: {each} is every interface, and nothing that others could connect to: set "
-                "advertised.listeners, or leave the host out for this machine's name"
-            )
     versions = protocol_version(config.get("inter.broker.protocol.version"))
     parts = Parts(config, clock, slices, versions, inter_broker_listener(config), failed)
     return ZooKeeperMember(settings, parts, loop)

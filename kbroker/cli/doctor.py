@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbroker.cli.cluster_checks import check_cluster
 from kbroker.cli.host_checks import (
     RESERVE,
     RUNNING,
@@ -65,6 +66,7 @@ def examine(properties: str | None, overrides: tuple[str, ...]) -> list[Finding]
         *check_settings(config),
         *directories,
         *check_listeners(config, is_running),
+        *check_cluster(config),
         *check_limits(),
         *check_clock(),
         *check_versions(),

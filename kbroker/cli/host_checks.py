@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 
 from kbroker import __version__
-from kbroker.config import BrokerConfig
+from kbroker.config import EVERY_HOST, BrokerConfig
 
 RESERVE = "kbroker.disk.reserve.bytes"
 RUNNING = "running broker"
@@ -24,7 +24,6 @@ FEW_DESCRIPTORS = 4096
 FEW_MAPS = 65_530
 VOLATILE = frozenset({"tmpfs", "ramfs", "overlay"})
 _LOOPBACK = ("127.", "::1", "localhost")
-_ANY_HOST = frozenset({"", "0.0.0.0", "::"})
 # struct timex of adjtimex(2), whose status has this bit while the clock follows no source.
 _TIMEX_BYTES, _STATUS_AT, _STA_UNSYNC = 256, 40, 0x40
 
@@ -151,6 +150,9 @@ def check_listeners(config: BrokerConfig, is_running: bool) -> Iterator[Finding]
             )
             continue
         host = advertised.get(each.name)
+        if host is None and config.get("zookeeper.connect"):
+            # What a member registers with.
+            host = each.host or socket.getfqdn()
         if host is None:
             yield Finding(Level.OK, subject, "clients are answered the address that they dialled")
         elif host.startswith(_LOOPBACK) and not each.host.startswith(_LOOPBACK):
@@ -158,7 +160,7 @@ def check_listeners(config: BrokerConfig, is_running: bool) -> Iterator[Finding]
                 Level.WARNING,
                 subject,
                 f"clients on other machines are answered {host}, which is their own",
-                "name this machine in advertised.listeners, or leave it out",
+                "name this machine in advertised.listeners",
             )
         elif not _resolves(host):
             yield Finding(
@@ -183,7 +185,7 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def _resolves(host: str) -> bool:
-    if host in _ANY_HOST:
+    if host in EVERY_HOST:
         return False
     try:
         socket.getaddrinfo(host, None)

@@ -116,3 +116,40 @@ def test_volatile_and_read_only_file_systems_are_found(tmp_path: Path) -> None:
     here = [(str(tmp_path), "tmpfs", "ro")]
     levels = [finding.level for finding in check_directory(str(tmp_path / "data"), 0, here)]
     assert levels == [Level.WARNING, Level.PROBLEM, Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "words"),
+    [
+        ({"zookeeper.connect": "zk:port"}, "problem", "'zk:port' of 'zk:port' is not host:port"),
+        (
+            {"zookeeper.connect": "{there}", "inter.broker.listener.name": "X"},
+            "problem",
+            "X is not among the listeners",
+        ),
+        ({"zookeeper.connect": "127.0.0.1:1/kafka"}, "problem", "all servers of zookeeper.connect take no connections"),
+        ({"zookeeper.connect": "127.0.0.1:1,{there}"}, "warning", "take no connections: 127.0.0.1:1"),
+        ({"zookeeper.connect": "{there}/kafka"}, "ok", "all servers of zookeeper.connect take connections"),
+    ],
+)
+def test_what_keeps_a_broker_out_of_its_cluster_is_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, settings: dict[str, str], level: str, words: str
+) -> None:
+    """The doctor would find all well, and the start wait and fail."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        place = f"127.0.0.1:{there.getsockname()[1]}"
+        given = (f"{name}={text.replace('{there}', place)}" for name, text in settings.items())
+        status, found = examine(capsys, tmp_path, *given)
+    assert (found["cluster"]["level"], status) == (level, int(level == "problem"))
+    assert words in found["cluster"]["found"]
+
+
+@pytest.mark.parametrize(("name", "level"), [("localhost", Level.WARNING), ("127.0.0.1", Level.WARNING)])
+def test_the_name_that_a_member_registers_with_is_looked_at(
+    name: str, level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of a cluster are told the address of each broker, and not the one that they dialled."""
+    monkeypatch.setattr(socket, "getfqdn", lambda: name)
+    settings = {"zookeeper.connect": "zk:2181", "listeners": f"PLAINTEXT://:{free_port()}"}
+    (finding,) = check_listeners(BrokerConfig.from_mapping(settings), is_running=False)
+    assert (finding.level, name in finding.found) == (level, True)

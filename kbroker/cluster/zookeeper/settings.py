@@ -67,6 +67,12 @@ class ZooKeeperSettings:
         )
 
     @property
+    def servers(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        rows = (each.strip().rpartition(":") for each in self.connect.partition("/")[0].split(","))
+        return [(host.strip("[]"), int(port)) if host else (port, DEFAULT_PORT) for host, _, port in rows]
+
+    @property
     def chroot(self) -> str:
         """The path behind the servers; empty without one."""
         _, slash, path = self.connect.partition("/")

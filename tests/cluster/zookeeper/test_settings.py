@@ -51,6 +51,7 @@ def test_servers_with_and_without_ports_and_a_path_are_taken(connect: str) -> No
     found = ZooKeeperSettings.of(config(zookeeper_connect=connect))
     assert found is not None
     assert found.connect == connect.strip().rstrip("/")
+    assert all(host and ":" not in host.replace("::1", "") and port > 0 for host, port in found.servers)
 
 
 def test_a_path_behind_each_server_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
