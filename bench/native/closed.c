@@ -160,6 +160,7 @@ int run_closed(const options *o) {
     while (s->now < stop && !(measuring && o->max_requests && s->requests >= (uint64_t)o->max_requests)) {
         struct epoll_event events[128];
         int ready = epoll_wait(s->epoll, events, 128, 10000);
+        if (ready < 0 && errno == EINTR) continue;  /* It was stopped, and goes on. */
         if (ready <= 0) die("no answer within 10 s");
         for (int i = 0; i < ready; i++) {
             connection *c = events[i].data.ptr;

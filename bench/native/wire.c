@@ -118,7 +118,10 @@ int connect_now(const options *o) {
     socklen_t size = sizeof error;
     if (fd < 0) die("can't connect to %s:%d", o->host, o->port);
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
-    if (poll(&wait, 1, 10000) != 1) die("%s:%d doesn't answer", o->host, o->port);
+    int ready;
+    do ready = poll(&wait, 1, 10000);
+    while (ready < 0 && errno == EINTR);
+    if (ready != 1) die("%s:%d doesn't answer", o->host, o->port);
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error) die("can't connect to %s:%d: %s", o->host, o->port, strerror(error));
     return fd;
