@@ -369,7 +369,7 @@ def _moves(cluster: WireCluster) -> list[Move]:
 
 
 def _known_moves(cluster: WireCluster) -> list[Move]:
-    """None where the controller does not say."""
+    """The replicas on the move; an empty list where the controller does not say."""
     from kbroker.replay.client.errors import ClientError
 
     try:

@@ -66,15 +66,13 @@ class FetcherSettings:
 class _Followed(FollowedFields):
     """A partition in the table of a fetcher.  `key`: by which the session knows it."""
 
-    __slots__ = ("failures", "key", "lag")
+    __slots__ = ("failures", "key")
 
     partition: Partition
 
     def __init__(self, partition: Partition, has_to_truncate: bool) -> None:
         super().__init__(partition, has_to_truncate)
         self.failures = 0
-        self.lag: int | None = None
-        """Records that are committed and not here, by the last answer."""
         self.key: Key = (partition.topic, partition.topic_id, partition.index)
 
     def asks(self, max_bytes: int, truncates_on_fetch: bool) -> Ask:
@@ -217,7 +215,7 @@ class ReplicaFetcher:
         traffic = self._traffic
         is_left_out = each.retry_at > now or each.has_to_truncate
         if not is_left_out and traffic is not None:
-            is_left_out = traffic.holds_back_leader(each.partition, in_sync=each.lag == 0)
+            is_left_out = traffic.holds_back_leader(each.partition, in_sync=each.partition.behind == 0)
             if is_left_out:
                 each.retry_at = now + min(LONGEST_THROTTLE_SECONDS, traffic.follower.wait_ms() / 1000)
         if is_left_out:
@@ -326,7 +324,6 @@ class ReplicaFetcher:
                 # What a client decodes is no part of a file.
                 records = row.records if isinstance(row.records, bytes | memoryview) else b""
                 partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
-                each.lag = partition.behind
                 if self._traffic is not None and len(records):
                     self._traffic.copied(partition, len(records))
         except KafkaError as error:
