@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker._fast.log.fetch_target import enter, leave
 from kbroker._fast.log.log_fields import PartitionFields, PurgatoryFields
 from kbroker._fast.net.pending import DelayedFetch
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
-
 
 # More waiting fetches, or one of more partitions, would keep a producer waiting for its answer.
 FEW = 5
@@ -36,6 +35,7 @@ class FetchPurgatory(PurgatoryFields):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.ready = ReadyQueue(loop)
         self._marked: dict[PartitionFields, None] = {}
         self._waiting: dict[DelayedFetch, None] = {}
 
@@ -51,16 +51,12 @@ class FetchPurgatory(PurgatoryFields):
     def mark(self, partition: PartitionFields) -> None:
         """Data came to `partition`: look at its waiting fetches in this turn of the loop, or at once after it."""
         if not self._marked:
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self.ready.turn, self._look)
             self.due = True
         self._marked[partition] = None
         waiting = partition.waiting
         if len(waiting) + len(self._marked) > FEW or any(len(fetch.partitions) > MANY for fetch in waiting):
             self.due = False
-
-    def soon(self, call: Callable[[], object]) -> None:
-        """Call `call` in the loop's next turn, when the fetch that is looked at has been answered or waits."""
-        self._loop.call_soon(call)
 
     def expire_partition(self, partition: PartitionFields) -> None:
         """The partition is going away: its waiting fetches answer now."""

@@ -220,10 +220,10 @@ class Partition(PartitionFields):
             self.purgatory.mark(self)
 
     def advance(self) -> None:
-        """Moves the high watermark to what is committed now, and settles what waited for that."""
+        """Moves the high watermark to what is committed now, and settles what waited for that: behind the request that
+        is being served, which may be amid an append."""
         self._move_high_watermark()
-        if self._waits[False] or self._waits[True]:
-            self._settle()
+        self._settle()
 
     def _move_high_watermark(self) -> None:
         enough = len(self.isr) >= self.min_in_sync
@@ -266,31 +266,32 @@ class Partition(PartitionFields):
 
     def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
         """Call `settled` once when the batch that ends with `last_offset` may be acknowledged (None), or with why it
-        may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
-        wait = _Wait(last_offset, by_all, settled)
+        may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  Before this returns
+        where that is so by now; else when no request is being served."""
         if self.is_acknowledged(last_offset, by_all=by_all):
-            self._settle_all([wait])
+            if self.log.committer is not None:
+                self.log.committer.settled(1)
+            settled(self._refusal() if by_all else None)
         else:
-            insort(self._waits[by_all], wait, key=_last_offset)
+            insort(self._waits[by_all], _Wait(last_offset, by_all, settled), key=_last_offset)
+
+    def _refusal(self) -> KafkaError | None:
+        """What acks=all gets for a batch that is committed."""
+        return NotEnoughReplicasAfterAppendError() if len(self.isr) < self.min_in_sync else None
 
     def _settle(self) -> None:
-        ready: list[_Wait] = []
         for by_all, waits in self._waits.items():
             count = 0
             while count < len(waits) and self.is_acknowledged(waits[count].last_offset, by_all=by_all):
                 count += 1
-            ready += waits[:count]
+            if not count:
+                continue
+            refusal = self._refusal() if by_all else None
+            if self.log.committer is not None:
+                self.log.committer.settled(count)
+            for each in waits[:count]:
+                self.purgatory.ready.put(each.settled, refusal)
             del waits[:count]
-        if ready:
-            self._settle_all(ready)
-
-    def _settle_all(self, ready: Sequence[_Wait]) -> None:
-        too_few = NotEnoughReplicasAfterAppendError() if len(self.isr) < self.min_in_sync else None
-        if self.log.committer is not None:
-            self.log.committer.settled(len(ready))
-        for each in ready:
-            # An answer lets its connection go on at once: its next append may come before this returns.
-            each.settled(too_few if each.by_all else None)
 
     def take_waits(self) -> list[Settled]:
         """What waits to be acknowledged and will not be here: the caller settles it with the reason."""
@@ -319,18 +320,12 @@ class Partition(PartitionFields):
         now = 0.0 if changes is None else changes.now()
         if follower.fetched(fetch_offset, log_start_offset, self.log.log_end_offset, now):
             self._move_high_watermark()
-            if self._waits[False] or self._waits[True] or self._deletions:
-                # Not now: an answer lets the next append in, and this fetch, which has found nothing and does not
-                # wait yet, would not be woken by that.
-                self.purgatory.soon(self._settle_fetched)
+            self._settle()
+            self._settle_deletions()
         if changes is not None and replica_id not in self.isr and self.proposed_isr is None:
             fits = may_join(follower, self.log.high_watermark, self.epoch_start)
             if fits and self._is_eligible(replica_id):
                 self._propose((*self.isr, replica_id))
-
-    def _settle_fetched(self) -> None:
-        self._settle()
-        self._settle_deletions()
 
     def drop_lagging(self) -> None:
         """Propose an ISR without the followers that have lagged for too long; call it from time to time."""
@@ -383,7 +378,7 @@ class Partition(PartitionFields):
             ready = [settled for offset, settled in self._deletions if offset <= low]
             self._deletions = [each for each in self._deletions if each[0] > low]
             for settled in ready:
-                settled()
+                self.purgatory.ready.put(settled)
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 

@@ -344,11 +344,9 @@ class ReplicaManager:
         return partition
 
     def _refuse_waits(self, partition: Partition, error: KafkaError) -> None:
-        """Produces and coordinators that wait for a commit are refused, in the loop's next turn: not in the midst of
-        the change that takes the log away, as an answer lets its connection's next request in."""
-        waits = partition.take_waits()
-        if waits:
-            self._loop.call_soon(lambda: [settled(error) for settled in waits])
+        """Produces and coordinators that wait for a commit are refused, behind the change that takes the log away."""
+        for settled in partition.take_waits():
+            self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
         if self._unborn:

@@ -9,6 +9,7 @@ with Client(broker.port) as client:
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -60,6 +61,15 @@ class Client(Wire):
         except Closed:
             return True
         return False
+
+    def half_close(self) -> None:
+        """Send nothing more, as a client that is done; it still reads."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """End as a client whose connection breaks: the broker learns of it at once."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
     # Topics
 

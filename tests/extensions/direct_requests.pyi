@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import Buffer
@@ -17,3 +17,6 @@ def answer_together(
     requests: Sequence[tuple[int, int, Buffer]],
     helper_pool: HelperPool | None = None,
 ) -> list[bytes | list[bytes | FileRegion] | Pending | Exception | None]: ...
+
+class EchoesTogether(DirectAnswers):
+    def __init__(self, amid: Callable[[], object]) -> None: ...

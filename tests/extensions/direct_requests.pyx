@@ -1,5 +1,7 @@
 """Requests that are answered from their bytes, alone or together."""
 
+import struct
+
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t
 
@@ -38,3 +40,23 @@ def answer_together(DirectAnswers direct not None, services, requests, HelperPoo
     finally:
         for index in range(held):
             PyBuffer_Release(&views[index])
+
+
+cdef class EchoesTogether(DirectAnswers):
+    """Answers each request with its body, together where they come together; `amid()` is called between reading the
+    requests that came together and writing their answers."""
+
+    cdef object amid
+
+    def __init__(self, amid):
+        self.amid = amid
+
+    cdef bint may_wait(self, const DirectRequest* asked) noexcept:
+        return True
+
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+        return struct.pack(">ii", 4 + size, correlation_id) + data[:size]
+
+    cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):
+        self.amid()
+        return DirectAnswers.answer_all(self, services, asked, count, helper_pool)

@@ -230,13 +230,31 @@ def test_the_fetch_of_a_client_that_left_is_forgotten(module_broker: BrokerProce
     """Consumers that come and go on a quiet topic would fill the broker's memory."""
     client.create("left")
     for _ in range(3):
-        with contextlib.ExitStack() as stack:
-            for _ in range(20):
-                reader = stack.enter_context(Client(module_broker.port))
-                reader.send("Fetch", 11, fetch_values("left", wait_ms=ANY_LONG_MS))
-            until_waiting(module_broker.metrics_url, 20)
+        readers = [Client(module_broker.port) for _ in range(20)]
+        for reader in readers:
+            reader.send("Fetch", 11, fetch_values("left", wait_ms=ANY_LONG_MS))
+        until_waiting(module_broker.metrics_url, 20)
+        for reader in readers:
+            reader.reset()
         until_waiting(module_broker.metrics_url, 0)
     until(lambda: open_connections(module_broker.metrics_url) == 1, "the connections to be gone")
+
+
+def test_a_client_that_half_closes_gets_what_its_fetch_waits_for(module_broker: BrokerProcess, client: Client) -> None:
+    """Kafka gives it; and the fetch of a client that has ended in order ends with its time."""
+    client.create("half-closed")
+    with Client(module_broker.port) as reader:
+        reader.send("Fetch", 11, fetch_values("half-closed", wait_ms=ANY_LONG_MS))
+        reader.send("Fetch", 11, fetch_values("half-closed", wait_ms=50, min_bytes=1 << 20))
+        until_waiting(module_broker.metrics_url)
+        reader.half_close()
+        assert reader.silent()
+        client.write("half-closed")
+        for number in (1, 2):
+            reader._correlation_id = number
+            assert parts(reader.answer("Fetch", 11)) == [(0, 0, 1)]
+    until_waiting(module_broker.metrics_url, 0)
+    until(lambda: open_connections(module_broker.metrics_url) == 1, "the connection to be gone")
 
 
 def test_requests_behind_a_waiting_fetch_wait_for_it(module_broker: BrokerProcess, client: Client) -> None:

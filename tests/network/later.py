@@ -38,12 +38,8 @@ class PlainProgram:
 class Later(Pending):
     """An answer that a test gives; `told` says when no client waits for it any more."""
 
-    def __init__(self, abandonable: bool = False) -> None:
+    def __init__(self) -> None:
         self.told: list[str] = []
-        self._abandonable = abandonable
 
     def lost(self) -> None:
         self.told.append("gone")
-
-    def is_abandonable(self) -> bool:
-        return self._abandonable

@@ -24,10 +24,11 @@ from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from tests.extensions.direct_requests import EchoesTogether
 from tests.network import socket_kinds
 from tests.network.later import Later, PlainProgram
 
-ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE, WAKE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE, WAKE, TOGETHER = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 MAX_FRAME = 8 << 20
 
 
@@ -48,8 +49,10 @@ class Harness:
         self.pool = BufferPool(16384, 4 << 20)
         self.purgatory = FetchPurgatory(self.loop)
         self.wake: Any = None
+        self.amid: list[Any] = []
+        """What to call amid requests that are answered together."""
         self.complaints: list[str] = []
-        program = PlainProgram()
+        program, together = PlainProgram(), EchoesTogether(self._amid)
         handlers = {
             ECHO: lambda ctx, body: bytes(body),
             LATER: self.answer_later,
@@ -69,7 +72,10 @@ class Harness:
             ConnectionLimits(50, 40, {}),
             reactor=Reactor(self.loop, None, self.pool, RequestStats(), threads=send_threads, purgatory=self.purgatory),
             routes=[
-                Route(key, 0, 1, handle, lambda v: program, lambda v: program, 1, 1) for key, handle in handlers.items()
+                *(Route(key, 0, 1, made, lambda v: program, lambda v: program, 1, 1) for key, made in handlers.items()),
+                Route(
+                    TOGETHER, 0, 1, None, lambda v: program, lambda v: program, 1, 1, direct=EchoesTogether(self._amid)
+                ),
             ],
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
@@ -77,8 +83,12 @@ class Harness:
             make_socket=socket_kinds.current.make,
         )
 
+    def _amid(self) -> None:
+        for call in self.amid:
+            call()
+
     def answer_later(self, ctx: Any, body: memoryview) -> Later:
-        pending = Later(abandonable=body == b"poll")
+        pending = Later()
         self.later.append((pending, bytes(body)))
         return pending
 
@@ -133,6 +143,12 @@ def frame(api_key: int, correlation_id: int, body: bytes, client_id: bytes = b"t
     head = struct.pack(">hhih", api_key, version, correlation_id, len(client_id)) + client_id
     head += b"\x00" if version >= 1 else b""
     return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as that of a client that has died: the broker is told at once."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:

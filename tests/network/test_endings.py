@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
 import uvloop
 
-from tests.network.test_connection import ECHO, LATER, answer, frame, running, until
+from tests.network.test_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, reset, running, until
 
 
 def test_requests_before_a_bad_frame_get_their_answers() -> None:
@@ -52,7 +53,7 @@ def test_a_handler_that_answers_later_is_told_when_nobody_waits_any_more() -> No
                 await until(lambda: harness.later)
                 pending, body = harness.later.pop()
                 if leave:
-                    writer.close()
+                    reset(writer)
                     await until(lambda: not harness.listener.endpoint.connections)
                     assert pending.told == ["gone"]
                 else:
@@ -60,5 +61,75 @@ def test_a_handler_that_answers_later_is_told_when_nobody_waits_any_more() -> No
                     assert await answer(reader) == (1, b"x")
                     writer.close()
                     assert pending.told == []
+
+    uvloop.run(main())
+
+
+def test_a_client_that_ends_its_own_direction_gets_the_answers_to_all_that_it_asked() -> None:
+    """`printf … | nc` and clients that say that they are done would miss answers; Kafka gives each, in order."""
+
+    async def main() -> None:
+        async with running() as harness:
+            for kind in (LATER, TASK, ECHO):
+                reader, writer = await harness.connect()
+                if not writer.can_write_eof():
+                    writer.close()
+                    return
+                writer.write(frame(ECHO, 1, b"a") + frame(kind, 2, b"b") + frame(ECHO, 3, b"c"))
+                writer.write_eof()
+                if kind == LATER:
+                    await until(lambda: harness.later)
+                    await until(lambda: all(each.ended for each in harness.listener.endpoint.connections))
+                    harness.later.pop()[0].answer(b"b")
+                assert [await answer(reader) for _ in range(3)] == [(1, b"a"), (2, b"b"), (3, b"c")]
+                assert await reader.read() == b""
+                writer.close()
+                await until(lambda: not harness.listener.endpoint.connections)
+
+    uvloop.run(main())
+
+
+def test_the_last_request_before_a_half_close_is_answered_when_it_waits() -> None:
+    """A producer with acks=all that ends its direction would not learn whether its batch is stored."""
+
+    async def main() -> None:
+        async with running() as harness:
+            reader, writer = await harness.connect()
+            writer.write(frame(LATER, 1, b"only"))
+            await until(lambda: harness.later)
+            if not writer.can_write_eof():
+                writer.close()
+                return
+            writer.write_eof()
+            (connection,) = harness.listener.endpoint.connections
+            await until(lambda: connection.ended)
+            pending, _ = harness.later.pop()
+            assert pending.told == []
+            pending.answer(b"stored")
+            assert await answer(reader) == (1, b"stored")
+            assert await reader.read() == b""
+            writer.close()
+
+    uvloop.run(main())
+
+
+def test_an_answer_that_is_being_sent_reaches_a_client_that_half_closes() -> None:
+    """A slow reader that has said all would get the beginning of its last answer only."""
+
+    async def main() -> None:
+        async with running(buffer_bytes=16384) as harness:
+            reader, writer = await harness.connect()
+            if not writer.can_write_eof():
+                writer.close()
+                return
+            size = 4 << 20
+            harness.file.truncate(size)
+            writer.write(frame(FILE, 1, struct.pack(">qq", 0, size)) + frame(SILENT, 2, b""))
+            writer.write_eof()
+            (connection,) = harness.listener.endpoint.connections
+            await until(lambda: connection.ended)
+            assert await answer(reader) == (1, b"<" + bytes(size) + b">")
+            assert await reader.read() == b""
+            writer.close()
 
     uvloop.run(main())

@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.log.batch_seek cimport FollowUps
 from kbroker._fast.log.index cimport AppendTail
 from kbroker._fast.log.producer_table cimport ProducerTable
@@ -70,6 +71,7 @@ cdef class LogFields:
 
 cdef class PurgatoryFields:
     cdef public bint due
+    cdef public ReadyQueue ready
 
 
 cdef class PartitionFields:

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from kbroker._fast.base.ready_queue import ReadyQueue
+
 class AppendRules:
     def __init__(
         self,
@@ -60,6 +62,7 @@ class LogFields:
 
 class PurgatoryFields:
     due: bool
+    ready: ReadyQueue
 
 class PartitionFields:
     leader_epoch: int

@@ -16,4 +16,6 @@ cdef class Connection(ConnectionInterface):
     cdef public object session
 
     cdef int _process(self) except -1
+    cdef int _send_and_settle(self) except -1
+    cdef int _answer(self, object ctx, object response, bint encoded) except -1
     cdef int _live_on(self, LifeState then) except -1

@@ -4,6 +4,8 @@ A frame is a 4-byte big-endian length and as many bytes.  The connection has a s
 its requests, and a queue of answers, which know it as a `ConnectionInterface`; the states of all are in
 `connection_states`.  One request is under way at a time, as in Kafka: a handler that answers later (`pending`)
 mutes the connection, and the frames behind it wait in the receive buffer; so do those behind answers that wait.
+Of all connections of a loop one at a time serves requests, and an answer that comes later is queued until none does
+(`ReadyQueue`).
 While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
 Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`FlushBatch`).
 
@@ -15,6 +17,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
+from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.net.answer_queue cimport AnswerQueue
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport (
@@ -104,15 +107,12 @@ cdef class Connection(ConnectionInterface):
         return 0
 
     cdef bint end_of_requests(self) except -1:
-        if self.requests.state == DEFERRED:
-            # It came whole before the end.
-            self.endpoint.flush_batch.answer_requests()
-            self.resume()
-        if self.life == OPEN and self.requests.state != READY and self.frames.has_rest():
-            # A producer with acks=0 sends and leaves: what it sent is served before the connection goes.
+        """Whether the connection goes on.  What came before the end is served and answered, each in its turn: the
+        client may have ended its own direction only, and Kafka sees the end behind the last request."""
+        if self.life == OPEN and (
+                self.requests.state != READY or self.answers.state != SEND_CLEAR or self.frames.has_rest()):
             self._live_on(ENDING)
-            self.requests.abandon(False)
-            if self.requests.pending is None:
+            if self.requests.state == READY and self.answers.state == SEND_CLEAR:
                 self._process()
             return self.life != CLOSED
         self.close("closed by the client")
@@ -144,13 +144,17 @@ cdef class Connection(ConnectionInterface):
     # Frames
 
     cdef int _process(self) except -1:
-        """Serve the frames that are there, until one is answered later or answers wait."""
+        """Serve the frames that are there, until one is answered later or answers wait; then do what became ready."""
+        cdef ReadyQueue ready = self.endpoint.ready
         cdef FrameReader frames = self.frames
         cdef AnswerQueue answers = self.answers
         cdef RequestServer requests = self.requests
         cdef Py_ssize_t available, size
         cdef const char* data
         if requests.state == SERVING:
+            return 0
+        if not ready.begin():
+            ready.put(self.go_on)
             return 0
         try:
             if frames.stash_bytes > 0 and frames.buffer is None and frames.wanted_bytes == 0:
@@ -175,8 +179,17 @@ cdef class Connection(ConnectionInterface):
                     answers.flush()
         except Exception as error:
             self.failed(requests.pending, error)
-        if self.life == CLOSED:
-            return 0
+        finally:
+            ready.end()
+        if self.life != CLOSED:
+            self._send_and_settle()
+        return ready.drain()
+
+    cdef int _send_and_settle(self) except -1:
+        """Let the answers leave, and the bytes go that were served."""
+        cdef FrameReader frames = self.frames
+        cdef AnswerQueue answers = self.answers
+        cdef RequestServer requests = self.requests
         if answers.state == SEND_CLEAR:
             # Otherwise the loop calls again as soon as there is room, and goes on from here.
             if answers.queued_bytes > 0 and (
@@ -191,6 +204,11 @@ cdef class Connection(ConnectionInterface):
         if self.endpoint.draining and not self.is_busy():
             self.endpoint.owner.went_quiet()
         return 0
+
+    def go_on(self) -> None:
+        """No other request is being served: serve the frames that are there."""
+        if self.life != CLOSED:
+            self._process()
 
     # For requests
 
@@ -215,6 +233,17 @@ cdef class Connection(ConnectionInterface):
     cdef int conclude(self, object ctx, object response, bint encoded) except -1:
         if not self.awaits(ctx):
             return 0
+        if self.requests.state == WAITING:
+            self.endpoint.ready.put(self.answer, ctx, response, encoded)
+            return 0
+        return self._answer(ctx, response, encoded)
+
+    def answer(self, ctx, response, bint encoded) -> None:
+        """Answer the request under way; no other is being served."""
+        if self.awaits(ctx):
+            self._answer(ctx, response, encoded)
+
+    cdef int _answer(self, object ctx, object response, bint encoded) except -1:
         try:
             if self.requests.conclude(<RequestContext> ctx, response, encoded):
                 self._process()
@@ -247,6 +276,10 @@ cdef class Connection(ConnectionInterface):
 
     def close(self, str reason="closed") -> None:
         if self.life != CLOSED and self.requests is not None and self.requests.state == DEFERRED:
+            if self.endpoint.ready.serving:
+                # Its bytes are needed for the answer, which cannot be worked out now.
+                self.endpoint.ready.put(self.close, reason)
+                return
             self.endpoint.flush_batch.answer_requests()
         if self.life == CLOSED:
             return
@@ -258,7 +291,7 @@ cdef class Connection(ConnectionInterface):
         self.endpoint.owner.connection_closed(self, reason)
         if self.socket is not None:
             self.socket.close()
-            self.requests.abandon(True)
+            self.requests.abandon()
             self.requests.pending = None
 
     cdef bint is_busy(self) noexcept:

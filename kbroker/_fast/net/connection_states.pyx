@@ -19,7 +19,7 @@ Requests, of which one is under way at a time (`RequestState`):
     SERVING -> WAITING                  its answer comes later (`Pending`)
     SERVING -> READY, THROTTLED         it is answered; its client used more than its quota, so that the next one waits
     WAITING -> SERVING                  its answer is there
-    WAITING -> READY                    its answer is dropped, as the client has left
+    WAITING -> READY                    its answer is dropped, as the connection has ended
     DEFERRED -> SERVING                 its answer is there, or waits for something else
     DEFERRED -> AGAIN -> SERVING        it is begun again, by itself
     THROTTLED -> READY                  the throttle time is over

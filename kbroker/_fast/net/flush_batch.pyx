@@ -7,7 +7,10 @@ request in an iteration, waiting would only cost time; but consumers that wait f
 its answer.
 """
 
+from libc.stdlib cimport free, realloc
+
 from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.log.log_fields cimport PurgatoryFields
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
@@ -24,14 +27,18 @@ cdef class FlushBatch:
     """One for each loop, of which it needs `call_soon` alone."""
 
     def __init__(self, loop, services, BusyPoll busy_poll, HelperPool helper_pool not None,
-                 PurgatoryFields purgatory=None):
+                 ReadyQueue ready not None, PurgatoryFields purgatory=None):
         self.loop = loop
         self.services = services
         self.busy_poll = busy_poll
         self.helper_pool = helper_pool
         self.purgatory = PurgatoryFields() if purgatory is None else purgatory
+        self.ready = ready
         self.unflushed = []
         self.deferred = []
+
+    def __dealloc__(self):
+        free(self.requests)
 
     cdef bint delay_flush(self, ConnectionInterface connection) except -1:
         """Whether the connection's answers leave at the end of this iteration, together with those of others.
@@ -56,27 +63,50 @@ cdef class FlushBatch:
 
         Its bytes lie in the connection's buffer, which must keep them until then.
         """
+        cdef Py_ssize_t count = len(self.deferred)
+        cdef DirectRequest* larger
         if not self.crowded or request.size > REQUEST_BYTES or not direct.may_wait(request):
             return False
-        if len(self.deferred) == MOST_REQUESTS or (self.deferred and self.direct is not direct):
-            self.answer_requests()
+        if count > 0 and self.direct is not direct:
+            return False
+        if count == self.capacity:
+            larger = <DirectRequest*> realloc(self.requests, (count + MOST_REQUESTS) * sizeof(DirectRequest))
+            if larger == NULL:
+                raise MemoryError()
+            self.requests = larger
+            self.capacity = count + MOST_REQUESTS
         self._schedule()
         self.direct = direct
-        self.requests[len(self.deferred)] = request[0]
+        self.requests[count] = request[0]
         self.deferred.append(connection)
         return True
 
     cdef int answer_requests(self) except -1:
-        """Answer the deferred requests; the answers leave at the end of the iteration."""
+        """Answer the deferred requests; the answers leave at the end of the iteration.
+
+        Nothing is answered meanwhile but these, and no request begins, so that none can be deferred: what an append
+        makes ready waits in `ready`.
+        """
         cdef list connections = self.deferred
+        cdef Py_ssize_t first
+        if not connections:
+            return 0
+        if not self.ready.begin():
+            raise RuntimeError("deferred requests would be answered amid another request")
+        try:
+            self.deferred = []
+            for first in range(0, len(connections), MOST_REQUESTS):
+                self._answer_some(connections[first:first + MOST_REQUESTS], self.requests + first)
+        finally:
+            self.ready.end()
+        return 0
+
+    cdef int _answer_some(self, list connections, DirectRequest* requests) except -1:
         cdef list answers
         cdef ConnectionInterface connection
         cdef int index
-        if not connections:
-            return 0
-        self.deferred = []
         try:
-            answers = self.direct.answer_all(self.services, self.requests, len(connections), self.helper_pool)
+            answers = self.direct.answer_all(self.services, requests, len(connections), self.helper_pool)
         except Exception as error:
             for connection in connections:
                 connection.give_up(error)
@@ -110,4 +140,5 @@ cdef class FlushBatch:
         self.single_count = 0
         for connection in connections:
             connection.resume()
+        self.ready.drain()
         self.busy_poll.served()

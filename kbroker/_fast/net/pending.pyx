@@ -7,7 +7,8 @@ A handler returns its answer, or a `Pending` that will give it.  States: made ->
 - A lost connection: `lost` is called once, and nothing is answered any more.
 - A failure: `fail` ends the connection with a line in the log, as what was done for the request is unknown.
 
-Answers of one connection leave in the order of its requests, since a pending one mutes it.
+Answers of one connection leave in the order of its requests, since a pending one mutes it.  An answer that is given
+while another request is being served leaves behind that (`ReadyQueue`).
 """
 
 
@@ -85,10 +86,6 @@ cdef class Pending:
             self.lost()
         return 0
 
-    def is_abandonable(self) -> bool:
-        """Whether the answer may be dropped when the client has sent its last request: those behind it are served."""
-        return False
-
     def expire_after(self, loop, wait_ms) -> None:
         """Has `expired` called in `wait_ms`, unless the answer was given by then."""
         self.timer = loop.call_later(wait_ms / 1000, self._expire)
@@ -123,9 +120,6 @@ cdef class DelayedFetch(Pending):
 
     def lost(self) -> None:
         self.purgatory.forget(self)
-
-    def is_abandonable(self) -> bool:
-        return True
 
     def expired(self) -> None:
         self.purgatory.expire(self)

@@ -6,6 +6,8 @@ one listener and with five, and requests from different listeners are answered t
 
 from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.base.ready_queue cimport ReadyQueue
+from kbroker._fast.log.log_fields cimport PurgatoryFields
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.flush_batch cimport FlushBatch
 from kbroker._fast.net.receive_buffer cimport BufferPool
@@ -16,11 +18,12 @@ cdef class Reactor:
     """One for each loop.
 
     `threads`: how many may help the loop, at sending and at appending each.  `purgatory`: the fields of the broker's
-    waiting fetches, None where there are none.  `gatekeeper`: what each request is asked first, None while nothing is.
+    waiting fetches, None where there are none; what becomes ready there and here waits in one queue, `ready`.
+    `gatekeeper`: what each request is asked first, None while nothing is.
     """
 
     def __init__(self, loop, services, BufferPool pool not None, RequestStats stats not None, long busy_poll_us=0,
-                 int threads=0, purgatory=None):
+                 int threads=0, PurgatoryFields purgatory=None):
         self.loop = loop
         self.services = services
         self.pool = pool
@@ -29,7 +32,8 @@ cdef class Reactor:
         self.busy_poll = BusyPoll(loop, busy_poll_us)
         self.send_threads = SendThreads(loop, threads)
         self.helper_pool = HelperPool(threads)
-        self.flush_batch = FlushBatch(loop, services, self.busy_poll, self.helper_pool, purgatory)
+        self.ready = ReadyQueue(loop) if purgatory is None or purgatory.ready is None else purgatory.ready
+        self.flush_batch = FlushBatch(loop, services, self.busy_poll, self.helper_pool, self.ready, purgatory)
 
     def change_threads(self, int threads) -> None:
         """Let so many threads help the loop, at sending and at appending each."""

@@ -33,7 +33,7 @@ cdef class RequestServer:
     cdef bint conclude(self, RequestContext ctx, object response, bint encoded) except -1
     cdef int malformed(self, RequestContext ctx, object error) except -1
     cdef int refuse(self, str reason, str detail, object kind) except -1
-    cdef int abandon(self, bint closed) except -1
+    cdef int abandon(self) except -1
     cdef int mute(self) except -1
     cdef int unmute(self) except -1
     cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1

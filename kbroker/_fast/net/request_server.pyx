@@ -27,7 +27,6 @@ from kbroker._fast.net.connection_states cimport (
     AGAIN,
     CLOSED,
     DEFERRED,
-    ENDING,
     OPEN,
     READY,
     SEND_CLEAR,
@@ -194,7 +193,7 @@ cdef class RequestServer:
             return 0
         if self.state == SERVING:
             self._next(WAITING)
-        return self.abandon(False) if self.connection.life == ENDING else 0
+        return 0
 
     cdef int malformed(self, RequestContext ctx, object error) except -1:
         """The request under way cannot be decoded."""
@@ -347,16 +346,15 @@ cdef class RequestServer:
         (<object> self.connection).close(reason)
         return 0
 
-    cdef int abandon(self, bint closed) except -1:
-        """Give up a request that waits, as the client is gone; not `closed`: only where its answer may be dropped."""
+    cdef int abandon(self) except -1:
+        """Give up a request that waits, as the client is gone."""
         cdef RequestContext ctx = self.pending
         cdef Pending answer
         if ctx is not None and ctx.waiting is not None:
             answer = ctx.waiting
-            if closed or answer.is_abandonable():
-                self.pending = None
-                self._next(READY)
-                answer.lose()
+            self.pending = None
+            self._next(READY)
+            answer.lose()
         return 0
 
     cdef str _client_id(self, const char* data, Py_ssize_t size):

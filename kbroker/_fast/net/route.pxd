@@ -1,6 +1,7 @@
 from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.base.counters cimport RequestStats
+from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.net.direct cimport DirectAnswers
 from kbroker._fast.net.reactor cimport Reactor
 from kbroker._fast.net.receive_buffer cimport BufferPool
@@ -49,3 +50,4 @@ cdef class Endpoint:
     cdef readonly set connections
     cdef public bint draining
     cdef readonly FlushBatch flush_batch
+    cdef readonly ReadyQueue ready

@@ -83,6 +83,7 @@ cdef class Endpoint:
         self.busy_poll = reactor.busy_poll
         self.send_threads = reactor.send_threads
         self.flush_batch = reactor.flush_batch
+        self.ready = reactor.ready
         self.loop = reactor.loop
         self.answers = AnswerMemo()
         self.routes = [None] * API_KEYS

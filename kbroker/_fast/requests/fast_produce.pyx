@@ -103,7 +103,7 @@ cdef class FastProduce(DirectAnswers):
 
     cdef object _answer_one(self, object services, int version, int correlation_id, ProduceRows* rows):
         cdef PartitionFields partition
-        cdef int64_t first
+        cdef int64_t first, last
         next_row(rows)
         partition = self._place(services.replica_manager, version, rows)
         if partition is None:
@@ -112,9 +112,9 @@ cdef class FastProduce(DirectAnswers):
                           rows.transactional)
         if first < 0:
             return None
+        last = partition.log_.local_.log_end_offset - 1
         after_append(partition)
-        return self._acknowledge(version, correlation_id, rows, partition, first,
-                                 partition.log_.local_.log_end_offset - 1)
+        return self._acknowledge(version, correlation_id, rows, partition, first, last)
 
     cdef object _answer_many(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
                              ProduceRows* rows):
@@ -140,8 +140,8 @@ cdef class FastProduce(DirectAnswers):
                 appended.append(None)
                 left.append(partition)
                 continue
-            after_append(partition)
             last = partition.log_.local_.log_end_offset - 1
+            after_append(partition)
             acknowledged = acknowledged and (rows.acks == 0 or is_acknowledged(partition, last, rows.acks < 0))
             appended.append((partition, first, last))
         if len(left) == len(appended):

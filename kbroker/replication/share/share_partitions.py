@@ -140,7 +140,7 @@ class SharePartitions:
     def _mark(self, known: SharePartition) -> None:
         if known.key in self._waiting:
             if not self._marked:
-                self._loop.call_soon(self._look)
+                self._loop.call_soon(self._replicas.purgatory.ready.turn, self._look)
             self._marked[known.key] = None
 
     def _look(self) -> None:

@@ -1,0 +1,102 @@
+"""What became ready while a request was served, and is done when none is: answers, and what waited for a commit.
+
+Run to completion: while a request is served no other request begins, and nothing else is answered.  An answer lets its
+connection go on with the next request, and what waits for a commit may append in turn.  Given amid an append, either
+would change what the append still needs.  So both are put here.
+
+    serving     a request, or several together (`FlushBatch`), run between `begin` and `end`
+    draining    calls from the queue run, one after the other, in the order in which they were put
+
+At most one of both is true.  Whatever ends either drains the queue; a call that is put while neither is true runs in
+the loop's next turn.
+"""
+
+from collections import deque
+
+from libc.stdint cimport uint64_t
+
+from kbroker._fast.base.monotonic cimport now_ns
+
+cdef enum:
+    # After so long the loop looks at its sockets before it goes on.
+    SLICE_NS = 2000000
+
+
+cdef class ReadyQueue:
+    """One for each loop, of which it needs `call_soon` and `call_exception_handler`."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.calls = deque()
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def put(self, call, *arguments) -> None:
+        """Have `call(*arguments)` run when no request is being served; not before this returns."""
+        self.calls.append((call, arguments))
+        if not self.serving and not self.draining:
+            self._schedule()
+
+    def turn(self, call) -> None:
+        """Run `call()`, which the loop has called, then what it has put here."""
+        cdef bint outermost = not self.serving and not self.draining
+        if outermost:
+            self.draining = True
+        try:
+            call()
+        finally:
+            if outermost:
+                self.draining = False
+        if outermost:
+            self.drain()
+
+    cdef bint begin(self) noexcept:
+        """Whether a request may begin now; then `end` is owed.  False: one is being served."""
+        if self.serving:
+            return False
+        self.serving = True
+        return True
+
+    cdef int end(self) except -1:
+        """The request that began was served, up to its answer or its wait; the caller drains when it has sent."""
+        self.serving = False
+        if self.calls and not self.draining:
+            self._schedule()
+        return 0
+
+    cpdef int drain(self) except -1:
+        """Run what is queued, and what that puts, for a while; nothing where it is being done, or a request is served.
+        """
+        cdef object call
+        cdef tuple arguments
+        cdef uint64_t until
+        if self.serving or self.draining or not self.calls:
+            return 0
+        until = now_ns() + SLICE_NS
+        self.draining = True
+        try:
+            while self.calls:
+                call, arguments = self.calls.popleft()
+                try:
+                    call(*arguments)
+                except Exception as error:
+                    self.loop.call_exception_handler({"message": "a call that was ready failed", "exception": error})
+                if now_ns() >= until:
+                    break
+        finally:
+            self.draining = False
+        if self.calls:
+            self._schedule()
+        return 0
+
+    def run(self) -> None:
+        """The loop's next turn has come."""
+        self.scheduled = False
+        self.drain()
+
+    cdef int _schedule(self) except -1:
+        if not self.scheduled:
+            self.scheduled = True
+            self.loop.call_soon(self.run)
+        return 0
