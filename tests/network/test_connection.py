@@ -73,9 +73,7 @@ class Harness:
             reactor=Reactor(self.loop, None, self.pool, RequestStats(), threads=send_threads, purgatory=self.purgatory),
             routes=[
                 *(Route(key, 0, 1, made, lambda v: program, lambda v: program, 1, 1) for key, made in handlers.items()),
-                Route(
-                    TOGETHER, 0, 1, None, lambda v: program, lambda v: program, 1, 1, direct=EchoesTogether(self._amid)
-                ),
+                Route(TOGETHER, 0, 1, None, lambda v: program, lambda v: program, 1, 1, direct=together),
             ],
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
