@@ -166,10 +166,10 @@ SECONDS ?= 300
 soak: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.soak.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-# Three brokers and ZooKeeper under producers and groups, killed, stopped and cut off: make faults ROUNDS=200 SEED=7
+# Three brokers and ZooKeeper under producers and groups, killed, stopped and cut off: make faults ROUNDS=200 SEED=7; the same with Apache Kafka: KIND=kafka
 ROUNDS ?= 20
 faults: install $(MADE)/test
-	$(BIN)/python -m tests.scenarios.faults.run --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.scenarios.faults.run --rounds $(ROUNDS) --kind $(or $(KIND),kbroker) $(if $(SEED),--seed $(SEED))
 
 # Replicated partitions, their fetchers and a controller under faults on virtual time: make histories HISTORIES=100000
 HISTORIES ?= 10000

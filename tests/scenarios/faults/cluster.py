@@ -14,6 +14,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.broker_process import BrokerProcess, answers_api_versions
+from tests.compat.old_kafka import OLD_SETTINGS
+from tests.compat.tooling import old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 from tests.scenarios.faults.proxy import Proxies, Proxy, State
@@ -43,18 +45,39 @@ SETTINGS = {
 }
 
 
+class OldKafkaProcess(BrokerProcess):
+    """The same with a broker of Apache Kafka 3.9.1, which knows no setting of kbroker's own."""
+
+    def command(self) -> list[str]:
+        """The command line of a start, over a file with the settings."""
+        properties = self.directory / "server.properties"
+        settings = {**OLD_SETTINGS, "log.dirs": str(self.data_dir), **self.overrides}
+        settings = {key: value for key, value in settings.items() if key != "metrics.listener"}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return old_java_command("kafka.Kafka", str(properties), heap="320m")
+
+
+KINDS: dict[str, type[BrokerProcess]] = {"kbroker": BrokerProcess, "kafka": OldKafkaProcess}
+
+
 class Node:
     """One broker; its directory and all its ports stay over restarts."""
 
     def __init__(
-        self, number: int, folder: Path, zookeeper_port: int, proxies: Proxies, settings: Mapping[str, str]
+        self,
+        number: int,
+        folder: Path,
+        zookeeper_port: int,
+        proxies: Proxies,
+        settings: Mapping[str, str],
+        kind: type[BrokerProcess],
     ) -> None:
         self.number = number
         port, between = free_port(), free_port()
         self.clients = proxies.to(port)
         self.brokers = proxies.to(between)
         self.zookeeper = proxies.to(zookeeper_port)
-        self.process = BrokerProcess(
+        self.process = kind(
             folder,
             {
                 **SETTINGS,
@@ -88,9 +111,18 @@ class Node:
 class Cluster:
     """The brokers, and a look into ZooKeeper past the proxies."""
 
-    def __init__(self, server: ZooKeeperServer, folder: Path, proxies: Proxies, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        server: ZooKeeperServer,
+        folder: Path,
+        proxies: Proxies,
+        settings: Mapping[str, str],
+        kind: type[BrokerProcess],
+    ) -> None:
         self.proxies = proxies
-        self.nodes = {each: Node(each, folder / f"broker-{each}", server.port, proxies, settings) for each in BROKERS}
+        self.nodes = {
+            each: Node(each, folder / f"broker-{each}", server.port, proxies, settings, kind) for each in BROKERS
+        }
         self.zookeeper = KazooClient(server.address)
 
     @property
@@ -167,11 +199,13 @@ class Cluster:
 
 
 @contextmanager
-def running(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def running(
+    folder: Path, settings: Mapping[str, str] | None = None, kind: type[BrokerProcess] = BrokerProcess
+) -> Iterator[Cluster]:
     """A cluster whose brokers are all registered."""
     proxies = Proxies()
     with zookeeper_server(folder / "zookeeper") as server:
-        cluster = Cluster(server, folder, proxies, settings or {})
+        cluster = Cluster(server, folder, proxies, settings or {}, kind)
         cluster.zookeeper.start()
         try:
             cluster.recover()

@@ -2,6 +2,8 @@
 
     python -m tests.scenarios.faults.run --rounds 200 --seed 7      (make faults ROUNDS=200 SEED=7)
 
+With `--kind kafka` the brokers are Apache Kafka 3.9.1's: what is put down to a client, the same run shows there.
+
 Three producers number what they write with acks=all: librdkafka and Java with idempotence, librdkafka without.  Two
 groups read and commit.  Each round has one fault or two at once, which end after some seconds; then every producer must
 get acknowledgements again.  In the end all is read, and held against what was acknowledged (`verdict.py`); the logs of
@@ -24,8 +26,7 @@ from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from kbroker.records.legacy import iterate_stored_batches
-from tests.broker_process import BrokerError
+from tests.broker_process import BrokerError, BrokerProcess
 from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
 from tests.scenarios.faults.clients import Counting, JavaProducer, LibrdkafkaProducer, count_of, groups, read_numbers
@@ -232,8 +233,9 @@ class Faults:
                 ends.setdefault(producer.topic, {})[partition] = len(found)
                 repeated += duplicates(found)
                 self._compare_replicas(producer.topic, partition)
-                epochs = self._epochs(producer.topic, partition) if producer.is_idempotent else None
-                self.wrong += judge(place, producer.acknowledged[partition], found, epochs)
+                self.wrong += judge(
+                    place, producer.acknowledged[partition], found, is_idempotent=producer.is_idempotent
+                )
             report[producer.topic] = {"acknowledged": count_of(producer), "duplicates": repeated}
         self._drain(ends)
         for group in self.groups:
@@ -245,12 +247,6 @@ class Faults:
     @staticmethod
     def _commits(events: Sequence[history.Event]) -> int:
         return sum(event.word == "committed" for event in events)
-
-    def _epochs(self, topic: str, partition: int) -> list[int]:
-        """The producer epoch of each record, from a replica's log."""
-        node = next(iter(self.cluster.nodes.values()))
-        batches = iterate_stored_batches(node.records(topic, partition))
-        return [each.producer_epoch for each in batches for _ in range(each.records_count)]
 
     def _compare_replicas(self, topic: str, partition: int) -> None:
         def same() -> bool:
@@ -284,9 +280,9 @@ class Faults:
 
 
 @contextmanager
-def faults(folder: Path, seed: int) -> Iterator[Faults]:
+def faults(folder: Path, seed: int, kind: type[BrokerProcess] = BrokerProcess) -> Iterator[Faults]:
     """A cluster with its clients; all of it ends."""
-    with clusters.running(folder) as cluster:
+    with clusters.running(folder, kind=kind) as cluster:
         run = Faults(cluster, folder, seed)
         try:
             yield run
@@ -302,13 +298,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--kind", choices=clusters.KINDS, default="kbroker", help="whose brokers")
     parser.add_argument("--folder", type=Path, default=None, help="where all output stays")
     options = parser.parse_args()
     seed = random.randrange(1 << 31) if options.seed is None else options.seed
     folder = options.folder or Path(tempfile.mkdtemp(prefix="faults-"))
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"seed {seed}, output in {folder}", flush=True)
-    with faults(folder, seed) as run:
+    print(f"{options.kind}, seed {seed}, output in {folder}", flush=True)
+    with faults(folder, seed, clusters.KINDS[options.kind]) as run:
         run.run(options.rounds)
         report = run.judge()
     print(json.dumps({"seed": seed, **report, "wrong": run.wrong}, indent=2))

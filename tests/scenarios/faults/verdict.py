@@ -2,29 +2,20 @@
 
 lost          a number that was acknowledged, or lies below one that was, is not in the log
 elsewhere     a number was acknowledged at an offset where another one is
-out of order  a number comes for the first time before a lesser one, from a producer that is idempotent
-duplicate     a number comes twice in one epoch of an idempotent producer
-
-Without idempotence a producer keeps no order over a change of leaders, even with one request in flight: that is counted
-for each broker, so the new leader gets the next records while the old one has not answered yet.
-
-librdkafka begins a new epoch when the broker has refused a sequence, as it must behind a batch that was refused with
-NOT_ENOUGH_REPLICAS.  It sends all that was not acknowledged again in that epoch, in all partitions, also what the log
-has from the epoch before.  No broker can tell that from new records.
+out of order  a number comes for the first time before a lesser one
+duplicate     a number comes twice, from a producer that is idempotent
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 
-def judge(
-    place: str, acknowledged: Mapping[int, int], found: Sequence[int], epochs: Sequence[int] | None = None
-) -> list[str]:
+def judge(place: str, acknowledged: Mapping[int, int], found: Sequence[int], *, is_idempotent: bool) -> list[str]:
     """What is wrong with one partition, in words.
 
     `acknowledged` has the offset of each number, negative where the client was not told of it; `found` is the number at
-    each offset, and `epochs` the epoch of its idempotent producer."""
+    each offset."""
     wrong = []
     lost = sorted(set(range(max(acknowledged, default=-1) + 1)).difference(found))
     if lost:
@@ -38,19 +29,17 @@ def judge(
         wrong.append(
             f"{place}: {len(elsewhere)} are not where they were acknowledged: at {at} is {there}, not {number}"
         )
-    if epochs is None:
-        return wrong
     first = list(dict.fromkeys(found))
     if first != sorted(first):
         at = next(index for index in range(1, len(first)) if first[index] < first[index - 1])
         wrong.append(f"{place}: {first[at]} comes behind {first[at - 1]}")
-    count = duplicates(list(zip(found, epochs, strict=True)))
-    if count:
+    count = duplicates(found)
+    if is_idempotent and count:
         wrong.append(f"{place}: {count} duplicates")
     return wrong
 
 
-def duplicates(found: Sequence[Hashable]) -> int:
+def duplicates(found: Sequence[int]) -> int:
     """How many records repeat one before them."""
     return len(found) - len(set(found))
 
