@@ -26,7 +26,7 @@ from kbroker.handlers.zookeeper_offsets import commit_to_zookeeper, read_from_zo
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
 from kbroker.schemas import wire
-from kbroker.types import NO_LEADER_EPOCH
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 if TYPE_CHECKING:
     Slot = wire.OffsetCommitResponse.OffsetCommitResponsePartition
@@ -258,13 +258,16 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
         if topic is None:
             partitions = await self._failed(asked.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
         else:
-            partitions = await self._allowed_partitions(topic.name, asked.partition_indexes, require_stable)
+            indexes = asked.partition_indexes
+            partitions = await self._allowed_partitions(topic.name, indexes, require_stable, topic.topic_id)
         return self._topic_class(topic_id=asked.topic_id, partitions=partitions)
 
-    async def _allowed_partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[PartitionT]:
+    async def _allowed_partitions(
+        self, name: str, indexes: Iterable[int], require_stable: bool, topic_id: bytes = ZERO_UUID
+    ) -> list[PartitionT]:
         if not may_topic(self._ctx, Operation.DESCRIBE, name):
             return await self._failed(indexes, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return await self._partitions(name, indexes, require_stable)
+        return await self._partitions(name, indexes, require_stable, topic_id)
 
     async def _failed(self, indexes: Iterable[int], code: ErrorCode) -> list[PartitionT]:
         partitions = []
@@ -280,17 +283,22 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
         for name, committed in list(self._offsets.topics.items()):
             if not may_topic(self._ctx, Operation.DESCRIBE, name):
                 continue
-            partitions = await self._partitions(name, list(committed), require_stable)
             if not self._by_id:
+                partitions = await self._partitions(name, list(committed), require_stable, ZERO_UUID)
                 found.append(self._topic_class(name=name, partitions=partitions))
                 continue
             topic = self._cache.topic(name)
             # Without a topic there is no id that could name it.
             if topic is not None:
-                found.append(self._topic_class(topic_id=topic.topic_id, partitions=partitions))
+                topic_id = topic.topic_id
+                partitions = await self._partitions(name, list(committed), require_stable, topic_id)
+                found.append(self._topic_class(topic_id=topic_id, partitions=partitions))
         return found
 
-    async def _partitions(self, name: str, indexes: Iterable[int], require_stable: bool) -> list[PartitionT]:
+    async def _partitions(
+        self, name: str, indexes: Iterable[int], require_stable: bool, topic_id: bytes
+    ) -> list[PartitionT]:
+        """Who names a topic by its id is told nothing of an earlier one of that name."""
         offsets = self._offsets
         found = []
         for index in indexes:
@@ -298,7 +306,7 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
             offset = None if offsets is None else offsets.get(name, index)
             if require_stable and offsets is not None and offsets.has_pending(name, index):
                 found.append(self._partition(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif offset is None:
+            elif offset is None or _is_of_another(offset.topic_id, topic_id):
                 found.append(self._partition(index, self._missing))
             else:
                 found.append(
@@ -319,6 +327,10 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
             metadata="",
             error_code=code,
         )
+
+
+def _is_of_another(stored_topic_id: bytes, topic_id: bytes) -> bool:
+    return ZERO_UUID not in (stored_topic_id, topic_id) and stored_topic_id != topic_id
 
 
 # OffsetDelete

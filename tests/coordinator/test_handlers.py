@@ -253,6 +253,22 @@ def test_all_offsets_of_a_group_can_be_asked_for(version: int) -> None:
     assert (answer.groups[0].topics if version >= 8 else answer.topics) == []
 
 
+def test_who_names_a_topic_by_its_id_is_told_nothing_of_an_earlier_one() -> None:
+    """A consumer of a topic that was made anew would start at the offset of the one before, where the coordinator did
+    not see its deletion."""
+    world = World()
+    client = Client(world)
+    world.commit("g", 7)
+    table = world.group().offsets
+    table.put("t1", 1, table.topics["t1"][0]._replace(topic_id=bytes(15) + b"9"))
+    table.put("t1", 2, table.topics["t1"][0]._replace(topic_id=bytes(16)))
+    asked = [("t1", 0), ("t1", 1), ("t1", 2)]
+    for which in (asked, None):
+        answer = client.call("OffsetFetch", 10, **fetch_request(10, "g", which))
+        rows = [each for topic in answer.groups[0].topics for each in topic.partitions]
+        assert [(each.committed_offset, each.error_code) for each in rows] == [(7, 0), (-1, 0), (7, 0)]
+
+
 def test_old_retention_times_and_commit_times_are_kept() -> None:
     """Offsets of old clients would expire at another time than they asked for."""
     world = World()

@@ -9,9 +9,10 @@ import pytest
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime import shard as shard_module
+from kbroker.coordinator.runtime.plan import TransactionalProducer
 from kbroker.errors import CoordinatorLoadInProgressError, ErrorCode, KafkaError, KafkaStorageError
 from kbroker.schemas import message
-from tests.coordinator.harness import MemoryLog, World, join_request, protocols
+from tests.coordinator.harness import MemoryLog, World, delete_topic, join_request, protocols
 from tests.coordinator.wire import Client
 
 
@@ -131,6 +132,25 @@ def test_while_a_partition_loads_clients_are_told_to_wait(monkeypatch: pytest.Mo
     assert snapshot(loading) == snapshot(world)
     assert loading.heartbeat("group-1", joined, 1, "i1") is ErrorCode.NONE
     assert loading.loop.scheduled > 4 + len(world.log.partitions)
+
+
+def test_a_topic_that_is_deleted_while_offsets_load_takes_them_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic made anew would be read from the middle, as the coordinator was looking elsewhere when it was deleted."""
+    world = World()
+    for number in range(20):
+        world.commit("g", number)
+        world.commit("g", number, topic="t2")
+    staged = [PartitionCommit("t1", 1, 9)]
+    producer = TransactionalProducer(7, 0)
+    world.coordinator.commit_transactional_offsets(Committer("g"), staged, producer, 3)
+    loading = slow_world(world.log, monkeypatch)
+    assert "g" not in loading.coordinator.registry.groups
+    delete_topic(loading.cache, "t1")
+    loading.loop.advance(1)
+    assert (loading.committed("g"), loading.committed("g", "t2")) == (None, 19)
+    assert not loading.group().offsets.pending
+    monkeypatch.undo()
+    assert World(log=world.log).committed("g") is None
 
 
 def test_loading_reads_chunks_of_the_configured_size() -> None:

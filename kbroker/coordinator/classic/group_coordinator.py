@@ -115,6 +115,7 @@ class GroupCoordinator:
             config.get("offset.metadata.max.bytes"),
             config.get("offsets.retention.minutes") * _MINUTE_MS,
         )
+        self.registry.forget_topics = self._commits.forget_topics
 
     def serve_kind(self, group_type: str, server: KindServer) -> None:
         """Groups of a newer kind are served by `server`; before `start`."""
@@ -140,7 +141,7 @@ class GroupCoordinator:
 
     def _on_metadata(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
         if self._running and delta.deleted:
-            self._commits.forget_topics(frozenset(topic.name for topic in delta.deleted))
+            self.registry.topics_deleted(frozenset(topic.name for topic in delta.deleted))
 
     def _server(self, group: Group) -> KindServer | None:
         return None if group.kind is None else self._kinds.get(group.kind.group_type)

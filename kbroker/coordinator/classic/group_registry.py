@@ -25,7 +25,7 @@ from kbroker.coordinator.classic.state_records import OffsetRecord
 from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, write_error
-from kbroker.coordinator.runtime.shard import Shard, StateLog
+from kbroker.coordinator.runtime.shard import Shard, ShardState, StateLog
 from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -43,12 +43,13 @@ PACKED_AT_MOST = 8
 
 class GroupPartition:
     """The groups of one partition of `__consumer_offsets`; after loading `groups` is that of the registry, which has
-    those of all partitions."""
+    those of all partitions.  `deleted_topics`: those that were deleted while it loads."""
 
     def __init__(self, registry: GroupRegistry, shard: Shard[GroupPartition]) -> None:
         self.index = shard.index
         self.timers = shard.timers
         self.groups: dict[str, Group] = {}
+        self.deleted_topics: set[str] = set()
         self._registry = registry
         # Of open transactions, by producer id, the groups that they wrote offsets of.
         self._transactions: dict[int, set[str]] = {}
@@ -108,11 +109,9 @@ class GroupPartition:
         """A transaction that wrote offsets ended."""
         for group_id in self._transactions.pop(producer_id, ()):
             group = self.groups.get(group_id)
-            if group is None:
-                continue
-            group.offsets.decide(producer_id, committed)
-            if self.groups is self._registry.groups:
-                self._registry.discard_unused(group)
+            if group is not None:
+                # One of which nothing is left stays until it expires, as a load would find it.
+                group.offsets.decide(producer_id, committed)
 
     def loaded(self, record_count: int, seconds: float) -> None:
         """Serve the groups of this partition."""
@@ -126,6 +125,8 @@ class GroupPartition:
                 record_count,
                 seconds * 1000,
             )
+        if self.deleted_topics:
+            self._registry.forget_topics(frozenset(self.deleted_topics), list(groups.values()))
         for group in groups.values():
             self._registry.on_loaded(group)
 
@@ -137,7 +138,8 @@ class GroupPartition:
 
 
 class GroupRegistry:
-    """`on_loaded(group)` is called for each group of a partition that has been loaded."""
+    """`on_loaded(group)` is called for each group of a partition that has been loaded; `forget_topics(names, groups)`
+    removes the offsets of deleted topics."""
 
     def __init__(
         self,
@@ -152,6 +154,7 @@ class GroupRegistry:
         self.groups: dict[str, Group] = {}
         self.record_kinds: dict[int, Callable[[GroupPartition, bytes, bytes | None], None]] = {}
         self.on_loaded = on_loaded
+        self.forget_topics: Callable[[frozenset[str], Iterable[Group]], None] = lambda _topics, _groups: None
         self._state_log = state_log
         self._clock = clock
         self._call_later = call_later
@@ -195,6 +198,13 @@ class GroupRegistry:
     def check_complete(self) -> None:
         """Raise unless every group that this broker coordinates is known."""
         self.runtime.check_complete()
+
+    def topics_deleted(self, topics: frozenset[str]) -> None:
+        """Topics are gone: so are their offsets, now or as soon as the groups that have some are loaded."""
+        for shard in self.runtime.shards:
+            if shard.state is ShardState.LOADING and shard.coordinator is not None:
+                shard.coordinator.deleted_topics |= topics
+        self.forget_topics(topics, list(self.groups.values()))
 
     def _shard_of(self, group_id: str) -> Shard[GroupPartition]:
         return self.runtime.shard(self.runtime.partition_of(group_id))
@@ -260,10 +270,9 @@ class GroupRegistry:
     @staticmethod
     def tombstones(group: Group) -> list[KeyValue]:
         """The records that delete a group with all its offsets; the group itself last."""
-        places = dict.fromkeys((topic, partition) for topic, partition, _ in group.offsets)
-        for pending in group.offsets.pending.values():
-            places.update(dict.fromkeys(pending))
-        records: list[KeyValue] = [(state_records.offset_key(group.group_id, *place), None) for place in places]
+        records: list[KeyValue] = [
+            (state_records.offset_key(group.group_id, *place), None) for place in group.offsets.places()
+        ]
         if group.kind is not None:
             return records + group.kind.tombstones()
         records.append((state_records.group_key(group.group_id), None))

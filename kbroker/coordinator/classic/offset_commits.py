@@ -212,11 +212,11 @@ class OffsetCommits:
         self._registry.append(group, self._registry.tombstones(group))
         self._registry.discard(group)
 
-    def forget_topics(self, topics: frozenset[str]) -> None:
-        """Topics were deleted: a topic of the same name, made later, must not start at their offsets."""
-        for group in list(self._registry.groups.values()):
-            found = topics & group.offsets.topics.keys()
-            gone = [(topic, partition) for topic in found for partition in group.offsets.topics[topic]]
+    def forget_topics(self, topics: frozenset[str], groups: Iterable[Group]) -> None:
+        """Topics were deleted: a topic of the same name, made later, must not start at their offsets, those that open
+        transactions have staged included."""
+        for group in groups:
+            gone = group.offsets.places_of(topics)
             if gone:
                 self._forget(group, gone, "their topics were deleted")
 

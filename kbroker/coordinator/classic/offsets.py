@@ -57,6 +57,19 @@ class OffsetTable:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
+    def places(self) -> dict[tuple[str, int], None]:
+        """Every topic and partition of which anything is stored, be it committed or of an open transaction."""
+        places = dict.fromkeys((topic, partition) for topic, partition, _ in self)
+        for pending in self.pending.values():
+            places.update(dict.fromkeys(pending))
+        return places
+
+    def places_of(self, topics: frozenset[str]) -> list[tuple[str, int]]:
+        """The same for some topics."""
+        if topics.isdisjoint(self.topics) and not self.pending:
+            return []
+        return [place for place in self.places() if place[0] in topics]
+
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         """The committed offset, or None."""
         partitions = self.topics.get(topic)
