@@ -54,7 +54,7 @@ group.share.assignors|LIST|simple||some of simple|+|assignors of share groups; t
 group.share.assignment.interval.ms|INT|1000|cluster|>=0|+|least time between two assignments of a share group
 group.share.min.assignment.interval.ms|INT|0||>=0|+|shortest that a group may set for it
 group.share.max.assignment.interval.ms|INT|15000||>=0|+|longest that a group may set for it
-group.share.initialize.retry.interval.ms|INT|30000||>=1|-i retry|retry of state initialisation
+group.share.initialize.retry.interval.ms|INT|30000||>=1|+|when states of share groups that take so long are begun again
 group.streams.session.timeout.ms|INT|45000||>=1|+|how long a silent member of a streams group stays
 group.streams.min.session.timeout.ms|INT|45000||>=1|+|shortest that a group may set for it
 group.streams.max.session.timeout.ms|INT|60000||>=1|+|longest that a group may set for it

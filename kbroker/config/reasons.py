@@ -19,7 +19,6 @@ REASONS: Mapping[str, str] = {
     "polling": "kbroker goes on as soon as the transaction before is complete and does not poll",
     "purgatory": "kbroker drops a waiting request when it is done, so that nothing is left to purge",
     "quorum": "kbroker keeps metadata in a store of its own and has no KRaft quorum",
-    "retry": "kbroker tries again with a member's next heartbeat",
     "threads": "kbroker serves requests in one event loop, with no pool of threads and no queue before it",
     "tiered": "kbroker has no tiered storage",
     "unreleased": "kbroker serves what Kafka has released",

@@ -51,6 +51,7 @@ def prepare(services: Services, loop: asyncio.AbstractEventLoop, state_log: Part
         settings,
         config.get("offsets.commit.timeout.ms"),
         services.slices,
+        config.get("group.share.initialize.retry.interval.ms"),
     )
     cache.subscribe(services.share_partitions.on_metadata)
     cache.subscribe(services.share_groups.on_metadata)

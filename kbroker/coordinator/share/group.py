@@ -48,18 +48,24 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """How far the state of the group's partitions is, by topic id."""
+    """How far the state of the group's partitions is, by topic id.  What is initializing or deleting may be under way
+    at the share coordinator, or have been left in a crash (`under_way`)."""
 
     initializing: Mapping[bytes, TopicState] = field(default_factory=dict)
     initialized: Mapping[bytes, TopicState] = field(default_factory=dict)
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
-    def covers(self, topic_id: bytes, partition: int) -> bool:
-        """Whether the state of a partition is initialized, or is about to be."""
-        return any(
-            topic_id in topics and partition in topics[topic_id].partitions
-            for topics in (self.initializing, self.initialized)
-        )
+    def has(self, topic_id: bytes, partition: int) -> bool:
+        """Whether the state of a partition is initialized."""
+        return topic_id in self.initialized and partition in self.initialized[topic_id].partitions
+
+    def is_known(self, topic_id: bytes) -> bool:
+        """Whether anything is noted of a topic."""
+        return any(topic_id in topics for topics in (self.initializing, self.initialized, self.deleting))
+
+    def states(self) -> dict[bytes, TopicState]:
+        """All partitions that may have a state, but for those that are being deleted."""
+        return _joined(self.initialized, self.initializing)
 
     def began(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
         """With these under way."""
@@ -72,6 +78,12 @@ class StatePartitions:
     def gave_up(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
         """With these to be begun another time."""
         return StatePartitions(_without(self.initializing, topics), self.initialized, self.deleting)
+
+    def ending(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
+        """With the state of these topics about to be deleted."""
+        left = self.without(topics)
+        names = {topic_id: state.name for topic_id, state in topics.items()}
+        return StatePartitions(left.initializing, left.initialized, {**left.deleting, **names})
 
     def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
         """Without these topics."""

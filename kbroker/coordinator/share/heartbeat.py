@@ -31,12 +31,14 @@ class HeartbeatRequest:
 
 
 class HeartbeatAnswer(NamedTuple):
-    """`assignment` None: as before.  `initialize`: partitions whose state has to be made first."""
+    """`assignment` None: as before.  `initialize`: partitions whose state has to be made first.  `is_complete`: there
+    are none, not even such as somebody is about to make."""
 
     member_epoch: int
     assignment: Assignment | None
     initialize: Mapping[bytes, TopicState]
     state_epoch: int = 0
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,13 @@ def heartbeat(
     now_ms: int,
     *,
     assignment_interval_ms: int = 0,
+    is_under_way: Callable[[tuple[bytes, int]], bool] = lambda _partition: False,
 ) -> tuple[HeartbeatAnswer, list[records.Record]]:
     """A member joins or says that it is alive.
 
     Targets that give somebody something stay for `assignment_interval_ms`; until then new members have none.
+    `is_under_way`: whether somebody makes the state of a partition now; a note in the group that it is about to be made
+    may be all that is left of that.
     """
     before = _member_of(group, request, max_size)
     after = replace(
@@ -109,11 +114,13 @@ def heartbeat(
         after = replace(after, member_epoch=target_epoch, previous_member_epoch=after.member_epoch, assigned=target)
         written.append(records.current_record(group.group_id, after))
     missing = _missing(group, subscribed, topics)
-    if missing:
-        began = group.state_partitions.began(missing)
+    initialize = _to_begin(group, missing, is_under_way)
+    began = group.state_partitions.began(initialize)
+    if began != group.state_partitions:
         written.append(records.state_partitions_record(group.group_id, began))
     is_sent = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
-    return HeartbeatAnswer(after.member_epoch, after.assigned if is_sent else None, missing, epoch), written
+    assignment = after.assigned if is_sent else None
+    return HeartbeatAnswer(after.member_epoch, assignment, initialize, epoch, not missing), written
 
 
 def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:
@@ -184,16 +191,28 @@ def _is_ready(group: ShareGroup, names: Iterable[str], topics: Topics) -> bool:
 
 
 def _missing(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[bytes, TopicState]:
-    """The partitions whose state has yet to be made."""
+    """The partitions without a state."""
     missing: dict[bytes, TopicState] = {}
     for name in sorted(names):
         found = topics.find(name)
         if found is not None:
             topic_id, count = found
-            new = frozenset(index for index in range(count) if not group.state_partitions.covers(topic_id, index))
+            new = frozenset(index for index in range(count) if not group.state_partitions.has(topic_id, index))
             if new:
                 missing[topic_id] = TopicState(name, new)
     return missing
+
+
+def _to_begin(
+    group: ShareGroup, missing: Mapping[bytes, TopicState], is_under_way: Callable[[tuple[bytes, int]], bool]
+) -> dict[bytes, TopicState]:
+    """Those of them that nobody makes now, and whose state of before is not being deleted."""
+    begin: dict[bytes, TopicState] = {}
+    for topic_id, state in missing.items():
+        idle = frozenset(index for index in state.partitions if not is_under_way((topic_id, index)))
+        if idle and topic_id not in group.state_partitions.deleting:
+            begin[topic_id] = TopicState(state.name, idle)
+    return begin
 
 
 def _targets(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topics) -> dict[str, Assignment]:

@@ -1,8 +1,10 @@
 """The share groups that this broker coordinates: members, assignments, and the start of their share-partitions' state.
 
 Before a partition is assigned, its state is initialized at the share coordinator: the group notes that it is about to,
-has it done, notes that it is done, and only then is the partition assigned; a crash in between repeats what is needed.
-A member's first heartbeat waits for that, so that it has its partitions at once.
+has it done, notes that it is done, and only then is the partition assigned.  A member's first heartbeat waits for that,
+so that it has its partitions at once.  States are deleted in the same steps.  What was noted and is not under way
+(`under_way`), as after a crash in between, is done again: at a member's next heartbeat, or, what is to be deleted, by
+`sweep`.
 
 Sessions: `sweep` looks now and then for members whose time is up; after a load every session begins anew.
 """
@@ -20,7 +22,7 @@ from kbroker.coordinator.modern.topic_hash import metadata_hash
 from kbroker.coordinator.runtime.plan import Plan
 from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.share import group_records as records
-from kbroker.coordinator.share.group import ShareGroup, TopicState
+from kbroker.coordinator.share.group import ShareGroup, StatePartitions, TopicState
 from kbroker.coordinator.share.group_keys import TYPES
 from kbroker.coordinator.share.heartbeat import (
     HeartbeatAnswer,
@@ -31,6 +33,7 @@ from kbroker.coordinator.share.heartbeat import (
     leave,
     sign_of_life,
 )
+from kbroker.coordinator.share.under_way import Step, UnderWay
 from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.periodic import PeriodicTask
@@ -65,6 +68,7 @@ class ShareGroups:
         settings: GroupSettings,
         timeout_ms: int,
         slices: Slices,
+        retry_ms: int,
     ) -> None:
         self._registry = registry
         self._states = states
@@ -74,6 +78,7 @@ class ShareGroups:
         self._settings = settings
         self._timeout_ms = timeout_ms
         self._slices = slices
+        self._under_way = UnderWay(clock, retry_ms)
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
         for record_type in TYPES:
             registry.record_kinds[record_type] = records.replay
@@ -86,8 +91,14 @@ class ShareGroups:
         if request.member_epoch == LEAVE_EPOCH:
             await self._write(request.group_id, lambda group, _: (None, leave(group, request.member_id, self._view)))
             return HeartbeatAnswer(LEAVE_EPOCH, None, {})
-        answer = await self._beat(request)
-        if answer.initialize and await self._initialize(request.group_id, answer):
+        begun: list[Step] = []
+        try:
+            answer = await self._beat(request, begun)
+            is_done = bool(begun) and await self._initialize(request.group_id, answer)
+        finally:
+            for step in begun:
+                self._under_way.end(step)
+        if is_done:
             again = HeartbeatRequest(
                 request.group_id,
                 request.member_id,
@@ -97,19 +108,36 @@ class ShareGroups:
                 request.client_id,
                 request.client_host,
             )
-            answer = await self._beat(again)
+            answer = await self._beat(again, None)
         return answer
 
-    async def _beat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+    async def _beat(self, request: HeartbeatRequest, begun: list[Step] | None) -> HeartbeatAnswer:
+        """`begun` gets the making of states that the answer asks for; None: none is to begin now."""
+        group_id = request.group_id
         settings = self._settings(request.group_id)
         settled: list[tuple[int, int]] = []
 
         def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[records.Record]]:
             interval_ms = settings.assignment_interval_ms
-            found = heartbeat(group, request, self._view, settings.max_size, now_ms, assignment_interval_ms=interval_ms)
-            if not found[1] and group.epoch == group.assignment_epoch:
+            found = heartbeat(
+                group,
+                request,
+                self._view,
+                settings.max_size,
+                now_ms,
+                assignment_interval_ms=interval_ms,
+                is_under_way=is_under_way,
+            )
+            answer, written = found
+            if answer.initialize and begun is not None:
+                # Before anything waits, so that the heartbeats of others do not begin it as well.
+                begun.append(self._under_way.begin(group_id, _partitions(answer.initialize)))
+            if not written and answer.is_complete and group.epoch == group.assignment_epoch:
                 settled.append((group.changes, self._cache.image.version))
             return found
+
+        def is_under_way(partition: tuple[bytes, int]) -> bool:
+            return begun is None or self._under_way.has(group_id, partition)
 
         group = self._find(request.group_id)
         if group is not None and group.settled == (group.changes, self._cache.image.version):
@@ -188,6 +216,9 @@ class ShareGroups:
         """Begin a partition of a group without members, which is made where there is none, anew, at an offset."""
         group = self.check_alterable(group_id)
         await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
+        if group is not None and topic_id in group.state_partitions.deleting:
+            # Else what goes on with the deletion would take the new state along.
+            await self._delete_states(group_id, {topic_id: self._deleting(group.state_partitions)[topic_id]})
         state_epoch = 1 if group is None else group.epoch + 1
         key = SharePartitionKey(group_id, topic_id, partition)
         await self._states.initialize(key, state_epoch, start_offset)
@@ -201,8 +232,8 @@ class ShareGroups:
 
     async def delete_offsets(self, group_id: str, topic_id: bytes) -> None:
         """Forget the state of a topic's partitions.  UnknownTopicOrPartitionError where there is none."""
-        group = self.empty(group_id)
-        state = group.state_partitions.initialized.get(topic_id)
+        known = self.empty(group_id).state_partitions
+        state = known.initialized.get(topic_id) or self._deleting(known).get(topic_id)
         if state is None:
             raise UnknownTopicOrPartitionError("There is no offset information to delete.")
         await self._delete_states(group_id, {topic_id: state})
@@ -212,19 +243,34 @@ class ShareGroups:
         if self._find(group_id) is None:
             return False
         state = self.empty(group_id).state_partitions
-        await self._delete_states(group_id, {**state.initializing, **state.initialized})
+        await self._delete_states(group_id, {**self._deleting(state), **state.states()})
         return True
 
     async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
-        for topic_id, state in topics.items():
-            for index in sorted(state.partitions):
-                await self._states.delete(SharePartitionKey(group_id, topic_id, index))
+        """Note it, do it, note that it is done; `sweep` goes on with what a crash or a failure has left."""
 
-        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+        def begin(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+            return None, [records.state_partitions_record(group_id, group.state_partitions.ending(topics))]
+
+        def end(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
             return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]
 
-        if topics:
-            await self._write(group_id, operation)
+        if not topics:
+            return
+        # What fails counts as under way until it is due to be tried again.
+        step = self._under_way.begin(group_id, topics)
+        try:
+            await self._write(group_id, begin)
+            pace = self._slices.pace()
+            for topic_id, state in topics.items():
+                for index in sorted(state.partitions):
+                    await pace
+                    await self._states.delete(SharePartitionKey(group_id, topic_id, index))
+            await self._write(group_id, end)
+        except GroupIdNotFoundError:
+            self._under_way.end(step)
+            raise
+        self._under_way.end(step)
 
     # What happens by itself
 
@@ -233,12 +279,13 @@ class ShareGroups:
         return (PeriodicTask("expire share group members", SWEEP_INTERVAL_MS, self.sweep),)
 
     def sweep(self) -> None:
-        """Remove the members whose session has ended."""
+        """Remove the members whose session has ended; go on with states whose deletion was left."""
         now = self._clock.monotonic()
         for each in list(self._registry.groups.values()):
             group = each.kind
             if not isinstance(group, ShareGroup):
                 continue
+            self._go_on_deleting(group)
             for member_id in list(group.members):
                 due = group.deadlines.get(member_id)
                 if due is None:
@@ -257,17 +304,38 @@ class ShareGroups:
         except KafkaError as error:
             logger.warning("share group %s: member %s could not be removed: %s", group.group_id, member_id, error)
 
+    def _go_on_deleting(self, group: ShareGroup) -> None:
+        if not group.state_partitions.deleting:
+            return
+        left = {
+            topic_id: state
+            for topic_id, state in self._deleting(group.state_partitions).items()
+            if not self._under_way.has(group.group_id, topic_id)
+        }
+        if left:
+            task = asyncio.ensure_future(self._delete_states(group.group_id, left))
+            task.add_done_callback(_told)
+
+    def _deleting(self, known: StatePartitions) -> dict[bytes, TopicState]:
+        """The topics whose state is to be deleted.  The note does not say which partitions those are: all of the topic,
+        or none where it is gone."""
+        deleting: dict[bytes, TopicState] = {}
+        for topic_id, name in known.deleting.items():
+            topic = self._cache.topic_by_id(topic_id)
+            deleting[topic_id] = TopicState(name, frozenset(range(0 if topic is None else len(topic.partitions))))
+        return deleting
+
     def on_metadata(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
         """A subscriber of the metadata cache: the state of deleted topics goes."""
         for topic in delta.deleted:
             for each in list(self._registry.groups.values()):
                 group = each.kind
-                if isinstance(group, ShareGroup) and topic.topic_id in group.state_partitions.initialized:
+                if isinstance(group, ShareGroup) and group.state_partitions.is_known(topic.topic_id):
                     task = asyncio.ensure_future(self._forget_topic(group, topic.topic_id))
                     task.add_done_callback(_told)
 
     async def _forget_topic(self, group: ShareGroup, topic_id: bytes) -> None:
-        state = group.state_partitions.initialized.get(topic_id)
+        state = group.state_partitions.states().get(topic_id)
         if state is not None:
             await self._delete_states(group.group_id, {topic_id: state})
 
@@ -308,7 +376,11 @@ class ShareGroups:
         return await committed(runtime.write(runtime.partition_of(group_id), plan), self._timeout_ms)
 
 
+def _partitions(topics: Mapping[bytes, TopicState]) -> list[tuple[bytes, int]]:
+    return [(topic_id, index) for topic_id, state in topics.items() for index in state.partitions]
+
+
 def _told(task: asyncio.Future[None]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None:
-        logger.warning("the state of a deleted topic could not be deleted: %s", error)
+        logger.warning("the state of a topic could not be deleted: %s", error)
