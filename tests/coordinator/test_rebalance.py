@@ -98,6 +98,26 @@ def test_a_first_join_is_not_parked_for_ever() -> None:
     assert list(world.group().members) == [first.member_id]
 
 
+@pytest.mark.parametrize("delay_ms", [0, 3_000])
+def test_an_id_that_nobody_comes_back_with_holds_no_new_group_up(delay_ms: int) -> None:
+    """A consumer that is stopped while it starts would keep all others of a new group waiting for its session time."""
+    world = World({"group.initial.rebalance.delay.ms": delay_ms})
+    here, away = (world.join(requires_known_member_id=True).answer.member_id for _ in range(2))
+    joining = world.join(member_id=here)
+    world.loop.advance(delay_ms / 1000)
+    # A new member starts the delay once more, as in Kafka.
+    world.loop.advance(delay_ms / 1000)
+    joined = joining.answer
+    assert (joined.error, [each.member_id for each in joined.members]) == (ErrorCode.NONE, [here])
+    world.sync("g", here, joined.generation_id, {here: b"all"})
+    late = world.join(member_id=away)
+    assert late.waits
+    assert world.heartbeat("g", here, joined.generation_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = world.join(member_id=here).answer
+    assert [each.member_id for each in again.members] == [here, away]
+    assert (late.answer.error, late.answer.generation_id) == (ErrorCode.NONE, again.generation_id)
+
+
 def test_the_first_rebalance_waits_for_more_members() -> None:
     """Starting ten consumers would cause ten rebalances."""
     world = World({"group.initial.rebalance.delay.ms": 3_000})

@@ -141,7 +141,10 @@ class Rebalances:
         group.last_rebalance = LastRebalance(now_ms, reason)
         group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
         delay_ms = self._limits.initial_rebalance_delay_ms
-        if first and delay_ms > 0:
+        if first and delay_ms <= 0:
+            # Ids that were handed out hold no first generation up: who comes back with one later joins the next.
+            self._complete_join(group)
+        elif first:
             group.new_member_added = False
             left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._schedule_join(group, delay_ms, partial(self._on_initial_delay, group, delay_ms, left_ms))
@@ -155,7 +158,7 @@ class Rebalances:
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.all_joined
-            and (group.previous_state is not GroupState.EMPTY or self._limits.initial_rebalance_delay_ms <= 0)
+            and group.previous_state is not GroupState.EMPTY
         ):
             self._complete_join(group)
 
