@@ -13,6 +13,7 @@ from __future__ import annotations
 from kbroker.coordinator.transactions.transaction_metadata import (
     EPOCH_PER_TRANSACTION,
     EXHAUSTED_EPOCH,
+    MAX_EPOCH,
     NO_PARTITIONS,
     TransactionMetadata,
 )
@@ -167,9 +168,11 @@ def end_transaction(
     """A producer ends its transaction: prepared metadata, or the same where it was ended before (a retry)."""
     check_not_ending(metadata)
     bumps = client_version >= EPOCH_PER_TRANSACTION
-    retries_bump = metadata.has_epoch_per_transaction and metadata.producer_epoch == epoch + 1
+    # By what the request is, not by how the transaction began: a client that knows no new epochs never repeats itself
+    # with the one before.
+    retries_bump = bumps and metadata.producer_epoch == epoch + 1
     retries_overflow = (
-        metadata.has_epoch_per_transaction
+        bumps
         and metadata.previous_producer_id == producer_id
         and epoch == EXHAUSTED_EPOCH
         and metadata.producer_epoch == 0
@@ -194,6 +197,11 @@ def end_transaction(
     return prepare(metadata, False, client_version, new_producer_id, now_ms)
 
 
+def _next_epoch(metadata: TransactionMetadata) -> int:
+    """The one that markers carry; one higher, where there is any: a fence of old leaves its id with the very last."""
+    return min(metadata.producer_epoch + 1, MAX_EPOCH)
+
+
 def prepare(
     metadata: TransactionMetadata, commit: bool, client_version: int, new_producer_id: int | None, now_ms: int
 ) -> TransactionMetadata:
@@ -207,7 +215,7 @@ def prepare(
                 raise ProducerIdNeededError()
             next_producer_id = new_producer_id
         fields = {
-            "producer_epoch": metadata.producer_epoch + 1,
+            "producer_epoch": _next_epoch(metadata),
             "last_producer_epoch": metadata.producer_epoch,
             "next_producer_id": next_producer_id,
         }
@@ -222,13 +230,14 @@ def fence(
 ) -> TransactionMetadata:
     """The broker aborts an open transaction in the place of its producer, which is fenced by a higher epoch.
 
-    Raises ProducerIdNeededError."""
+    The broker's own version says how, not the one that the transaction began in: where epochs are given per
+    transaction, a producer whose epochs are used up has its next id afterwards.  Raises ProducerIdNeededError."""
     fencing = metadata.move(_S.PREPARE_EPOCH_FENCE, now_ms)
-    if server_version < EPOCH_PER_TRANSACTION or not metadata.has_epoch_per_transaction:
+    if server_version < EPOCH_PER_TRANSACTION:
         return fencing.move(
             _S.PREPARE_ABORT,
             now_ms,
-            producer_epoch=metadata.producer_epoch + 1,
+            producer_epoch=_next_epoch(metadata),
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
     next_producer_id = NO_PRODUCER_ID
@@ -239,9 +248,10 @@ def fence(
     return fencing.move(
         _S.PREPARE_ABORT,
         now_ms,
-        producer_epoch=metadata.producer_epoch + 1,
+        producer_epoch=_next_epoch(metadata),
         last_producer_epoch=metadata.producer_epoch,
         next_producer_id=next_producer_id,
+        client_version=server_version,
     )
 
 
