@@ -110,6 +110,8 @@ def heartbeat(
         ]
         written.append(records.target_epoch_record(group.group_id, epoch, now_ms))
         target, target_epoch = targets[after.member_id], epoch
+    # A target that is older than the subscription may have topics that the member no longer wants.
+    target = _of_topics(target, _topic_ids(after, topics))
     if after.member_epoch != target_epoch or after.assigned != target:
         after = replace(after, member_epoch=target_epoch, previous_member_epoch=after.member_epoch, assigned=target)
         written.append(records.current_record(group.group_id, after))
@@ -215,10 +217,20 @@ def _to_begin(
     return begin
 
 
+def _topic_ids(member: ShareMember, topics: Topics) -> frozenset[bytes]:
+    found = (topics.find(name) for name in member.topic_names)
+    return frozenset(each[0] for each in found if each is not None)
+
+
+def _of_topics(target: Assignment, topic_ids: frozenset[bytes]) -> Assignment:
+    if all(topic_id in topic_ids for topic_id, _ in target):
+        return target
+    return frozenset(each for each in target if each[0] in topic_ids)
+
+
 def _targets(group: ShareGroup, members: Mapping[str, ShareMember], topics: Topics) -> dict[str, Assignment]:
     ids: dict[str, frozenset[bytes]] = {}
     for member_id, member in members.items():
-        found = (topics.find(name) for name in member.topic_names)
-        ids[member_id] = frozenset(each[0] for each in found if each is not None)
+        ids[member_id] = _topic_ids(member, topics)
     names = frozenset(name for member in members.values() for name in member.topic_names)
     return assign(ids, _initialized(group, names, topics), group.targets)

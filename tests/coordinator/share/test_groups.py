@@ -198,3 +198,30 @@ def test_targets_stay_for_the_interval_and_a_new_member_waits_for_it() -> None:
     assert beat("b", 0, 5_500) == frozenset()
     assert beat("b", partition.share().members["b"].member_epoch, 6_000) == frozenset()
     assert len(beat("b", partition.share().members["b"].member_epoch, 6_001)) in (1, 2)
+
+
+def test_a_topic_that_a_member_unsubscribes_is_taken_from_it_at_once() -> None:
+    """A consumer would be given records of a topic that it no longer reads until the next assignment is due."""
+    partition = Partition()
+    partition.group("g").become(ShareGroup("g"))
+
+    def beat(*topics: str) -> tuple[set[bytes], set[bytes] | None]:
+        known = partition.share().members.get("a")
+        request = HeartbeatRequest(
+            "g", "a", known.member_epoch if known else 0, None, topics or None, "client", "/host"
+        )
+        answer, records = heartbeat(partition.share(), request, VIEW, 3, 5_000, assignment_interval_ms=60_000)
+        partition.replay(records)
+        told = None if answer.assignment is None else {topic for topic, _ in answer.assignment}
+        return {topic for topic, _ in partition.share().members["a"].assigned}, told
+
+    one, two = (TOPICS[name][0] for name in ("one", "two"))
+    beat("one", "two")
+    states = partition.share().state_partitions
+    partition.replay([group_records.state_partitions_record("g", states.done(states.initializing))])
+    assert beat() == ({one, two}, {one, two})
+    epoch = partition.share().members["a"].member_epoch
+    assert beat("one") == ({one}, {one})
+    assert beat() == ({one}, None)
+    assert beat("one", "two") == ({one, two}, {one, two}), "it is still in the target"
+    assert partition.share().members["a"].member_epoch == epoch
