@@ -3,12 +3,14 @@
     asked     where each partition's log ends, with the epoch of its last record
     records   appended as they are, if the partition still is what it was when it was asked for
     diverging the log is cut to where it parts from the leader's (KIP-595), and asked for again
-    error 1   the log is cut to the leader's end, or dropped where the leader's begins behind it
+    error 1   the log is cut to the leader's end, or dropped where the leader's begins behind it; cut to the high
+              watermark where the leader does not know the epoch
     error 74  this leader epoch is over: the partition waits for the controller's next word
     others    the partition is left out for a while, longer each time (up to `replica.fetch.backoff.ms`)
 
 Below IBP 2.7 there is no divergence in a fetch: each epoch begins with OffsetForLeaderEpoch, and nothing is fetched
-before the log is cut to what that says.
+before the log is cut to what that says.  A log without epochs, as messages of the older formats have none, begins each
+epoch at its high watermark: what is behind that may be another record than the leader's.
 
 Invariant: what an answer says is applied only while the partition follows in the leader epoch of the request, and its
 log ends where the request said.
@@ -20,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
@@ -136,13 +139,18 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         """Copy a partition from now on."""
-        truncates = not self._settings().protocol.truncates_on_fetch
         self.remove(partition.topic_partition)
-        self._followed[partition.topic_partition] = _Followed(partition, truncates)
+        self._followed[partition.topic_partition] = _Followed(partition, self._has_to_truncate(partition))
         self._names = None
         self._changed.set()
         if self._task is None:
             self._task = self._loop.create_task(self._run())
+
+    def _has_to_truncate(self, partition: Partition) -> bool:
+        """Whether nothing may be fetched before the log was cut.  Once in an epoch: what came in it is the leader's."""
+        if partition.agrees_in_epoch == partition.leader_epoch:
+            return False
+        return partition.log.latest_epoch < 0 or not self._settings().protocol.truncates_on_fetch
 
     def remove(self, name: TopicPartition) -> bool:
         """Copy it no longer; whether it was copied."""
@@ -186,8 +194,9 @@ class ReplicaFetcher:
     async def _round(self) -> None:
         now, settings = self._loop.time(), self._settings()
         changed = self._unsettled(now, settings)
-        if any(each.has_to_truncate for each in changed):
-            await self._truncate_by_epoch([each for each in changed if each.has_to_truncate])
+        to_truncate = [each for each in changed if each.has_to_truncate and each.retry_at <= now]
+        if to_truncate:
+            await self._truncate(to_truncate)
             changed = self._unsettled(now, settings)
         for each in changed:
             self._settle(each, now, settings)
@@ -324,6 +333,7 @@ class ReplicaFetcher:
                 # What a client decodes is no part of a file.
                 records = row.records if isinstance(row.records, bytes | memoryview) else b""
                 partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
+                partition.agrees_in_epoch = ask.leader_epoch
                 if self._traffic is not None and len(records):
                     self._traffic.copied(partition, len(records))
         except KafkaError as error:
@@ -362,9 +372,16 @@ class ReplicaFetcher:
             partition.truncate_to(end)
             return
         start = await self._offset(ask, EARLIEST)
-        if self._is_as_asked(partition, ask) and start > ask.offset:
+        if not self._is_as_asked(partition, ask):
+            return
+        if start > ask.offset:
             logger.info("%s begins anew where its leader's log does, at %d", partition, start)
             partition.restart_at(start)
+        elif ask.last_epoch >= 0:
+            # It has forgotten its epochs since, with records of an older format: asked so again it would say the same.
+            logger.info("%s is cut to its high watermark: its leader does not know epoch %d", partition, ask.last_epoch)
+            partition.truncate_to_high_watermark()
+            partition.log.leader_epoch_cache.clear()
 
     async def _offset(self, ask: Ask, timestamp: int) -> int:
         version = self._settings().protocol.list_offsets
@@ -383,16 +400,33 @@ class ReplicaFetcher:
             raise KafkaError.of(ErrorCode(found.error_code), "ListOffsets to the leader")
         return int(found.offset if version > 0 else found.old_style_offsets[0])
 
-    # -- truncation below IBP 2.7 -------------------------------------------------------------------------------------
+    # -- truncation before the first fetch of an epoch -----------------------------------------------------------------
+
+    async def _truncate(self, followed: Iterable[_Followed]) -> None:
+        by_epoch = []
+        for each in followed:
+            # Without an epoch, or with nothing to ask with, as before KIP-101: back to what was committed.
+            if each.partition.log.latest_epoch < 0 or self._settings().protocol.offset_for_leader_epoch < 0:
+                self._cut(each, each.partition.truncate_to_high_watermark)
+            else:
+                by_epoch.append(each)
+        if by_epoch:
+            await self._truncate_by_epoch(by_epoch)
+
+    def _cut(self, each: _Followed, cut: Callable[[], bool]) -> None:
+        """`cut()` says whether the log now is the beginning of its leader's."""
+        try:
+            agrees = cut()
+        except KafkaError as error:
+            logger.warning("%s cannot be cut: %s", each.partition, error)
+            self._leave_out(each)
+            return
+        if agrees:
+            each.has_to_truncate = False
+            each.partition.agrees_in_epoch = each.partition.leader_epoch
 
     async def _truncate_by_epoch(self, followed: Iterable[_Followed]) -> None:
         settings = self._settings()
-        if settings.protocol.offset_for_leader_epoch < 0:
-            # Nothing to ask with: back to what was committed, as before KIP-101.
-            for each in followed:
-                each.partition.truncate_to(each.partition.log.high_watermark)
-                each.has_to_truncate = False
-            return
         request = wire.OffsetForLeaderEpochRequest
         asked = {each.partition.topic_partition: (each, each.partition.leader_epoch) for each in followed}
         topics: dict[str, list[wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition]] = {}
@@ -422,16 +456,8 @@ class ReplicaFetcher:
         partition = each.partition
         if row.error_code:
             self._refused(each, row.error_code)
-            return
-        try:
-            if row.end_offset < 0 or row.leader_epoch < 0:
-                # The leader knows no epoch that ours could be held against.
-                partition.truncate_to(partition.log.high_watermark)
-            else:
-                partition.truncate(row.leader_epoch, row.end_offset)
-        except KafkaError as error:
-            logger.warning("%s cannot be cut: %s", partition, error)
-            self._leave_out(each)
-            return
-        known = partition.log.end_offset_for_epoch(row.leader_epoch)
-        each.has_to_truncate = row.leader_epoch >= 0 and known.leader_epoch not in (-1, row.leader_epoch)
+        elif row.end_offset < 0:
+            # The leader knows no epoch that ours could be held against.
+            self._cut(each, partition.truncate_to_high_watermark)
+        else:
+            self._cut(each, partial(partition.truncate, row.leader_epoch, row.end_offset))

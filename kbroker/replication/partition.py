@@ -99,6 +99,7 @@ class Partition(PartitionFields):
         "_deletions",
         "_waits",
         "adding_replicas",
+        "agrees_in_epoch",
         "epoch_start",
         "index",
         "is_reassigning",
@@ -150,6 +151,8 @@ class Partition(PartitionFields):
         self.leader_epoch = -1
         self.leader_id = -1
         self.leader_high_watermark = UNKNOWN
+        self.agrees_in_epoch = -1
+        """The last leader epoch in which this log, as a follower's, was found to be the beginning of its leader's."""
         self.follow(image)
 
     def __str__(self) -> str:
@@ -415,20 +418,24 @@ class Partition(PartitionFields):
             log.truncate_fully_and_start_at(base_offset)
             log.log_start_offset = start
 
-    def truncate(self, leader_epoch: int, end_offset: int) -> None:
+    def truncate(self, leader_epoch: int, end_offset: int) -> bool:
         """Drop what the leader does not have: its log's `leader_epoch`, the largest up to ours, ends at `end_offset`.
 
-        Where this log does not know that epoch, it goes back to the one before, and the next fetch asks (KIP-101).
+        False where this log does not know that epoch: it goes back to the one before, and the leader is asked again
+        (KIP-101).  Epoch -1: the answer is older than that; our last epoch ends there.
         """
         log = self.log
         ours = log.end_offset_for_epoch(leader_epoch)
-        if ours.leader_epoch < 0:
-            offset = end_offset
-        elif ours.leader_epoch != leader_epoch:
-            offset = ours.end_offset
-        else:
-            offset = min(ours.end_offset, end_offset)
+        offset = end_offset if ours.leader_epoch < 0 else ours.end_offset
+        if ours.leader_epoch == leader_epoch:
+            offset = min(offset, end_offset)
         self.truncate_to(min(offset, log.log_end_offset))
+        return ours.leader_epoch in (-1, leader_epoch)
+
+    def truncate_to_high_watermark(self) -> bool:
+        """Drop what nobody has said is committed, where no epoch tells which of it the leader has; always True."""
+        self.truncate_to(self.log.high_watermark)
+        return True
 
     def truncate_to(self, offset: int) -> None:
         """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept."""

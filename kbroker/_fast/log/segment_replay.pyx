@@ -37,7 +37,7 @@ def account(
     """Counts batches from number `start` on: (number of the first one not counted, offset after the last counted).
 
     It stops before a batch whose offsets do not go on from `next_offset` or do not fit the segment, that has another
-    leader epoch, or that is due for an index entry when `room` entries were added.
+    leader epoch or is of a format without, or that is due for an index entry when `room` entries were added.
     """
     cdef Py_ssize_t at = start
     cdef Found* found
@@ -53,6 +53,7 @@ def account(
             first < next_offset
             or last - base_offset > MAX_RELATIVE_OFFSET
             or 0 <= found.header.partition_leader_epoch != leader_epoch
+            or (found.header.magic < 2 and leader_epoch >= 0)
             or (room <= 0 and tail.bytes_since_index > tail.index_interval_bytes)
         ):
             break

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.log_fields import EpochFields
+from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.storage.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     CorruptCheckpointError,
@@ -30,7 +31,7 @@ from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.replaced_file import ReplacedFile
 
 if TYPE_CHECKING:
-    pass
+    from kbroker._fast.records.record_batch import BatchInfo
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -121,6 +122,14 @@ class LeaderEpochCache(EpochFields):
         """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
         if self._insert(epoch, start_offset):
             self.dirty = True
+
+    def found(self, info: BatchInfo) -> None:
+        """Notes the epoch of a batch that was read from the log, in the order of the log.  Messages of older formats
+        have none: what was known before them goes, as it does when they are appended (`UnifiedLog.forget_epochs`)."""
+        if info.magic < MAGIC_V2:
+            self.clear()
+        elif 0 <= info.partition_leader_epoch != self.latest_epoch:
+            self.assign(info.partition_leader_epoch, info.base_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Kafka's endOffsetFor: the end of the largest known epoch that is not after `epoch`."""

@@ -128,8 +128,9 @@ class UnifiedLog(LogFields):
             raise self.storage_error("writing partition.metadata", error) from error
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """Notes that `epoch` begins at the log end."""
-        self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
+        """Notes that `epoch` begins at the log end, unless the log is of an older format, which has no epochs."""
+        if self._config.message_magic >= MAGIC_V2:
+            self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
 
     @property
     def config(self) -> LogConfig:

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
+from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
 from kbroker.storage.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.files.filesystem import DirectoryEntry
@@ -203,7 +204,8 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
     segments = _open_segments(request, listing, environment)
     _mend(request, listing, environment, segments, state)
     durable = [segment for segment in segments if request.clean or segment.base_offset < request.recovery_point]
-    if not epochs_known or (epochs.earliest is None and lacks_epochs(durable, environment.files)):
+    has_epochs = request.config.message_magic >= MAGIC_V2
+    if not epochs_known or (has_epochs and epochs.earliest is None and lacks_epochs(durable, environment.files)):
         logger.warning("%s: finding leader epochs again in %d segments", epochs.path, len(durable))
         mend_epochs(epochs, durable, environment.files, 1 << 62 if request.clean else request.recovery_point)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)

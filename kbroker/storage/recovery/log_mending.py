@@ -159,8 +159,7 @@ def mend_epochs(epochs: LeaderEpochCache, segments: Sequence[LogSegment], files:
         for info in readable_headers(segment, files, 0, segment.size, strict=False):
             if info.base_offset >= end_offset:
                 break
-            if 0 <= info.partition_leader_epoch != epochs.latest_epoch:
-                epochs.assign(info.partition_leader_epoch, info.base_offset)
+            epochs.found(info)
         segment.close_files()
 
 

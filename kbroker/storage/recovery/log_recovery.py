@@ -297,8 +297,7 @@ class LogRecovery:
             if base < next_offset or last - segment.base_offset > MAX_RELATIVE_OFFSET:
                 reason = f"offset {base} where {next_offset} or more was expected"
                 break
-            if 0 <= info.partition_leader_epoch != epochs.latest_epoch:
-                epochs.assign(info.partition_leader_epoch, base)
+            epochs.found(info)
             if info.producer_id >= 0 and last >= self._producers_from:
                 self._note_producer(info, segment, index_aborted=True)
             segment.account(base, last, info.size_in_bytes, info.max_timestamp)

@@ -26,6 +26,8 @@ from kbroker.errors import KafkaError
 from kbroker.metadata.image import NO_LEADER
 from kbroker.replication.partition import Partition, Role
 from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.log_values import AppendResult
+from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 from tests.replication.cluster.controller import CONTROLLER, HandController
 from tests.replication.simulation.network import Network
@@ -183,7 +185,7 @@ class History:
         value = b"%d" % self._value
         try:
             partition.check_in_sync()
-            result = node.replicas.append(partition, batch([value]), origin=AppendOrigin.CLIENT)
+            result = self.append(node, partition, value)
         except KafkaError:
             return
 
@@ -193,9 +195,20 @@ class History:
 
         partition.wait(result.last_offset, True, settled)
 
+    def faults(self) -> Sequence[str]:
+        """What may happen by now."""
+        return FAULTS
+
+    def append(self, node: SimNode, partition: Partition, value: bytes) -> AppendResult:
+        return node.replicas.append(partition, batch([value]), origin=AppendOrigin.CLIENT)
+
+    def read(self, log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes | None]]:
+        """(offset, value) of every record from `start` on."""
+        return read_all(log, start)
+
     def _fault(self) -> None:
         rng = self.rng
-        kind = rng.choice(FAULTS)
+        kind = rng.choice(self.faults())
         node_id = rng.choice(NODES)
         if kind == "crash" and len(self._down) < 2 and node_id not in self._down and self.may_crash():
             self._crash(node_id)
@@ -250,6 +263,10 @@ class History:
 
     # What must hold
 
+    def may_be_behind(self, _partition: Partition) -> bool:
+        """Whether a replica that is in sync may lack for a moment what is committed."""
+        return False
+
     def observe(self) -> None:
         if self.failures:
             raise ViolationError(f"failed: {self.failures[0]}")
@@ -260,7 +277,7 @@ class History:
         end = max(self.committed, default=-1) + 1
         for each in self.isr():
             partition = self.nodes[each].hosted()
-            if partition is not None and partition.log.log_end_offset < end:
+            if partition is not None and partition.log.log_end_offset < end and not self.may_be_behind(partition):
                 raise ViolationError(
                     f"{each} is in sync and ends at {partition.log.log_end_offset}, committed is up to {end}"
                 )
@@ -288,7 +305,7 @@ class History:
                 raise ViolationError(f"{known} and {node.node_id} lead in epoch {partition.leader_epoch}")
         checked = min(self.seen.get(node.node_id, (0, 0))[1], log.high_watermark)
         if checked < log.high_watermark:
-            for offset, value in read_all(log, checked):
+            for offset, value in self.read(log, checked):
                 if offset < log.high_watermark and self.committed.setdefault(offset, value) != value:
                     raise ViolationError(f"{node.node_id} has {value!r} at {offset}, was {self.committed[offset]!r}")
         self.seen[node.node_id] = (partition.leader_epoch, log.high_watermark)
@@ -309,7 +326,7 @@ class History:
             self.observe()
             await self._ask_for_the_end()
             self.help(late=self.loop.time() > deadline - SETTLE_SECONDS + 2)
-        contents = {each: read_all(self.nodes[each].logs.logs[NAME]) for each in NODES}
+        contents = {each: self.read(self.nodes[each].logs.logs[NAME]) for each in NODES}
         first = contents[NODES[0]]
         for each, found in contents.items():
             if found != first:
