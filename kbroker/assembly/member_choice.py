@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.config import EVERY_HOST
+from kbroker.config import EVERY_HOST, check_message_format
 from kbroker.metadata.features import FEATURES, Features
 from kbroker.metadata.image import ClusterImage
 
@@ -64,6 +64,7 @@ def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
             )
     inter_broker_listener(config)
     protocol_version(config.get("inter.broker.protocol.version"))
+    check_message_format(config)
     return settings
 
 

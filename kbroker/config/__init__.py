@@ -8,7 +8,13 @@ from kbroker.config.group import GroupConfig, group_config, group_value_from_bro
 from kbroker.config.listener import EVERY_HOST, Listener
 from kbroker.config.row import ConfigRow
 from kbroker.config.table import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
-from kbroker.config.topic import LogConfig, log_config, topic_value_from_broker, validate_topic_config
+from kbroker.config.topic import (
+    LogConfig,
+    check_message_format,
+    log_config,
+    topic_value_from_broker,
+    validate_topic_config,
+)
 from kbroker.config.value import ConfigType, render_value
 
 __all__ = [
@@ -28,6 +34,7 @@ __all__ = [
     "group_config",
     "group_config_rows",
     "group_value_from_broker",
+    "check_message_format",
     "log_config",
     "render_value",
     "topic_config_rows",

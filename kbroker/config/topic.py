@@ -6,6 +6,7 @@ minutes turned into milliseconds), else from the table.  `LogConfig` fields are 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,10 @@ from kbroker.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from kbroker.config.broker import BrokerConfig
+
+logger = logging.getLogger("kbroker.config")
+
+MESSAGE_FORMAT = "message.format.version"
 
 MAX_LONG = 2**63 - 1
 COMPACT = "compact"
@@ -110,9 +115,33 @@ def topic_value_from_broker(key: str, broker: BrokerConfig) -> object:
     return row.default
 
 
+def newest_magic(broker: BrokerConfig) -> int:
+    """The newest format that brokers of the cluster send each other: what is newer would reach followers converted."""
+    return _magic_of(broker.get("inter.broker.protocol.version")) if broker.get("zookeeper.connect") else 2
+
+
+def check_message_format(broker: BrokerConfig) -> None:
+    """ValueError, in Kafka's words, where the broker's message format is newer than what its cluster speaks."""
+    version, protocol = broker.get("log.message.format.version"), broker.get("inter.broker.protocol.version")
+    magic = _magic_of(version)
+    if magic > newest_magic(broker):
+        raise ValueError(
+            f"log.message.format.version {version} can only be used when inter.broker.protocol.version is set to "
+            f"version {'0.11.0' if magic == 2 else '0.10.0'} or higher; it is {protocol}"
+        )
+
+
 def log_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The settings of a topic's logs.  Raises InvalidConfigError as `validate_topic_config` does."""
     parsed = _parse_overrides(overrides)
+    wanted = parsed.get(MESSAGE_FORMAT)
+    if wanted is not None and _magic_of(str(wanted)) > newest_magic(broker):
+        logger.warning(
+            "message.format.version %s of a topic is ignored: inter.broker.protocol.version %s does not allow it",
+            wanted,
+            broker.get("inter.broker.protocol.version"),
+        )
+        del parsed[MESSAGE_FORMAT]
     values: dict[str, Any] = {}
     for key in TOPIC_TABLE:
         value = parsed[key] if key in parsed else topic_value_from_broker(key, broker)

@@ -3,7 +3,7 @@
 v0 and v1 get messages of magic 0, v2 and v3 of magic 0 and 1.  Up to v2 a partition's limit is hard: where the first
 message is larger, a part of one tells the consumer so.  Topics that are stored in a format that the consumer knows are
 sent as they are, others converted (`records/down_conversion`), by threads, chunk by chunk, within the budget of
-`conversions`.
+`conversions`.  Followers get everything as it is.
 """
 
 from __future__ import annotations
@@ -93,7 +93,13 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
                 purgatory.add(signal)
         answers, found, urgent = await _read(ctx, request, asked, pace)
         enough = signal is None or urgent or found >= request.min_bytes
-        if enough and await _convert(ctx, answers) == 0 and found and not urgent and signal is not None:
+        if (
+            enough
+            and await _convert(ctx, request.replica_id, answers) == 0
+            and found
+            and not urgent
+            and signal is not None
+        ):
             # Nothing of it is for this consumer, which would ask in a loop.
             enough = not ctx.open
         if enough or signal is None:
@@ -166,6 +172,8 @@ def _refusal(ctx: RequestContext, replica_id: int, topic: str, index: int) -> Er
         config = ctx.services.replica_manager.partition(topic, index).log.config
     except KafkaError:
         return ErrorCode.NONE
+    if replica_id >= 0:
+        return ErrorCode.NONE
     if config.compression_type == "zstd":
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if config.message_magic > _magic_of(ctx) and not config.message_downconversion_enable:
@@ -181,11 +189,12 @@ def _size(answer: PartitionData) -> int:
     return 0 if answer.records is None else len(answer.records)
 
 
-async def _convert(ctx: RequestContext, answers: Answers) -> int:
-    """Converts what this version cannot read; the bytes of all records."""
+async def _convert(ctx: RequestContext, replica_id: int, answers: Answers) -> int:
+    """Converts what this version cannot read; the bytes of all records.  Nothing for followers: a replica that holds
+    something else than its leader is none, and one that knows no newer format says so by what it does not take."""
     conversions = ctx.services.conversions
     magic = _magic_of(ctx)
-    jobs = list(_jobs(ctx, answers, magic))
+    jobs = list(_jobs(ctx, answers, magic)) if replica_id < 0 else []
     if jobs and ctx.open:
         log = jobs[0].partition.log
         room = conversions.room(jobs[0].files, log.parent)

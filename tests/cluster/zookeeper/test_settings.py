@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kbroker._fast.base.slices import Slices
-from kbroker.assembly.member_choice import member_of
+from kbroker.assembly.member_choice import member_of, membership_settings
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.session import ConnectionLossError
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings, ZooKeeperSettingsError
-from kbroker.config import BrokerConfig
+from kbroker.config import BrokerConfig, log_config
 from kbroker.metadata.image import BrokerImage, Endpoint
 from tests.cluster.zookeeper.fake import FakeEnsemble
 from tests.cluster.zookeeper.membered import member_over, run, started
@@ -99,6 +99,46 @@ def test_a_broker_that_others_could_not_reach_does_not_start(settings: dict[str,
         assert words in str(caught.value)
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "formats", "needed"),
+    [
+        ("0.8.2", {}, "0.11.0"),
+        ("0.10.2-IV0", {"log_message_format_version": "0.11.0"}, "0.11.0"),
+        ("0.9.0", {"log_message_format_version": "0.10.0"}, "0.10.0"),
+        ("0.9.0", {"log_message_format_version": "0.8.2"}, ""),
+        ("0.10.0", {"log_message_format_version": "0.10.2"}, ""),
+        ("0.11.0", {}, ""),
+        ("3.9", {"log_message_format_version": "0.9.0"}, ""),
+    ],
+)
+def test_a_message_format_that_the_cluster_does_not_speak_does_not_start(
+    protocol: str, formats: dict[str, str], needed: str
+) -> None:
+    """Followers would get records that are converted for their version of Fetch, and store something else than their
+    leader: without headers, times and producers.  The words and pairs are Kafka 3.9.1's."""
+    settings = config(inter_broker_protocol_version=protocol, **formats)
+    if not needed:
+        membership_settings(settings)
+        return
+    with pytest.raises(ValueError, match="can only be used") as caught:
+        membership_settings(settings)
+    assert str(caught.value).startswith(
+        f"log.message.format.version {formats.get('log_message_format_version', '3.0-IV1')} can only be used when "
+        f"inter.broker.protocol.version is set to version {needed} or higher"
+    )
+
+
+def test_a_topics_format_that_the_cluster_does_not_speak_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """One topic's setting would do what is refused for all."""
+    formats = {"inter_broker_protocol_version": "0.10.2", "log_message_format_version": "0.9.0"}
+    for wanted, magic in (("0.10.2", 1), ("2.8", 0), ("0.8.2", 0)):
+        caplog.clear()
+        assert log_config(config(**formats), {"message.format.version": wanted}).message_magic == magic
+        assert ("message.format.version 2.8 of a topic is ignored" in caplog.text) is (wanted == "2.8")
+    alone = BrokerConfig.from_mapping({"log.dirs": "/", "inter.broker.protocol.version": "0.10.2"})
+    assert log_config(alone, {"message.format.version": "2.8"}).message_magic == 2
 
 
 def test_every_interface_is_fine_with_an_advertised_name() -> None:
