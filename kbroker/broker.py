@@ -56,13 +56,13 @@ from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.leader_changes import held_logs, report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler, reason_to_halt
-from kbroker.replication.metadata_at_start import check_metadata_is_there
+from kbroker.replication.metadata_at_start import check_metadata_is_there, check_node_has_partitions
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.log_placement import all_cordoned
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
-from kbroker.storage.manager.known_directories import claim_directories
+from kbroker.storage.manager.known_directories import claim_directories, claim_with_store
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
@@ -149,13 +149,16 @@ class Broker:
             cluster_id = await unless_stopping(self.stopping, opening)
         if keeps_metadata:
             store = self.store = LocalStore.open(Path(dirs.first) / METADATA_FILE, cluster_id)
-            store.remember_directories(self.log_manager.claim(store.cluster_id, store.directories()))
             cluster_id = store.cluster_id
         assert cluster_id is not None, "its store says, or its cluster"
-        if not keeps_metadata:
-            claim_directories(self.log_manager, cluster_id)
         node_id = config.node_id
         cache = MetadataCache(self._first_image(cluster_id))
+        if self.store is None:
+            claim_directories(self.log_manager, cluster_id)
+        else:
+            others = set() if self.worker is None else self.worker.place.others(node_id)
+            check_node_has_partitions(cache.image, node_id, others)
+            claim_with_store(self.log_manager, self.store, dirs.first)
         settings = self.settings = BrokerSettings(config, cache, node_id)
         self.log_manager.follow(settings.config)
         hosts = HostNames(StoreCalls(self.listeners.cold_reads))

@@ -25,6 +25,7 @@ def command(
     properties: str | None, overrides: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool, as_json: bool
 ) -> None:
     """Write meta.properties into the directories of log.dirs."""
+    from kbroker.cluster.workers.place import PlaceError
     from kbroker.storage.directories.log_dirs import LogDirError, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 
@@ -35,8 +36,10 @@ def command(
             raise click.UsageError(f"--cluster-id: {error}") from None
     try:
         config = BrokerConfig.load(properties, overrides)
-        directories = open_directories(FileSystem(), config.log_dirs)
-    except (ConfigError, LogDirError) as error:
+        placed = _directories_by_node(config)
+        directories = open_directories(FileSystem(), [path for paths in placed.values() for path in paths])
+        nodes = iter([node_id for node_id, paths in placed.items() for _ in paths])
+    except (ConfigError, LogDirError, PlaceError) as error:
         raise click.ClickException(str(error)) from None
     try:
         known = [directory for directory in directories if directory.meta is not None]
@@ -47,13 +50,25 @@ def command(
         chosen = cluster_id or next((d.meta.cluster_id for d in known if d.meta is not None), None)
         chosen = chosen or uuid_to_text(random_uuid())
         for directory in directories:
-            directory.bind(chosen, config.node_id)
+            directory.bind(chosen, next(nodes))
     except LogDirError as error:
         raise click.ClickException(str(error)) from None
     finally:
         for directory in directories:
             directory.release()
     _report(chosen, config, [(each.path, each not in known) for each in directories], as_json)
+
+
+def _directories_by_node(config: BrokerConfig) -> dict[int, list[str]]:
+    """The log directories of this broker, and of the host's other workers where the settings ask for some."""
+    from kbroker.cluster.workers.place import worker_count, worker_settings
+
+    placed = {config.node_id: config.log_dirs}
+    count = worker_count(config)
+    for number in range(2, count + 1):
+        settings = worker_settings(config, number, count)
+        placed[int(settings["node.id"])] = settings["log.dirs"].split(",")
+    return placed
 
 
 def _report(cluster_id: str, config: BrokerConfig, directories: list[tuple[str, bool]], as_json: bool) -> None:

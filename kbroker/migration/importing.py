@@ -100,7 +100,10 @@ def _read(files: FileSystem, source: KafkaDirectories, options: ImportOptions) -
     if not options.targets:
         check_no_store(files, options.paths[0])
     found = survey(files, options.paths)
-    config = BrokerConfig.from_mapping({"node.id": max(source.node_id, 0), "log.dirs": ",".join(options.paths)})
+    settings: dict[str, object] = {"log.dirs": ",".join(options.paths)}
+    if source.node_id >= 0:
+        settings["node.id"] = source.node_id
+    config = BrokerConfig.from_mapping(settings)
     notes = [] if source.was_closed else [UNCLEAN]
     metadata: KafkaMetadata | None = None
     if source.mode is Mode.KRAFT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.local_store import FILE_NAME
@@ -19,8 +19,11 @@ from kbroker.storage.directories.log_dirs import (
     LogDirError,
     parse_partition_directory,
 )
+from kbroker.storage.manager.known_directories import FILE_NAME as KNOWN_FILE
+from kbroker.storage.manager.known_directories import known_directories
 
 if TYPE_CHECKING:
+    from kbroker.metadata.image import ClusterImage
     from kbroker.storage.files.filesystem import FileSystem
 
 IMPORTED = "kbroker-imported"
@@ -34,6 +37,25 @@ def check_metadata_is_there(files: FileSystem, directories: Sequence[LogDir]) ->
     reason = _reason_not_to_start(files, directories)
     if reason is not None:
         raise LogDirError(reason)
+
+
+def check_node_has_partitions(image: ClusterImage, node_id: int, others: Collection[int]) -> None:
+    """LogDirError where all partitions of a store are of another node, which the settings of this start do not name.
+
+    `others`: the ids of the other workers of this host.
+    """
+    nodes = {node_id, *others}
+    held: set[int] = set()
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if not nodes.isdisjoint(partition.replicas):
+                return
+            held.update(partition.replicas)
+    if held:
+        raise LogDirError(
+            f"the partitions in the metadata store are of node {', '.join(map(str, sorted(held)))}, but this node is "
+            f"{node_id}, and would lead none of them; set node.id={min(held)}"
+        )
 
 
 def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
@@ -64,6 +86,11 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
             "are untouched. Is the right disk mounted, and the right directory first in log.dirs? Restore the file "
             f"from a backup, with {FILE_NAME}-wal if there is one, or make a new one from the directories, without "
             "settings: `kbroker metadata rebuild` (docs/operations.md)"
+        )
+    if first in known_directories(files, directories[1:]):
+        return (
+            f"the metadata store {path} is missing or empty, but this broker has used {first} before: is its disk "
+            f"mounted? If all is gone for good and a new cluster may begin, remove {KNOWN_FILE} from the other log.dirs"
         )
     return None
 

@@ -246,3 +246,38 @@ def test_a_directory_may_be_moved_while_the_broker_is_down(kbroker_process: Star
     broker.start()
     with Client(broker.port) as client:
         assert client.offset("t") == 1
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_disk_that_is_not_mounted_is_missed_whatever_lies_there(
+    tmp_path: Path, kbroker_process: StartBroker, gone: int
+) -> None:
+    """A first disk without its store would be a new cluster, a second one a home for partitions that are there."""
+    disks = [tmp_path / "a", tmp_path / "b"]
+    broker = kbroker_process({"log.dirs": ",".join(map(str, disks))})
+    assert broker.stop() == 0
+    disks[gone].rename(tmp_path / "away")
+    (disks[gone] / "workers").mkdir(parents=True)
+    if gone == 0:
+        assert "is its disk mounted?" in refused(broker)
+        assert not list(disks[0].glob(f"{STORE}*"))
+    else:
+        broker.start()
+        assert "is its disk mounted?" in broker.output()
+        assert broker.stop() == 0
+    assert not (disks[gone] / META).exists()
+    shutil.rmtree(disks[gone])
+    (tmp_path / "away").rename(disks[gone])
+    broker.start()
+
+
+def test_a_store_of_another_node_is_refused(kbroker_process: StartBroker) -> None:
+    """All partitions would be without a leader, and nothing would say why, once meta.properties is lost."""
+    broker = stopped(kbroker_process)
+    (broker.data_dir / META).unlink()
+    broker.overrides["node.id"] = "7"
+    assert "are of node 1, but this node is 7" in refused(broker)
+    assert not (broker.data_dir / META).exists()
+    del broker.overrides["node.id"]
+    broker.start()
+    assert broker.offsets("t") == {0: (0, 1)}

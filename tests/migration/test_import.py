@@ -292,6 +292,34 @@ def test_directories_of_zookeepers_time_are_taken_over(tmp_path: Path) -> None:
     assert found["topics"]["t"].configs["retention.ms"] == "-1" and found["topics"]["t"].partitions[0].leader == 3
 
 
+def test_an_imported_directory_without_a_cluster_id_keeps_its_node(tmp_path: Path, kbroker_process: Any) -> None:
+    """A start with another node's id would renumber it, and all partitions be without a leader and without an error."""
+    source = tmp_path / "kafka"
+    (source / "t-0").mkdir(parents=True)
+    meta = source / "meta.properties"
+    meta.write_text("#\nversion=0\nbroker.id=0\n")
+    run_import(FILES, options(source))
+    before = meta.read_bytes()
+    broker: BrokerProcess = kbroker_process({"log.dirs": str(source)}, wait=False)
+    broker.spawn()
+    assert broker.wait() == 1
+    assert "node 0, but this node is 1" in broker.output()
+    assert meta.read_bytes() == before
+    broker.overrides["node.id"] = "0"
+    broker.start()
+    assert broker.offsets("t") == {0: (0, 0)}
+
+
+def test_an_imported_directory_without_any_id_is_served_without_one(tmp_path: Path, kbroker_process: Any) -> None:
+    """The import and the start would each take another number for the node, and no partition have a leader."""
+    source = tmp_path / "kafka"
+    (source / "t-0").mkdir(parents=True)
+    (source / "meta.properties").write_text("#\nversion=0\n")
+    run_import(FILES, options(source))
+    broker: BrokerProcess = kbroker_process({"log.dirs": str(source)})
+    assert broker.offsets("t") == {0: (0, 0)}
+
+
 class Crash(Exception):
     """Stands for the end of the process."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig
-from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.directories.log_dirs import META_PROPERTIES, LogDirError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.manager.known_directories import FILE_NAME, claim_directories
 from kbroker.storage.manager.log_manager import LogManager
@@ -91,3 +91,52 @@ def test_a_file_that_is_damaged_is_written_anew(tmp_path: Path, content: str) ->
     assert online(manager) == ["a", "b"]
     manager.shutdown()
     assert json.loads((tmp_path / "a" / FILE_NAME).read_text()) == whole
+
+
+@pytest.mark.parametrize("left", ["workers", "lost+found", "t-0"])
+def test_a_directory_that_does_not_say_whose_it_is_is_not_mounted(tmp_path: Path, left: str) -> None:
+    """What anything made below a mount point would pass for the disk, and partitions be made anew there."""
+    start(tmp_path).shutdown()
+    (tmp_path / "b").rename(tmp_path / "away")
+    for _ in range(2):
+        (tmp_path / "b" / left).mkdir(parents=True, exist_ok=True)
+        manager = start(tmp_path)
+        assert online(manager) == ["a"]
+        manager.shutdown()
+        assert not (tmp_path / "b" / META_PROPERTIES).exists()
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "away").rename(tmp_path / "b")
+    manager = start(tmp_path)
+    assert online(manager) == ["a", "b"]
+    manager.shutdown()
+
+
+def test_directories_of_which_none_says_whose_it_is_are_taken(tmp_path: Path) -> None:
+    """A broker whose files were lost one by one would have no directory to start with."""
+    start(tmp_path).shutdown()
+    for name in ("a", "b"):
+        (tmp_path / name / META_PROPERTIES).unlink()
+    manager = start(tmp_path)
+    assert online(manager) == ["a", "b"]
+    manager.shutdown()
+
+
+@pytest.mark.parametrize("cluster", ["", f"cluster.id={CLUSTER}\n"])
+def test_a_directory_of_another_node_is_refused_with_and_without_a_cluster_id(tmp_path: Path, cluster: str) -> None:
+    """A directory of a broker before 0.10.1 would be renumbered by a start that does not say who it is."""
+    meta = tmp_path / "a" / META_PROPERTIES
+    meta.parent.mkdir()
+    meta.write_text(f"version=0\nbroker.id=3\n{cluster}")
+    before = meta.read_text()
+    with pytest.raises(LogDirError, match="belongs to node 3, but this node is 1"):
+        start(tmp_path)
+    assert meta.read_text() == before
+
+
+def test_what_a_directory_lacks_is_written_down(tmp_path: Path) -> None:
+    """A directory that names no node would be another one's with each start."""
+    meta = tmp_path / "a" / META_PROPERTIES
+    meta.parent.mkdir()
+    meta.write_text(f"version=0\ncluster.id={CLUSTER}\n")
+    start(tmp_path).shutdown()
+    assert "node.id=1\n" in meta.read_text()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from confluent_kafka.admin import NewTopic
 
+from kbroker.cli.main import run
 from tests.broker.failing_disk import failing_disk
 from tests.compat.waiting import wait_for
 from tests.workers.processes import Deliveries, Workers, read_all
@@ -59,3 +61,37 @@ def test_the_first_directory_of_a_worker_may_fail(tmp_path: Path) -> None:
             assert -1 not in leaders(workers, "one")
         finally:
             workers.close()
+
+
+def test_a_disk_of_several_workers_that_is_not_mounted_is_missed_at_each_start(tmp_path: Path) -> None:
+    """The second start would take what the first one made there for the disk, and acknowledged records be gone."""
+    other, away = tmp_path / "other", tmp_path / "away"
+    workers = Workers(tmp_path, 2, {"log.dirs": f"{tmp_path}/data,{other}"}).up()
+    try:
+        for made in workers.admin.create_topics([NewTopic("one", COUNT, 1)]).values():
+            made.result(30)
+        deliveries = Deliveries(workers.bootstrap)
+        deliveries.send("one", 200)
+        deliveries.finish()
+        lost = sum(1 for folder in (other, other / "workers" / "2") for _ in folder.glob("one-*"))
+        assert 0 < lost < COUNT
+        assert workers.stop() == 0
+        other.rename(away)
+        for _ in range(2):
+            workers.up()
+            assert leaders(workers, "one").count(-1) == lost
+            assert workers.stop() == 0
+        assert not list(other.rglob("one-*"))
+        shutil.rmtree(other)
+        away.rename(other)
+        workers.up()
+        assert len(read_all(workers.bootstrap, "group", ["one"], set(deliveries.acknowledged))) == 200
+        # Its data are gone for good: somebody has to say so.
+        assert workers.stop() == 0
+        shutil.rmtree(other)
+        settings = ["--override", f"log.dirs={tmp_path}/data,{other}", "--override", "kbroker.workers=2"]
+        assert run(["format", "--ignore-formatted", *settings]) == 0
+        workers.up()
+        assert leaders(workers, "one").count(-1) == 0
+    finally:
+        workers.close()

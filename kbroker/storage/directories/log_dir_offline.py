@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
+from kbroker.storage.directories.log_dirs import META_PROPERTIES
 from kbroker.storage.log.write_gate import FailedGate
 from kbroker.types import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.storage.directories.managed_logs import ManagedLogs
-    from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -59,20 +59,24 @@ def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
     return [log.topic_partition for log in gone]
 
 
-def miss_lost(manager: ManagedLogs, files: FileSystem, known: Mapping[str, str]) -> None:
-    """Takes directories offline that are empty although the broker has used them: their disks are not mounted.
+def miss_lost(manager: ManagedLogs, known: Mapping[str, str], keeper: str | None) -> None:
+    """Takes directories offline that do not say whose they are although the broker has used them: their disks are not
+    mounted.
 
-    `known` has the ids of directories that were used, by path.  Started with what is below the mount point, a broker
-    would make all their partitions anew, and find two of each once the disk is back.
+    `known` has the ids of directories that were used, by path; `keeper` is the one with the metadata store, which says
+    enough.  What else lies there counts for nothing: other programs, and this host's other workers, write below a mount
+    point, too.  Started with that, a broker would make all its partitions anew, and find two of each once the disk is
+    back.
     """
-    for directory in manager.online_directories():
-        if directory.meta is not None or directory.path not in known:
-            continue
-        if not any(entry.is_directory for entry in files.list_directory(directory.path)):
+    online = manager.online_directories()
+    if keeper is None and not any(directory.meta is not None for directory in online):
+        return
+    for directory in online:
+        if directory.meta is None and directory.path in known and directory.path != keeper:
             manager.failures.maybe_add_offline_log_dir(
                 directory.path,
-                f"it is empty, but was directory {known[directory.path]}: is its disk mounted?  If its data are gone "
-                "for good, stop the broker and run `kbroker format --ignore-formatted` with its settings",
+                f"it has no {META_PROPERTIES}, but was directory {known[directory.path]}: is its disk mounted?  If its "
+                "data are gone for good, stop the broker and run `kbroker format --ignore-formatted` with its settings",
             )
 
 

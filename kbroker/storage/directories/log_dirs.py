@@ -218,11 +218,15 @@ class LogDir:
     def bind(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties into a new directory; refuses one of another cluster or node."""
         meta = self.meta
-        if meta is None or not meta.cluster_id:
+        if meta is not None:
+            self._check_is_of(meta, cluster_id, node_id)
+        # Brokers before 0.10.1 wrote no cluster id; what is missing is added, so that later starts are held to it.
+        if meta is None or not meta.cluster_id or meta.node_id < 0:
             self.meta = MetaProperties(cluster_id, node_id, meta.directory_id if meta else random_uuid())
             self._files.write_atomic(f"{self.path}/{META_PROPERTIES}", encode_meta_properties(self.meta))
-            return
-        if meta.cluster_id != cluster_id:
+
+    def _check_is_of(self, meta: MetaProperties, cluster_id: str, node_id: int) -> None:
+        if meta.cluster_id not in (cluster_id, ""):
             raise LogDirError(
                 f"log directory {self.path} belongs to cluster {meta.cluster_id}, not {cluster_id}; "
                 "give this broker its own log.dirs"

@@ -1,7 +1,8 @@
-"""Which log directories a broker has used, written in each of them: what a broker without a metadata store keeps.
+"""Which log directories a broker has used, written in each of them.
 
-A member of a cluster has nothing else of its own, so each of its directories may fail.  `kbroker-directories.json` has
-the ids of directories by path; `miss_lost` says what they are for.
+A member of a cluster has nothing else of its own, so each of its directories may fail.  A broker with a metadata store
+asks that; in its other directories the file says that there is a store.  `kbroker-directories.json` has the ids of
+directories by path; `miss_lost` says what they are for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kbroker.storage.directories.log_dirs import LogDir
@@ -21,11 +22,35 @@ logger = logging.getLogger("kbroker.storage")
 FILE_NAME = "kbroker-directories.json"
 
 
+class DirectoryStore(Protocol):
+    """What a metadata store knows of log directories."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+
+    def directories(self) -> dict[str, str]:
+        """The ids of the directories that the broker has used, by path."""
+
+    def remember_directories(self, ids: Mapping[str, str]) -> None:
+        """Adds directories to them, or gives them new ids."""
+
+
 def claim_directories(manager: LogManager, cluster_id: str) -> None:
     """`LogManager.claim` for a broker without a metadata store."""
     files = manager.environment.files
     known = known_directories(files, manager.online_directories())
-    ids = {**known, **manager.claim(cluster_id, known)}
+    _write(manager, {**known, **manager.claim(cluster_id, known)})
+
+
+def claim_with_store(manager: LogManager, store: DirectoryStore, keeper: str) -> None:
+    """`LogManager.claim` for a broker whose metadata store is in the directory `keeper`."""
+    store.remember_directories(manager.claim(store.cluster_id, store.directories(), keeper))
+    _write(manager, store.directories())
+
+
+def _write(manager: LogManager, ids: Mapping[str, str]) -> None:
+    files = manager.environment.files
     for directory in manager.online_directories():
         if _read(files, directory) != ids:
             try:

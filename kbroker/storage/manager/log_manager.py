@@ -149,12 +149,15 @@ class LogManager:
         """The directories that serve: opened at start, and not failed since."""
         return [directory for directory in self.directories if not self.failures.is_offline(directory.path)]
 
-    def claim(self, cluster_id: str, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    def claim(
+        self, cluster_id: str, known: Mapping[str, str] | None = None, keeper: str | None = None
+    ) -> dict[str, str]:
         """Binds directories that are new to the cluster and this node; refuses those of others.  Ids by path.
 
-        `known`: the ids of those that were used before; what is empty of them is lost (`miss_lost`).
+        `known`: the ids of those that were used before; what says nothing of itself of them is lost (`miss_lost`).
+        `keeper`: the directory with the metadata store.
         """
-        miss_lost(self, self._files, known or {})
+        miss_lost(self, known or {}, keeper)
         tell_unbound(self._files, self.online_directories())
         for directory in self.online_directories():
             try:
