@@ -16,7 +16,8 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kbroker.storage.files.filesystem import FileSystem
@@ -26,6 +27,16 @@ logger = logging.getLogger("kbroker.storage")
 WITNESS_FILE = ".lock"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NOT_THE_DISK = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.EBADF}
+
+
+@contextmanager
+def suppressing_no_space() -> Iterator[None]:
+    """Goes on without a write that found no room, where nothing is lost by that; every other error is raised."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
 
 
 class LogDirFailureChannel:

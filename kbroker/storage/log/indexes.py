@@ -16,13 +16,18 @@ roll.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 
 from kbroker._fast.log.batch_seek import find_batch
 from kbroker._fast.log.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
+from kbroker.log_output import RateLimitedLog
 from kbroker.storage.files.filesystem import FileSystem, naming
+from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.files.open_files import HolderQueue
+
+complaints = RateLimitedLog(logging.getLogger("kbroker.storage"))
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -40,6 +45,7 @@ class IndexFile:
         "_open_files",
         "_preallocated",
         "_registered",
+        "_untrimmed",
         "base_offset",
         "max_entries",
         "path",
@@ -56,6 +62,7 @@ class IndexFile:
         self._entry_bytes = entry_bytes
         self._registered = False
         self._preallocated = False
+        self._untrimmed = False
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // entry_bytes
@@ -121,6 +128,8 @@ class IndexFile:
 
     def write_tail(self, *, sync: bool = False, preallocate: bool = True) -> None:
         """Puts the entries in memory into the file; with `sync` they are durable afterwards."""
+        if self._untrimmed:
+            self.trim()
         table = self.table
         pending = table.entries != table.stored
         if not pending and not sync:
@@ -165,9 +174,25 @@ class IndexFile:
             self._files.ftruncate(fd, table.entries * self._entry_bytes)
         finally:
             self._files.close(fd)
-        self._preallocated = False
+        self._preallocated = self._untrimmed = False
         if table.mapped is not None and table.mapped.size > table.entries * self._entry_bytes:
             table.attach(None)
+
+    def settle(self, *, trim: bool) -> None:
+        """`trim` or `write_tail` for an index made again from its log.
+
+        On a disk without room the entries stay in memory, where look-ups find them, until a flush writes them.
+        """
+        try:
+            if trim:
+                self.trim()
+            else:
+                self.write_tail()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._untrimmed |= trim
+            complaints.warning("index", "%s: there is no room for its entries, which stay in memory", self.path)
 
     def keep(self, entries: int) -> None:
         """Drops the entries from `entries` on, in memory and in the file (whose rest becomes zeros)."""

@@ -280,6 +280,12 @@ class LocalLog(LocalLogFields):
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
+    def sync_records(self) -> None:
+        """fsyncs the records alone: where there is no room for what the recovery point needs, which stays."""
+        for segment in self.segments.between(self.recovery_point, self.log_end_offset):
+            self.environment.files.sync_path(segment.path)
+        self.sync_directory()
+
     def _sync(self, jobs: Iterable[DurableJob]) -> None:
         with self.environment.flushes.timed():
             for job in jobs:

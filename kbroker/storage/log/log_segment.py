@@ -405,7 +405,7 @@ class LogSegment(SegmentFields):
             self._files.ftruncate(self.file().fd, tail.size)
         self._size = tail.size
         if not active:
-            self.become_inactive()
+            self.become_inactive(loading=True)
             self.tail = None
 
     def index_batch(self, tail: AppendTail, last_offset: int, position: int) -> None:
@@ -447,15 +447,21 @@ class LogSegment(SegmentFields):
             self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, HEADER_BYTES, 0))
         return self._rolling_timestamp
 
-    def become_inactive(self) -> None:
-        """The final time index entry, then indexes cut to their entries and the file to its bytes."""
+    def become_inactive(self, *, loading: bool = False) -> None:
+        """The final time index entry, then indexes cut to their entries and the file to its bytes.
+
+        `loading`: what finds no room may stay in memory.
+        """
         tail = self.prepare_append()
         if self.allocated_bytes == UNCUT:
             self._cut_leftover(self.file())
         if tail.max_timestamp >= 0:
-            self.time_index.append(tail.max_timestamp, tail.offset_of_max_timestamp)
-        self.offset_index.trim()
-        self.time_index.trim()
+            self.time_index.table.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        for index in (self.offset_index, self.time_index):
+            if loading:
+                index.settle(trim=True)
+            else:
+                index.trim()
         if self.config.preallocate_bytes or tail.size > ALLOCATE_FROM_BYTES:
             # Gives back blocks that were reserved and not written.
             self._files.ftruncate(self.file().fd, tail.size)
@@ -530,6 +536,7 @@ class LogSegment(SegmentFields):
                 index.write_tail()
                 paths.append(self.path_of(suffix))
         if self._txn_index is not None and self._txn_index.entries:
+            self._txn_index.write_tail()
             paths.append(self.path_of(TXN_INDEX_SUFFIX))
         return SyncJob(tuple(paths))
 

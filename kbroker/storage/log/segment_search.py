@@ -160,11 +160,8 @@ def rebuild_offset_index(segment: Segment, files: FileSystem, end: int) -> None:
         since += info.size_in_bytes
     index.keep(0)
     for offset, position in entries:
-        index.append(offset, position)
-    if segment.tail is None:
-        index.trim()
-    else:
-        index.write_tail()
+        index.table.append(offset, position)
+    index.settle(trim=segment.tail is None)
 
 
 class Measured(NamedTuple):

@@ -80,15 +80,15 @@ def rebuild_time_index(segment: Segment, files: FileSystem, why: str = "leads as
         if info.max_timestamp > largest:
             largest, offset_of_largest = info.max_timestamp, info.last_offset
         if since > segment.config.index_interval_bytes and not index.is_full:
-            index.append(largest, offset_of_largest)
+            index.table.append(largest, offset_of_largest)
             since = 0
         since += info.size_in_bytes
     if segment.tail is not None:
-        index.write_tail()
+        index.settle(trim=False)
         # What it knows of times came from the damaged index.
         segment.tail = None
         segment.prepare_append()
         return
     if largest >= 0:
-        index.append(largest, offset_of_largest)
-    index.trim()
+        index.table.append(largest, offset_of_largest)
+    index.settle(trim=True)

@@ -49,13 +49,14 @@ def decode_entries(data: bytes, path: str) -> Iterator[AbortedTransaction]:
 class TransactionIndex:
     """The aborted transactions of one segment, held in memory once read."""
 
-    __slots__ = ("_entries", "_files", "base_offset", "path")
+    __slots__ = ("_entries", "_files", "_stored", "base_offset", "path")
 
     def __init__(self, files: FileSystem, path: str, base_offset: int, *, exists: bool) -> None:
         self._files = files
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._stored = 0
 
     @property
     def has_entries(self) -> bool:
@@ -67,6 +68,7 @@ class TransactionIndex:
         """The aborted transactions, read when first needed.  ValueError for a damaged file."""
         if self._entries is None:
             self._entries = list(decode_entries(self._files.read_file(self.path), self.path))
+            self._stored = len(self._entries)
         return self._entries
 
     def sanity_check(self, end_offset: int | None = None) -> None:
@@ -90,11 +92,19 @@ class TransactionIndex:
         if entries and entries[-1].last_offset >= entry.last_offset:
             raise ValueError(f"aborted transaction {entry} does not come after {entries[-1]}")
         entries.append(entry)
+        self.write_tail()
+
+    def write_tail(self) -> None:
+        """Puts entries that are in memory alone, as there was no room for them, into the file."""
+        if self._entries is None or self._stored == len(self._entries):
+            return
+        data = b"".join(ENTRY.pack(CURRENT_VERSION, *entry) for entry in self._entries[self._stored :])
         fd = self._files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            self._files.pwrite(fd, ENTRY.pack(CURRENT_VERSION, *entry), (len(entries) - 1) * ENTRY_BYTES)
+            self._files.pwrite(fd, data, self._stored * ENTRY_BYTES)
         finally:
             self._files.close(fd)
+        self._stored = len(self._entries)
 
     def truncate_to(self, offset: int) -> None:
         """Forgets transactions whose marker is at or after `offset`."""
@@ -103,14 +113,16 @@ class TransactionIndex:
         if len(kept) == len(entries):
             return
         self._entries = kept
-        if kept:
-            self._resize(len(kept) * ENTRY_BYTES)
-        else:
+        if not kept:
             self._files.unlink_if_exists(self.path)
+        elif len(kept) < self._stored:
+            self._resize(len(kept) * ENTRY_BYTES)
+        self._stored = min(self._stored, len(kept))
 
     def reset(self) -> None:
         """Starts again without entries."""
         self._entries = []
+        self._stored = 0
         self._files.unlink_if_exists(self.path)
 
     def _resize(self, size: int) -> None:

@@ -510,6 +510,13 @@ class UnifiedLog(LogFields):
         if self.committer is not None:
             self.committer.flushed(self.local.log_end_offset)
 
+    def flush_records(self) -> None:
+        """Makes the records durable, and no more, on a disk that has no room for what a flush writes beside them."""
+        with self._storage_errors("flushing"):
+            self.local.sync_records()
+        if self.committer is not None:
+            self.committer.flushed(self.local.log_end_offset)
+
     def flush_later(self) -> None:
         """Starts a flush on the executor; the recovery point moves when `collect_flushes` sees it done."""
         with self._storage_errors("flushing"):

@@ -101,8 +101,8 @@ class DirectoryGate(WriteGate):
 
     @property
     def is_refusing(self) -> bool:
-        """Closed, or open but full."""
-        return self.closed or self._found_full is not None
+        """Closed, or open but full, as a write has found or the file system says."""
+        return self.closed or self._found_full is not None or self.free_bytes <= 0
 
     @property
     def is_short(self) -> bool:

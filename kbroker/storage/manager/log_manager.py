@@ -46,7 +46,7 @@ from kbroker.storage.directories.log_placement import make_partition_directory, 
 from kbroker.storage.directories.lost_files import LostPartitions, tell_unbound
 from kbroker.storage.directories.strays import KnownTopic, stray_logs, tell_set_aside
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
-from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.files.log_dir_failure import NO_SPACE, LogDirFailureChannel
 from kbroker.storage.files.open_files import open_segments, process_limits
 from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
 from kbroker.storage.log.local_log import LogEnvironment, storage_error
@@ -114,6 +114,7 @@ class LogManager:
         self.environment.failures = self.failures
         self.environment.soon = self.deletions.soon
         self.gates: list[DirectoryGate] = []
+        self._unopened: dict[TopicPartition, LoadRequest] = {}
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.plans = DirectoryPlans(config)
         self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures)
@@ -280,7 +281,11 @@ class LogManager:
         try:
             return opener()
         except OSError as error:
-            self._survive(request.directory, f"loading {request.topic_partition}", error)
+            if error.errno in NO_SPACE:
+                logger.error("There is no room to open %s: it is tried again when it is asked for", request.directory)
+                self._unopened[request.topic_partition] = request
+            else:
+                self._survive(request.directory, f"loading {request.topic_partition}", error)
             return None
 
     def _recover(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
@@ -288,7 +293,12 @@ class LogManager:
         if log is not None and log.committer is not None and log.committer.threshold == 1:
             # What a killed process left in memory is about to be shown to consumers.
             try:
-                log.flush()
+                try:
+                    log.flush()
+                except KafkaStorageError as error:
+                    if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_SPACE):
+                        raise
+                    log.flush_records()
             except KafkaStorageError as error:
                 self._survive(request.directory, f"flushing {request.topic_partition}", error)
         return log
@@ -375,10 +385,15 @@ class LogManager:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
             return log
-        path = make_partition_directory(self, self._files, topic_partition)
-        try:
+        request = self._unopened.get(topic_partition)
+        if request is None:
+            path = make_partition_directory(self, self._files, topic_partition)
+            request = LoadRequest(path, topic_partition, config, False)
             self.checkpoints.forget(path.rpartition("/")[0], topic_partition)
-            log = load_log(LoadRequest(path, topic_partition, config, False), self.environment)
+        path = request.directory
+        try:
+            log = load_log(request, self.environment)
+            self._unopened.pop(topic_partition, None)
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
         except OSError as error:

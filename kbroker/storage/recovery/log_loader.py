@@ -24,6 +24,7 @@ from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
 from kbroker.storage.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.files.filesystem import DirectoryEntry
+from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log import log_lookup
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog, LogEnvironment, random_jitter, segment_config
@@ -498,7 +499,8 @@ def _assemble(opening: PreparedLog, local: LocalLog) -> UnifiedLog:
     if state.map_end_offset != end:
         log_lookup.rebuild_producer_state(log)
         if request.clean and not state.snapshots:
-            state.take_snapshot()  # or each start would read the whole log for it
+            with suppressing_no_space():
+                state.take_snapshot()  # or each start would read the whole log for it
     state.on_high_watermark(log.high_watermark)
     log.check_invariants()
     return log

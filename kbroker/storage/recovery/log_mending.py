@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.errors import InvalidRecordError
+from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log import markers
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LogEnvironment
@@ -146,9 +147,10 @@ def note_stored(
         return None
     if completed.is_aborted and index_aborted:
         stable = state.stable_offset_after(completed)
-        segment.txn_index.append(
-            AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-        )
+        with suppressing_no_space():  # Readers find it in memory, and the next flush writes it.
+            segment.txn_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
     state.complete(completed)
     return completed
 

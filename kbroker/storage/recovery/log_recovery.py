@@ -22,6 +22,7 @@ from kbroker._fast.log.index import TAIL_ENTRIES
 from kbroker._fast.log.segment_replay import account, last_of_each
 from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker._fast.records.record_batch import BatchInfo
+from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LogEnvironment
 from kbroker.storage.log.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, DurableJob, LogSegment, SyncJob
@@ -66,7 +67,7 @@ def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, 
         done, next_offset = account(scan, at, tail, offsets.table, times.table, room, next_offset, leader_epoch)
         for index in indexes:
             if index.table.entries - index.table.stored >= TAIL_ENTRIES:
-                index.write_tail()
+                index.settle(trim=False)
         if done == at or done == len(scan):
             return done, next_offset
         at = done
@@ -162,16 +163,17 @@ class LogRecovery:
             # That one is about to be dropped: a recovery that began with it would not see why.
             return
         state.map_end_offset = end if following is None else following.base_offset
-        snapshot = state.take_snapshot()
-        if saver is None:
-            return
-        jobs: list[DurableJob] = [segment.sync_job()]
-        if snapshot is not None:
-            jobs.append(SyncJob((snapshot,)))
-        epochs = self._epochs.write()
-        if epochs is not None:
-            jobs.append(epochs)
-        saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, jobs))
+        with suppressing_no_space():  # All of it is in memory; a recovery that is killed begins further back.
+            snapshot = state.take_snapshot()
+            if saver is None:
+                return
+            jobs: list[DurableJob] = [segment.sync_job()]
+            if snapshot is not None:
+                jobs.append(SyncJob((snapshot,)))
+            epochs = self._epochs.write()
+            if epochs is not None:
+                jobs.append(epochs)
+            saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, jobs))
 
     def _first_to_read(self, segments: Sequence[LogSegment], from_offset: int) -> int:
         at = len(segments) - 1
