@@ -179,3 +179,39 @@ def test_without_a_reserve_a_full_disk_refuses_each_write_and_heals(
         assert readiness(broker.metrics_url) == (200, "ready\n")
     broker.restart(kill=True)
     assert [offset for _, offset, _ in read_topic(broker.bootstrap, "t")] == list(range(written + 1))
+
+
+@pytest.mark.parametrize("fsync", ["os", "commit"])
+def test_a_broker_that_is_killed_while_its_disk_fills_up_starts_on_it(
+    disk: SmallDisk, kbroker_process: StartBroker, fsync: str
+) -> None:
+    """What a recovery makes again (snapshots, indexes, epochs, a flush) would need room, and the broker not come back."""
+    broker = broker_on(
+        disk,
+        kbroker_process,
+        **{
+            "kbroker.disk.reserve.bytes": "0",
+            "kbroker.fsync": fsync,
+            "log.segment.bytes": str(MEGABYTE),
+            "log.index.interval.bytes": "4096",
+            "log.retention.ms": "-1",
+        },
+    )
+    with Client(broker.port) as client:
+        client.create("t", 3)
+    writer = Writer(broker.bootstrap, "t", padding=os.urandom(20_000))
+    for _ in range(3):
+        acknowledged = len(writer.acknowledged)
+        writer.send(200)
+        wait_for(lambda least=acknowledged + 100: writer.poll() >= least, "records to be acknowledged")  # type: ignore[misc]
+        disk.take(leave=0)
+        broker.kill()
+        disk.take(leave=0)
+        broker.start()
+        # The metadata store has given up its spare file for the start.
+        disk.take(leave=0)
+        wait_for(lambda: ": 0 bytes are left" in readiness(broker.metrics_url)[1], "the full disk to be named")
+        disk.give_back()
+    writer.finish()
+    check_all_there_once(writer, read_topic(broker.bootstrap, "t"))
+    assert broker.stop() == 0
