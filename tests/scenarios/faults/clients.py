@@ -74,8 +74,6 @@ class LibrdkafkaProducer:
         self.acknowledged: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
         self.failed: list[str] = []
         self._log = FileLog(folder / f"producer-{topic}.log")
-        # Without idempotence only one request at a time keeps the order.
-        order: dict[str, Any] = {"enable.idempotence": True} if is_idempotent else {"max.in.flight": 1}
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -89,7 +87,7 @@ class LibrdkafkaProducer:
                 "reconnect.backoff.ms": 50,
                 "reconnect.backoff.max.ms": 500,
                 "debug": "eos,broker",
-                **order,
+                "enable.idempotence": is_idempotent,
             },
             logger=self._log.logger,
         )

@@ -2,8 +2,12 @@
 
 lost          a number that was acknowledged, or lies below one that was, is not in the log
 elsewhere     a number was acknowledged at an offset where another one is
-out of order  a number comes for the first time before a lesser one
+out of order  a number comes for the first time before a lesser one, from a producer that is idempotent
 duplicate     a number comes twice, from a producer that is idempotent
+
+Without idempotence librdkafka keeps no order over a change of leaders, even with one request in flight: that is counted
+for each broker, so the new leader gets the next records while the old one has not answered yet.  Three brokers of Apache
+Kafka 3.9.1 show the same in the same rounds (`make faults KIND=kafka SEED=2030 ROUNDS=10`: 0 comes behind 83).
 """
 
 from __future__ import annotations
@@ -29,12 +33,14 @@ def judge(place: str, acknowledged: Mapping[int, int], found: Sequence[int], *, 
         wrong.append(
             f"{place}: {len(elsewhere)} are not where they were acknowledged: at {at} is {there}, not {number}"
         )
+    if not is_idempotent:
+        return wrong
     first = list(dict.fromkeys(found))
     if first != sorted(first):
         at = next(index for index in range(1, len(first)) if first[index] < first[index - 1])
         wrong.append(f"{place}: {first[at]} comes behind {first[at - 1]}")
     count = duplicates(found)
-    if is_idempotent and count:
+    if count:
         wrong.append(f"{place}: {count} duplicates")
     return wrong
 
