@@ -6,8 +6,8 @@ out of order  a number comes for the first time before a lesser one, from a prod
 duplicate     a number comes twice, from a producer that is idempotent
 
 Without idempotence librdkafka keeps no order over a change of leaders, even with one request in flight: that is counted
-for each broker, so the new leader gets the next records while the old one has not answered yet.  Three brokers of Apache
-Kafka 3.9.1 show the same in the same rounds (`make faults KIND=kafka SEED=2030 ROUNDS=10`: 0 comes behind 83).
+for each broker, so the new leader gets the next records while the old one has not answered yet.  Three brokers of
+Apache Kafka 3.9.1 show the same in the same rounds (`make faults KIND=kafka SEED=2030 ROUNDS=10`: 0 comes behind 83).
 """
 
 from __future__ import annotations
