@@ -135,7 +135,7 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
                 document = run_replay(spark, shaped, request, bar)
         except NoRowsError:
             malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
-            raise click.ClickException(no_rows(paths, malformed, given["malformed"])) from None
+            raise click.ClickException(no_rows(paths, malformed, given["malformed"], trace)) from None
         reasons = trace.reasons() if counts.get["malformed"] else {}
         malformed = keep_malformed(trace, given["malformed"], given, reasons)
     summary = summary_of(output)

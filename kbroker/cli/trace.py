@@ -114,7 +114,7 @@ def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **g
         statistics = describe_trace(trace.rows)
         malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
         if not statistics["rows"]:
-            raise click.ClickException(no_rows(paths, malformed, given["malformed"]))
+            raise click.ClickException(no_rows(paths, malformed, given["malformed"], trace))
         statistics = {**statistics, "malformed": malformed}
         if plot is not None:
             plot_trace(statistics, plot, ", ".join(Path(path).name for path in paths))
@@ -155,7 +155,7 @@ def convert_command(paths: tuple[str, ...], output: str, as_json: bool, **given:
             reasons = trace.reasons() if counts["malformed"] or not rows else {}
             malformed = keep_malformed(trace, side, given, reasons)
             if not rows:
-                raise click.ClickException(no_rows(paths, malformed, side))
+                raise click.ClickException(no_rows(paths, malformed, side, trace))
     if as_json:
         print_json({"records": rows, "malformed": malformed, "output": output})
     else:
@@ -235,12 +235,15 @@ def keep_malformed(trace: Trace, path: str | None, given: Options, reasons: dict
     return reasons
 
 
-def no_rows(paths: tuple[str, ...], malformed: dict[str, int], side: str | None) -> str:
+def no_rows(paths: tuple[str, ...], malformed: dict[str, int], side: str | None, trace: Trace) -> str:
     """The message for a trace without a row."""
     where = ", ".join(paths)
     if not malformed:
         return f"{where}: the trace has no rows"
     seen = f"see {side}" if side is not None else "--malformed DIRECTORY keeps them"
+    if "bad time" in malformed and trace.mapping is not None:
+        rule = trace.mapping.time
+        seen = f"times were tried as {rule.unit or rule.format}; {seen}"
     return f"{where}: no row could be read: {_reasons(malformed)}; {seen}"
 
 

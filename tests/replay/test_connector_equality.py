@@ -80,6 +80,8 @@ def test_ranges_patterns_and_splits(spark: SparkSession, bootstrap: str) -> None
     assert 0 < len(compare(spark, bootstrap, assign=assigned, **times)) < 450
     late = {"startingTimestamp": "1700000004990", "startingOffsetsByTimestampStrategy": "latest"}
     assert len(compare(spark, bootstrap, subscribePattern=f"{first}|{second}", **late)) < 600
+    # A part of the names is enough.
+    assert len(compare(spark, bootstrap, subscribePattern="ange")) == 600
     split = read(spark, "kbroker", bootstrap, subscribe=first, maxRecordsPerPartition="40")
     assert split.rdd.getNumPartitions() == 8
     assert split.count() == 300

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
-from kbroker.replay.sources import log_options
+from kbroker.replay.sources import log_options, without_effect
 from kbroker.replay.sources.offset_json import from_checkpoint, parse_offsets, to_checkpoint
 from kbroker.replay.sources.offset_ranges import Range, rate_limit, split
 from kbroker.replay.sources.option_values import OptionError
@@ -83,7 +83,6 @@ def test_a_time_for_all_goes_before_times_which_go_before_offsets() -> None:
         ({**BASE, "maxOffsetsPerTrigger": "5"}, "it is for streaming queries"),
         ({**BASE, "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
         ({**BASE, "kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
-        ({**BASE, "kafka.group.id": "g"}, "joins no consumer group"),
         ({**BASE, "kafka.auto.offset.reset": "earliest"}, "set startingOffsets"),
         ({**BASE, "kafka.isolation.level": "serial"}, "one of read_uncommitted, read_committed"),
         ({**BASE, "startingOfsets": "earliest"}, "no option startingofsets; did you mean startingOffsets"),
@@ -125,6 +124,18 @@ def test_a_wrong_option_of_log_directories_says_what_to_change(options: dict[str
     """As above, for reading a disk."""
     with pytest.raises(OptionError, match=says):
         log_options.parse(options)
+
+
+@pytest.mark.parametrize("name", ["kafka.group.id", "groupIdPrefix", "group.id", "kafka.max.poll.records",
+    "kafka.consumer.cache.capacity", "maxRatePerPartition"])  # fmt: skip
+def test_what_means_nothing_here_is_taken_and_named(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that runs on Spark's connector would stop here for an option that changes nothing."""
+    monkeypatch.setattr(without_effect, "_named", set())
+    for _ in range(2):
+        assert parse({**BASE, name: "5"}, streaming=True).subscribe == ("t",)
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [f"option {name} has no effect"]
 
 
 offsets = st.dictionaries(

@@ -114,3 +114,17 @@ def test_a_query_killed_and_restarted_twenty_times_gives_each_record_once(
 ) -> None:
     """As above, at twenty points."""
     run_and_kill(spark, kbroker_broker, tmp_path, kills=20, seed=2)
+
+
+def test_a_wrong_option_of_a_stream_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """The query would end with an error of Spark's own code, which says nothing of the option."""
+    rows = (
+        spark.readStream.format("kbroker")
+        .option("kafka.bootstrap.servers", "127.0.0.1:1")
+        .option("subscribe", "t")
+        .option("startingOfsets", "earliest")
+        .load()
+    )
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="did you mean startingOffsets"):
+        query.awaitTermination()

@@ -93,7 +93,7 @@ def test_convert_writes_a_whole_trace_or_none(
     [
         ("t,who,n\n", "the trace has no rows"),
         ("", "is empty: there is no header"),
-        ("t,who,n\nx,a,1\n", "no row could be read: bad time 1"),
+        ("t,who,n\nx,a,1\n", "no row could be read: bad time 1; times were tried as s"),
         ("t,name,n\n1,a,1\n", "record.source: there is no column 'who'; the columns are: t, name, n"),
     ],
 )

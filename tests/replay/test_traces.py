@@ -167,6 +167,24 @@ def test_log4j_events_of_several_lines(spark: SparkSession, tmp_path: Path, spli
     assert raw_reasons(trace) == [("continuation without an event", "at kafka.lost(Lost.scala:1)\n")]
 
 
+@pytest.mark.parametrize(
+    ("line", "second"),
+    [
+        ("17/06/09 20:10:40 INFO executor.Backend: registered", 1_497_039_040),
+        ("2017-06-09 20:10:40 INFO Server: started", 1_497_039_040),
+        ("2017/06/09 20:10:40 [main] WARN x", 1_497_039_040),
+        ("09 Jun 2017 20:10:40,250 [main] DEBUG y", 1_497_039_040),
+        ("[2017-06-09T20:10:40.250] ERROR z", 1_497_039_040),
+    ],
+)
+def test_log4j_writes_times_in_several_ways(spark: SparkSession, tmp_path: Path, line: str, second: int) -> None:
+    """The logs of Spark, Hadoop and many services could not be replayed without a mapping of one's own."""
+    (tmp_path / "app.log").write_text(f"{line}\n  at more\n{line}\n")
+    found = rows(read_trace(spark, [str(tmp_path)], "log4j"))
+    assert [row["value"].decode() for row in found] == [f"{line}\n  at more", line]
+    assert {row["arrival_time"] // 1_000_000 for row in found} == {second}
+
+
 def test_line_breaks_in_csv_fields(spark: SparkSession, tmp_path: Path) -> None:
     """A row with a line break in a field would be two malformed ones."""
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbft;v\n1;"a\nb;""c"""\n2.5;d\n')

@@ -15,7 +15,7 @@ from kbroker.replay.sources.batch_reader import BatchReader
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
-from kbroker.replay.sources.stream_reader import StreamReader
+from kbroker.replay.sources.stream_reader import RefusedStream, StreamReader
 from kbroker.replay.sources.workers import FromSpark
 from kbroker.replay.sources.write_options import parse_write
 from kbroker.replay.sources.writer import BatchWriter, StreamWriter
@@ -35,7 +35,10 @@ class KbrokerSource(FromSpark, DataSource):
         return BatchReader(parse(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(parse(self.options, streaming=True), columns_of(schema))
+        try:
+            return StreamReader(parse(self.options, streaming=True), columns_of(schema))
+        except OptionError as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

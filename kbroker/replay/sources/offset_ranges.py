@@ -104,9 +104,7 @@ class OffsetFinder:
         else:
             pattern = re.compile(options.subscribe_pattern)
             everything = self.cluster.list_topics()
-            topics = {
-                name: info for name, info in everything.items() if pattern.fullmatch(name) and not info.is_internal
-            }
+            topics = {name: info for name, info in everything.items() if pattern.search(name) and not info.is_internal}
         return {(name, number) for name, info in topics.items() for number in info.partitions}
 
     def _check_same(

@@ -1,7 +1,8 @@
 """The options of reading from a broker: names, meanings, defaults and checks of Spark's own Kafka connector.
 
-What differs, and is refused with the reason instead of being ignored: consumer groups (this source joins none), other
-security protocols than PLAINTEXT, deserializers and interceptors, and any option whose name is not known.
+What differs, and is refused with the reason instead of being ignored: other security protocols than PLAINTEXT,
+deserializers and interceptors, and any option whose name is not known.  What has no meaning here, as a consumer group,
+of which this source joins none, is taken and named in the log (`without_effect`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kbroker.replay.client.fetcher import FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets, parse_partitions
 from kbroker.replay.sources.option_values import OptionError, OptionValues
+from kbroker.replay.sources.without_effect import READING, name_without_effect
 
 CHOICES = ("assign", "subscribe", "subscribePattern")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -51,15 +53,12 @@ KNOWN = (
     "kafka.retry.backoff.ms",
     "kafka.retry.backoff.max.ms",
 )
-_NO_GROUP = "this source keeps its offsets in Spark and joins no consumer group; leave it out"
 REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
     "kafka.key.deserializer": "keys come as binary; convert them with DataFrame operations",
     "kafka.value.deserializer": "values come as binary; convert them with DataFrame operations",
     "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, nothing is committed",
     "kafka.interceptor.classes": "interceptors are Java classes",
-    "kafka.group.id": _NO_GROUP,
-    "groupIdPrefix": _NO_GROUP,
 }
 
 
@@ -106,7 +105,7 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """OptionError, which says what to change, for anything that is wrong."""
     values = OptionValues(options)
     values.refuse(REFUSED)
-    values.check_known(KNOWN, "reading with format kbroker")
+    values.check_known((*KNOWN, *name_without_effect(values, READING)), "reading with format kbroker")
     bootstrap = parse_bootstrap_option(values)
     assign, subscribe, pattern = _parse_choice(values)
     starting, ending = _parse_limits(values, streaming)

@@ -21,12 +21,35 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.sources.batch_reader import OffsetRangePartition
 from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, names, to_checkpoint
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit, split
+from kbroker.replay.sources.option_values import OptionError
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range, report_loss
 from kbroker.replay.sources.workers import FromSpark
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class RefusedStream(FromSpark, DataSourceStreamReader):
+    """In the place of a reader whose options are wrong: says so when Spark first asks it something.
+
+    Spark 4.0 loses an error that is raised while a stream's reader is made: it fails at stopping what is not there.
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
+        raise self._error
+
+    def latestOffset(self) -> dict[str, object]:  # noqa: N802
+        raise self._error
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class StreamReader(FromSpark, DataSourceStreamReader):

@@ -26,6 +26,7 @@ from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.producer import ACKS_ALL, MAX_IN_FLIGHT, ProducerSettings
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse_bootstrap_option, parse_client
+from kbroker.replay.sources.without_effect import WRITING, name_without_effect
 
 KNOWN = (
     "topic",
@@ -53,12 +54,10 @@ KNOWN = (
 )
 REFUSED = {
     "kafka.transactional.id": "rows are written by idempotent producers, without transactions",
-    "kafka.linger.ms": "batches are as large as the rows of a task allow; nothing waits for time to pass",
     "kafka.partitioner.class": "give a column named partition, or keys, which are placed as Kafka's own clients do",
     "kafka.key.serializer": "convert keys to string or binary with DataFrame operations",
     "kafka.value.serializer": "convert values to string or binary with DataFrame operations",
     "kafka.interceptor.classes": "interceptors are Java classes",
-    "kafka.retries": "set kafka.delivery.timeout.ms, which bounds all retries",
 }
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
 BATCH_BYTES = 256 << 10
@@ -91,7 +90,7 @@ def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """OptionError, which says what to change, for anything that is wrong with the options or the columns."""
     values = OptionValues(options)
     values.refuse(REFUSED)
-    values.check_known(KNOWN, "writing with format kbroker")
+    values.check_known((*KNOWN, *name_without_effect(values, WRITING)), "writing with format kbroker")
     topic = (values.text("topic") or "").strip() or None
     with_timestamp = values.flag("includeTimestamp", False)
     check_columns(schema, topic, with_timestamp)

@@ -38,16 +38,22 @@ ACCESS_FIELDS = (
 """Common and combined log format, of a virtual host or not, with whatever a server adds after it.  A request may hold
 quotes; the last field may have lost its end."""
 
-LOG4J_OPENING = r"^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d"
+_LOG4J_TIME = (
+    r"(?:\d{4}-\d\d-\d\d[ T]|\d{4}/\d\d/\d\d |\d\d/\d\d/\d\d |\d\d [A-Z][a-z]{2} \d{4} )\d\d:\d\d:\d\d(?:[,.]\d{1,9})?"
+)
+LOG4J_TIMES = "iso | yy/MM/dd HH:mm:ss | yyyy/MM/dd HH:mm:ss | dd MMM yyyy HH:mm:ss"
+"""As Kafka and log4j's ISO8601 write times, Spark and Hadoop, others by hand, and log4j's DATE."""
+LOG4J_OPENING = rf"^\[?{_LOG4J_TIME}[\] ]"
 LOG4J_FIELDS = (
-    r"^\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{1,9})\]?\s+"
+    rf"^\[?(?P<time>{_LOG4J_TIME})\]?\s+"
     r"(?:\[?(?P<level>TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b\]?\s*)?(?P<message>[\s\S]*)$"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """Where the time of a row is.  `format` is "iso" or a Spark pattern; with `unit` the column is a number instead."""
+    """Where the time of a row is.  `format` is "iso" or a Spark pattern, or several with " | " between, of which the
+    first that fits counts; with `unit` the column is a number instead."""
 
     column: str = ""
     format: str = "iso"
@@ -150,7 +156,7 @@ PRESETS: dict[str, Mapping] = {
     "log4j": Mapping(
         "log4j",
         "log4j",
-        TimeRule(column="time"),
+        TimeRule(column="time", format=LOG4J_TIMES),
         RecordRule(source="{file_name}", topic="log", key=None, value="{line}"),
         text=TextRule(opening=LOG4J_OPENING, fields=LOG4J_FIELDS),
     ),
@@ -183,7 +189,10 @@ def find_mapping(name: str | None, trace_format: str | None) -> Mapping:
         if trace_format in PRESETS:
             return PRESETS[trace_format]
         if trace_format is None:
-            raise TraceError("say what the trace is: a format, a mapping or both")
+            raise TraceError(
+                f"say what the trace is: a format ({', '.join(FORMATS)}), a mapping (a file, or one of "
+                f"{', '.join(bundled())}) or both"
+            )
         raise TraceError(f"format {trace_format} needs a mapping, a file or one of: {', '.join(bundled())}")
     mapping = parse_mapping(name, _load(name), trace_format)
     if trace_format is not None and trace_format != mapping.format:

@@ -49,7 +49,8 @@ def records(rows: DataFrame, mapping: Mapping) -> DataFrame:
         rules = mapping.records
         made = F.array(*(_record(frame, rule, number, len(rules)) for number, rule in enumerate(rules)))
         broken = F.coalesce(F.col("_problem"), F.when(F.col("_time").isNull(), BAD_TIME))
-        detail = F.when(F.col("_problem").isNull(), F.col("_time_text"))
+        tried = F.lit(f", tried as {mapping.time.unit or mapping.time.format}")
+        detail = F.when(F.col("_problem").isNull(), F.concat(F.coalesce(F.col("_time_text"), F.lit("null")), tried))
         frame = frame.withColumn("_broken", broken)
         each = F.when(F.col("_broken").isNotNull(), F.array(_broken_record(frame, len(rules), detail)))
         frame = frame.select(F.explode(each.otherwise(F.filter(made, lambda one: one["_wanted"]))).alias("one"))
@@ -104,6 +105,9 @@ def arrival_time(column: Column, rule: TimeRule) -> Column:
 
 
 def _moment(text: Column, rule: TimeRule) -> Column:
+    formats = rule.format.split(" | ")
+    if len(formats) > 1:
+        return F.coalesce(*(_moment(text, replace(rule, format=each)) for each in formats))
     zone = F.lit(f" {rule.zone}")
     if rule.format != "iso":
         pattern = _FRACTION.sub("", rule.format)
