@@ -46,6 +46,7 @@ logger = logging.getLogger("kbroker.cluster.client")
 
 API_VERSIONS_VERSION = 3
 CORRELATION_MASK = 0x7FFFFFFF
+LAST_LOOK_SECONDS = 0.001
 
 
 class NodeError(Exception):
@@ -148,6 +149,7 @@ class NodeClient:
         self._channel: Channel | None = None
         self._endpoint: Endpoint | None = None
         self._opening: asyncio.Task[Channel] | None = None
+        self._connecting: asyncio.Timeout | None = None
         self._in_flight: deque[_Pending] = deque()
         self._correlation_id = 0
         self._failures = 0
@@ -204,7 +206,7 @@ class NodeClient:
         answer: asyncio.Future[object] = self._loop.create_future()
         pending = _Pending(request.api_key, version, self._correlation_id, answer)
         seconds = self._settings.request_seconds if seconds is None else seconds
-        pending.timer = self._loop.call_later(seconds, self._timed_out, channel, pending, seconds)
+        pending.timer = self._loop.call_later(seconds, self._late, channel, pending, seconds)
         self._in_flight.append(pending)
         channel.send(parts)
         return answer
@@ -243,7 +245,7 @@ class NodeClient:
             self._lost(channel, error)
 
         try:
-            async with asyncio.timeout(self._settings.connect_seconds):
+            async with asyncio.timeout(self._settings.connect_seconds) as self._connecting:
                 channel = await self._transport.connect(
                     endpoint.host,
                     endpoint.port,
@@ -254,6 +256,8 @@ class NodeClient:
         except (OSError, TimeoutError) as error:
             self._back_off()
             raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {error or 'no answer in time'}") from error
+        finally:
+            self._connecting = None
         if self._closed:
             channel.close()
             raise UnreachableError("the client is closed")
@@ -313,6 +317,10 @@ class NodeClient:
         if not pending.answer.done():
             pending.answer.set_result(answer)
 
+    def _late(self, channel: Channel, pending: _Pending, seconds: float) -> None:
+        """The time of a request is over.  What has come meanwhile is read first: this process may have been held up."""
+        pending.timer = self._loop.call_later(LAST_LOOK_SECONDS, self._timed_out, channel, pending, seconds)
+
     def _timed_out(self, channel: Channel, pending: _Pending, seconds: float) -> None:
         if pending in self._in_flight:
             channel.close()
@@ -337,9 +345,16 @@ class NodeClient:
             each.fail(error)
 
     def disconnect(self) -> None:
-        """Hang up; what waits fails, and the next request connects anew, where `find` says."""
+        """Hang up, or stop connecting; what waits fails, and the next request connects anew, where `find` says."""
+        given_up = ConnectionLostError("this side has closed the connection")
         if self._channel is not None:
-            self._end(ConnectionLostError("this side has closed the connection"))
+            self._end(given_up)
+            return
+        if self._connecting is not None and not self._connecting.expired():
+            self._connecting.reschedule(self._loop.time())
+        if self._in_flight:
+            # The question for versions.
+            self._fail_all(given_up)
 
     def close(self) -> None:
         """Hang up for good."""

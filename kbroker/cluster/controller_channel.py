@@ -1,8 +1,8 @@
 """Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
 
-The metadata say which broker that is; when it is another one, the next request goes there.  Versions are negotiated,
-since controllers of other releases answer, too.  Where the controller cannot be reached the error is
-`NotControllerError`, like its own answer that it is not: ask again later.
+The metadata say which broker that is.  When it is another one, what waits for the old one, which may hang, fails, and
+the next request goes there.  Versions are negotiated, since controllers of other releases answer, too.  Where the
+controller cannot be reached the error is `NotControllerError`, like its own answer that it is not: ask again later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
-from kbroker.metadata.image import PartitionImage
+from kbroker.metadata.image import NO_CONTROLLER, PartitionImage
 from kbroker.metadata.store import ProducerIdBlock
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import Transport
     from kbroker.cluster.protocol_version import ProtocolVersion
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import Endpoint
+    from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
     from kbroker.protocol.messages import Message
 
 LAST_VERSION_BY_NAME = 1
@@ -49,9 +49,14 @@ class ControllerChannel:
         self._cache = cache
         self._listener = listener
         self._protocol = protocol
-        self._node_id = -1
+        self._node_id = NO_CONTROLLER
         settings = ClientSettings(client_id=str(node_id), negotiates=True, request_seconds=request_seconds)
         self._client = NodeClient(loop, transport, self._find, settings, rng)
+        cache.subscribe(self._follow)
+
+    def _follow(self, _old: ClusterImage, new: ClusterImage, _delta: MetadataDelta) -> None:
+        if self._node_id not in (NO_CONTROLLER, new.controller_id) and new.controller_id >= 0:
+            self._client.disconnect()
 
     def _find(self) -> Endpoint | None:
         image = self._cache.image

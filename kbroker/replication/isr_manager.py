@@ -70,6 +70,7 @@ class IsrManager:
         self._proposals: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
+        self._looked_at = self.now()
         self._fetch_epochs: dict[int, int] = {}
         self.shrink_count = 0
         self.expand_count = 0
@@ -116,7 +117,14 @@ class IsrManager:
             self._task = self._loop.create_task(self._send_all())
 
     def drop_lagging(self, partitions: Iterable[Partition]) -> None:
-        """Propose smaller ISRs where followers lag; every half of `replica.lag.time.max.ms`."""
+        """Propose smaller ISRs where followers lag; every half of `replica.lag.time.max.ms`.
+
+        Not where this process was held up for all of that time: what followers asked for meanwhile has yet to be read.
+        """
+        now, before = self.now(), self._looked_at
+        self._looked_at = now
+        if now - before > self.max_lag:
+            return
         for partition in partitions:
             partition.drop_lagging()
 

@@ -287,3 +287,20 @@ def test_a_request_on_a_connection_that_is_closing_fails_as_lost() -> None:
             await client.send(ALTER(broker_id=1), 3)
 
     run(scenario)
+
+
+def test_an_answer_that_came_while_the_process_was_held_up_is_read() -> None:
+    """After a pause each request under way would fail, and what it asked for be asked for again."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        asked = asyncio.ensure_future(client.send(ALTER(broker_id=1), 3))
+        header, _ = await peer.request()
+        peer.answer(header.correlation_id, wire.AlterPartitionResponse(throttle_time_ms=7), 3)
+        pending = client._in_flight[0]
+        assert pending.timer is not None and client._channel is not None
+        pending.timer.cancel()
+        # As the loop does whose timers are all due: before it reads.
+        client._late(client._channel, pending, 30.0)
+        assert (await asked).throttle_time_ms == 7
+
+    run(scenario)

@@ -15,6 +15,7 @@ from kbroker.metadata.image import BrokerImage, ClusterImage
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.partition import Role
 from kbroker.types import TopicPartition
+from tests.storage.batches import HandClock
 
 NAME = TopicPartition("t", 0)
 
@@ -59,5 +60,23 @@ def test_a_replica_is_named_in_the_epoch_of_its_last_fetch() -> None:
         manager.fetches(3, 34)
         assert await propose((1, 2, 3)) == [(1, 11), (2, 21), (3, 34)]
         manager.close()
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_was_held_up_takes_nobody_out_of_the_isr_for_that() -> None:
+    """After a pause of a machine its leaders would drop all followers, whose fetches wait to be read, and acks=all be
+    refused until they are back."""
+
+    async def main() -> None:
+        clock: Any = HandClock(100_000)
+        loop, cache = asyncio.get_running_loop(), MetadataCache(ClusterImage.of("c"))
+        manager: Any = IsrManager(loop, clock, cache, Asked(), lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
+        looks: list[float] = []
+        partition: Any = SimpleNamespace(drop_lagging=lambda: looks.append(clock.monotonic()))
+        for seconds in (115, 130, 500, 515, 530):
+            clock.now = seconds * 1000
+            manager.drop_lagging([partition])
+        assert looks == [115.0, 130.0, 515.0, 530.0]
 
     asyncio.run(main())

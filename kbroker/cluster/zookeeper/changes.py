@@ -18,6 +18,7 @@ from kbroker.cluster.zookeeper.session import ZooKeeperError
 from kbroker.errors import ErrorCode, InvalidUpdateVersionError
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
+from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
     from kbroker.cluster.controller_stats import ControllerStats
@@ -208,10 +209,7 @@ class StateChanges:
         taken = asyncio.Event()
         for node_id, (request, version) in self._messages.update_metadata((), [own]).items():
             self._channels.send(node_id, request, version, lambda _answer: taken.set())
-            try:
-                async with asyncio.timeout(TOLD_SECONDS):
-                    await taken.wait()
-            except TimeoutError:
+            if not await set_within(taken, TOLD_SECONDS):
                 logger.warning("broker %d does not take what its own controller sends", own)
 
     def stop(

@@ -86,6 +86,7 @@ logger = logging.getLogger("kbroker.cluster")
 
 REFUSED_SECONDS = 1.0
 LOST_SECONDS = 0.05
+ANSWER_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 
 _Value = TypeVar("_Value")
@@ -410,7 +411,8 @@ def _begin(client: KazooClient, seconds: float) -> bool:
         raise KazooTimeoutError
     while True:
         try:
-            client.exists_async("/").get(timeout=max(0.0, deadline - time.monotonic()))
+            # What is asked gets the time of an answer also at the end: this process may have been held up until then.
+            client.exists_async("/").get(timeout=max(ANSWER_SECONDS, deadline - time.monotonic()))
             return True
         except (ConnectionLoss, KazooSessionExpired):
             # kazoo goes on with the next server, or with a new session.

@@ -181,7 +181,10 @@ class Membership:
             return stat.czxid
 
     async def _wait_until_free(self, path: str, deadline: float) -> None:
-        """Wait for an earlier session's registration to go; delete it where that session was this process's own."""
+        """Wait for an earlier session's registration to go; delete it where that session was this process's own.
+
+        It is looked at once more when the time is over: the process may have been held up for all of it."""
+        is_over = False
         while (stat := await self._zookeeper.exists(path, self._look_again.set)) is not None:
             if stat.owner in self._own_sessions:
                 try:
@@ -190,16 +193,18 @@ class Membership:
                     pass
                 return
             node_id = self._registration.node_id
+            if is_over:
+                raise MembershipError(
+                    f"broker id {node_id} is in use by another broker (session 0x{stat.owner:x} of {path}); stop that "
+                    "one, or give this one another broker.id"
+                )
             seconds = deadline - self._loop.time()
             logger.info("broker id %d is registered by another session; waiting %.1f s for it to end", node_id, seconds)
             try:
                 async with asyncio.timeout(max(0.0, seconds)):
                     await self._look_again.wait()
             except TimeoutError:
-                raise MembershipError(
-                    f"broker id {node_id} is in use by another broker (session 0x{stat.owner:x} of {path}); stop that "
-                    "one, or give this one another broker.id"
-                ) from None
+                is_over = True
             self._look_again.clear()
 
     def _on_session(self, state: SessionState) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -36,6 +37,9 @@ async def through_losses(
                 async with asyncio.timeout(seconds):
                     await zookeeper.connected()
             except TimeoutError:
+                # Once more: this process may have been held up for all of that time.
+                with contextlib.suppress(ConnectionLossError):
+                    return await step()
                 raise ConnectionLossError(
                     f"the connection to ZooKeeper at {settings.connect} (zookeeper.connect) was lost during the start "
                     f"and did not come back within {seconds:g} s (zookeeper.connection.timeout.ms)"

@@ -23,7 +23,7 @@ from kbroker.cluster.zookeeper.membership import (
     generated_node_id,
     make_roots,
 )
-from kbroker.cluster.zookeeper.session import BadVersionError, Check, MultiError, Set, ensure_path
+from kbroker.cluster.zookeeper.session import BadVersionError, Check, MultiError, Set, Stat, ensure_path
 from kbroker.cluster.zookeeper.znodes import ControllerZnode, decode_epoch, encode_controller
 from kbroker.config import BrokerConfig
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
@@ -121,6 +121,29 @@ def test_an_id_is_waited_for_and_refused_while_another_has_it() -> None:
         waiting = asyncio.ensure_future(member(new, 60_000).register())
         await settled()
         assert not waiting.done()
+        old.drop()
+        assert await waiting == ensemble.nodes[paths.broker(1)].czxid
+
+    asyncio.run(main())
+
+
+class Deaf(FakeSession):
+    """A session of a process that is held up: nothing that it watches reaches it."""
+
+    async def exists(self, path: str, watch: Callable[[], None] | None = None) -> Stat | None:
+        return await super().exists(path)
+
+
+def test_an_id_that_was_freed_while_the_process_was_held_up_is_taken() -> None:
+    """A start that hangs for as long as it waits would end, and say that another broker has its id."""
+
+    async def main() -> None:
+        ensemble = FakeEnsemble()
+        old = ensemble.session()
+        await make_roots(old)
+        await member(old).register()
+        waiting = asyncio.ensure_future(member(Deaf(ensemble), 100).register())
+        await settled()
         old.drop()
         assert await waiting == ensemble.nodes[paths.broker(1)].czxid
 

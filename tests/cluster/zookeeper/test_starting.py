@@ -86,6 +86,14 @@ class LossySession(FakeSession):
         return call
 
 
+class LateSession(FakeSession):
+    """Of a process that was held up: it is connected again, and what waits for that has not heard of it."""
+
+    async def connected(self) -> None:
+        self.resume()
+        await asyncio.get_running_loop().create_future()
+
+
 async def started(ensemble: FakeEnsemble, session: LossySession) -> None:
     """A broker starts over the session, and is a member then."""
     loop = asyncio.get_running_loop()
@@ -151,6 +159,19 @@ def test_a_connection_that_does_not_come_back_is_named_with_the_time_waited() ->
         )
         with pytest.raises(ConnectionLossError, match=re.escape(words)):
             await through_losses(session, settings, lambda: make_roots(session))
+
+    asyncio.run(body())
+
+
+def test_a_connection_that_is_back_when_the_time_is_over_is_used() -> None:
+    """A start that was held up for as long as it waits would end, though ZooKeeper is there again."""
+
+    async def body() -> None:
+        ensemble = FakeEnsemble()
+        session = LateSession(ensemble)
+        session.suspend()
+        await through_losses(session, ZooKeeperSettings("somewhere:2181", 2_000, 20), lambda: make_roots(session))
+        assert paths.BROKER_IDS in ensemble.nodes
 
     asyncio.run(body())
 

@@ -83,7 +83,9 @@ class OldFormatHistory(History):
         image = self.controller.image("t")
         if any(self.controller.nodes[each].alive for each in self._down):
             return False
-        end = max(self.committed, default=-1) + 1
+        up = [found for each in self.nodes.values() if (found := each.hosted()) is not None]
+        known = max((*self.committed, *self.acknowledged), default=-1) + 1
+        end = max([known, *(each.log.high_watermark for each in up)])
         in_sync = [self.nodes[each].hosted() for each in set(image.isr) - self._down]
         for each in in_sync:
             if each is None or each.leader_epoch != image.leader_epoch or each.log.log_end_offset < end:

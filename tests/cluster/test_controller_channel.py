@@ -1,0 +1,96 @@
+"""What a broker asks the controller of its cluster, while the controller changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvloop
+
+from kbroker.cluster.client import Channel
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.requests import BrokerEpoch
+from kbroker.errors import NotControllerError
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+from tests.cluster.test_client import Peer
+
+OLD, NEW, US = 1, 2, BrokerEpoch(3, 7)
+LISTENER = "PLAINTEXT"
+
+
+class Stuck(TcpTransport):
+    """A network that loses what goes to one port."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, port: int) -> None:
+        super().__init__(loop)
+        self._port = port
+        self.tried = asyncio.Event()
+
+    async def connect(self, host: str, port: int, *rest: Any) -> Channel:
+        if port == self._port:
+            self.tried.set()
+            await asyncio.get_running_loop().create_future()
+        return await super().connect(host, port, *rest)
+
+
+async def versions(peer: Peer) -> None:
+    """Answers ApiVersions."""
+    header, _ = await peer.request()
+    row = wire.ApiVersionsResponse.ApiVersion(api_key=ApiKey.ALLOCATE_PRODUCER_IDS, max_version=0)
+    peer.answer(header.correlation_id, wire.ApiVersionsResponse(api_keys=[row]), header.api_version, flexible=False)
+
+
+@pytest.mark.parametrize("hangs", ["when it is asked", "before it says its versions", "before it accepts"])
+def test_a_new_controller_ends_what_waits_on_the_old_one(hangs: str) -> None:
+    """An ISR change would wait for 30 s for a controller that hangs, and every commit with it, though another broker is
+    the controller."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        old, new = Peer(), Peer()
+        await old.start()
+        await new.start()
+        brokers = [
+            BrokerImage(each, {LISTENER: Endpoint("127.0.0.1", peer.port)}) for each, peer in ((OLD, old), (NEW, new))
+        ]
+        cache = MetadataCache(ClusterImage.of("c", controller_id=OLD, brokers=brokers))
+        network = Stuck(loop, old.port if hangs == "before it accepts" else 0)
+        channel = ControllerChannel(loop, network, cache, lambda: LISTENER, US.node_id, protocol_version("3.9"))
+        asked = asyncio.ensure_future(channel.allocate_producer_ids(US))
+        if hangs == "before it accepts":
+            await network.tried.wait()
+        elif hangs == "before it says its versions":
+            await old.request()
+        else:
+            await versions(old)
+            await old.request()
+        cache.publish(replace(cache.image, controller_id=NEW), MetadataDelta())
+        with pytest.raises(NotControllerError):
+            await asked
+        again = asyncio.ensure_future(channel.allocate_producer_ids(US))
+        await versions(new)
+        header, _ = await new.request()
+        body = wire.AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000)
+        new.answer(header.correlation_id, body, header.api_version)
+        assert (await again).first_id == 5000
+        channel.close()
+        await old.stop()
+        await new.stop()
+
+    within(main)
+
+
+def within(scenario: Callable[[], Any]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(9):
+            await scenario()
+
+    uvloop.run(main())
