@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
@@ -81,8 +82,9 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
 
     No answer goes beyond the high watermark (READ_COMMITTED: the last stable offset): max timestamp answers -1 while
     its record lies there.  A new leader that may not know of all that is committed refuses what lies there (KIP-207:
-    OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE).  A partition named twice is refused with INVALID_REQUEST,
-    once.  v0 answers a list of offsets where segments begin (`offsets_before`), and a partition named twice twice.
+    OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE).  A tool that names itself replica -2 is answered by followers,
+    too, and up to the log's end.  A partition named twice is refused with INVALID_REQUEST, once.  v0 answers a list of
+    offsets where segments begin (`offsets_before`), and a partition named twice twice.
     """
     if ctx.api_version == 0:
         return await _list_segment_offsets(ctx, request)
@@ -141,10 +143,17 @@ async def _list_segment_offsets(ctx: RequestContext, request: wire.ListOffsetsRe
     return wire.ListOffsetsResponse(topics=topics)
 
 
+def _asked_partition(ctx: RequestContext, replica_id: int, topic: str, index: int) -> Partition:
+    """The partition that is led here; for a tool that compares replicas also one that is followed."""
+    manager = ctx.services.replica_manager
+    partition: Partition = (manager.replica if replica_id == DEBUGGING_REPLICA_ID else manager.partition)(topic, index)
+    return partition
+
+
 def _segment_offsets(
     ctx: RequestContext, replica_id: int, topic: str, asked: wire.ListOffsetsRequest.ListOffsetsPartition
 ) -> list[int]:
-    partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)
+    partition = _asked_partition(ctx, replica_id, topic, asked.partition_index)
     log = partition.log
     if asked.timestamp < 0 and FIRST_VERSION_OF_TIMESTAMP.get(asked.timestamp, 127):
         raise UnsupportedVersionError()
@@ -192,7 +201,7 @@ def _find_offset(
         raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known")
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
-    partition: Partition = ctx.services.replica_manager.partition(topic, asked.partition_index)
+    partition = _asked_partition(ctx, request.replica_id, topic, asked.partition_index)
     partition.check_leader_epoch(asked.current_leader_epoch)
     log = partition.log
     if request.replica_id != CONSUMER_REPLICA_ID:

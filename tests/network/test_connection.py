@@ -28,7 +28,7 @@ from tests.extensions.direct_requests import EchoesTogether
 from tests.network import socket_kinds
 from tests.network.later import Later, PlainProgram
 
-ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, BARE, WAKE, TOGETHER = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, CONTROLLED_SHUTDOWN, WAKE, BARE, TOGETHER = range(11)
 MAX_FRAME = 8 << 20
 
 
@@ -58,6 +58,7 @@ class Harness:
             LATER: self.answer_later,
             FILE: lambda ctx, body: self.region(bytes(body)),
             BARE: lambda ctx, body: self.region(bytes(body))[1:2],
+            CONTROLLED_SHUTDOWN: lambda ctx, body: f"{ctx.client_id} ".encode() + bytes(body),
             SILENT: lambda ctx, body: NO_RESPONSE,
             TASK: self.task,
             KEEP: self.keep,
@@ -507,6 +508,23 @@ def test_a_region_that_is_not_in_memory_is_read_by_a_thread_and_arrives_whole() 
             # Whether pages can be dropped is the file system's affair; where they were, a thread read 2 MB a time,
             # or was ahead.
             assert (1 <= harness.listener.cold_reads_count <= 5) if cold else (harness.listener.cold_reads_count == 0)
+            writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_controlled_shutdown_of_kafka_0_8_2_is_read_without_a_client_id() -> None:
+    """Its header has none: the body was taken for one, the connection closed, and a broker that stops left partitions
+    without a leader."""
+
+    async def main() -> None:
+        async with running() as harness:
+            reader, writer = await harness.connect()
+            node_id = struct.pack(">i", 7)
+            head = struct.pack(">hhi", CONTROLLED_SHUTDOWN, 0, 1)
+            writer.write(struct.pack(">i", len(head) + len(node_id)) + head + node_id)
+            writer.write(frame(CONTROLLED_SHUTDOWN, 2, node_id, version=1))
+            assert [await answer(reader) for _ in range(2)] == [(1, b"None " + node_id), (2, b"test " + node_id)]
             writer.close()
 
     uvloop.run(main())

@@ -50,6 +50,7 @@ cdef enum:
     # Requests with more than this behind their header are decoded in pieces, answers with more items encoded so.
     LARGE_BYTES = 65536
     FIRST_ITEMS = 2048
+    CONTROLLED_SHUTDOWN = 7
     API_VERSIONS = 18
 
 
@@ -85,7 +86,8 @@ cdef class RequestServer:
         ctx.api_key = cursor_int16(&cursor)
         ctx.api_version = cursor_int16(&cursor)
         ctx.correlation_id = cursor_int32(&cursor)
-        id_bytes = cursor_int16(&cursor)
+        # ControlledShutdown 0 alone, as Kafka 0.8.2 sends it, has no client id.
+        id_bytes = cursor_int16(&cursor) if ctx.api_key != CONTROLLED_SHUTDOWN or ctx.api_version else -1
         if id_bytes >= 0:
             id_data = <const char*> cursor_take(&cursor, id_bytes)
             if id_data != NULL:
