@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
+from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.assembly.console import Console
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
@@ -70,6 +71,8 @@ from kbroker.telemetry.clients import TelemetryClients
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.socket_part import SocketPart
     from kbroker.assembly.membership import Membership
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
@@ -107,8 +110,12 @@ class Broker:
         member: Member | None = None,
         authorizer: Authorizer | None = None,
         place: Place | None = None,
+        make_socket: Callable[[Connection], SocketPart] = PlainSocket,
     ) -> None:
-        """`member` joins it to a cluster, `place` makes it a worker of this host; else it is a cluster of its own."""
+        """`member` joins it to a cluster, `place` makes it a worker of this host; else it is a cluster of its own.
+
+        `make_socket` is for connections that are not TCP's.
+        """
         self.config = config
         self.membership: Membership | None = None
         self.authorizer = authorizer
@@ -121,7 +128,7 @@ class Broker:
         self.tasks = PeriodicTasks(loop)
         self.loop_delay = LoopDelaySampler(self._activity)
         self.metrics: MetricsServer | None = None
-        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit())
+        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), make_socket)
         manager = self.log_manager = LogManager(config, self.clock, activity=self._writing)
         self.store: LocalStore | None = None
         self._broker_epoch: Callable[[], BrokerEpoch]

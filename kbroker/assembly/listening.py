@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.handlers import dispatch
 from kbroker.handlers.table import advertised_ranges
 from kbroker.metrics.sources import ConnectionTotals
@@ -21,7 +22,11 @@ from kbroker.network.unreached import Address, UnreachedAddress
 from kbroker.storage.manager.shrunk_files import note_shrunk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbroker._fast.base.counters import RequestStats
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.socket_part import SocketPart
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
     from kbroker.handlers.services import Services
@@ -33,11 +38,17 @@ DRAIN_SECONDS = 1.0
 class Listeners:
     """Opened after all else; see `listen`.
 
-    `descriptors`: how many files the process may open.  `cold_reads` are the threads that wait for a disk.
+    `descriptors`: how many files the process may open.  `make_socket` is for connections that are not TCP's.
+    `cold_reads` are the threads that wait for a disk.
     """
 
     def __init__(
-        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, stats: RequestStats, descriptors: int
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        stats: RequestStats,
+        descriptors: int,
+        make_socket: Callable[[Connection], SocketPart] = PlainSocket,
     ) -> None:
         self.all: list[Listener] = []
         self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
@@ -46,6 +57,7 @@ class Listeners:
         self._loop = loop
         self._stats = stats
         self._descriptors = descriptors
+        self._make_socket = make_socket
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
     async def listen(
@@ -92,6 +104,7 @@ class Listeners:
                 file_shrunk=partial(note_shrunk, logs),
                 slices=services.slices,
                 admission=quotas.admit,
+                make_socket=self._make_socket,
             )
             await listener.start()
             self.all.append(listener)

@@ -1,4 +1,7 @@
-"""The clocks, for C: the one that only goes forward, and the wall's."""
+"""The clocks, for C: the one that only goes forward, and the wall's.
+
+Both are the system's, but in a simulation (`monotonic.pyx`), where `virtual.ns` is what the time is.
+"""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -10,14 +13,28 @@ cdef extern from "<time.h>" nogil:
     int CLOCK_MONOTONIC
     int CLOCK_REALTIME
 
+cdef struct VirtualTime:
+    # 0: the system's clocks are asked.
+    uint64_t ns
+    # Each look at the clock takes so long.
+    uint64_t look_ns
+    int64_t wall_from_ms
+
+cdef VirtualTime virtual
+
 
 cdef inline uint64_t now_ns() noexcept nogil:
     cdef timespec now
+    if virtual.ns != 0:
+        virtual.ns += virtual.look_ns
+        return virtual.ns
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <uint64_t> now.tv_sec * 1000000000 + <uint64_t> now.tv_nsec
 
 
 cdef inline int64_t wall_ms() noexcept nogil:
     cdef timespec now
+    if virtual.ns != 0:
+        return virtual.wall_from_ms + <int64_t> (virtual.ns // 1000000)
     clock_gettime(CLOCK_REALTIME, &now)
     return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000
