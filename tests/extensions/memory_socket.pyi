@@ -1,0 +1,3 @@
+from kbroker._fast.net.socket_part import SocketPart
+
+class MemorySocket(SocketPart): ...

@@ -1,0 +1,145 @@
+"""Histories of three brokers, whose cluster the model of ZooKeeper keeps; they reach each other over the same network as
+clients reach them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from kbroker._fast.base.slices import Slices
+from kbroker.broker import Broker
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.session import SessionState, Watch
+from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.config import BrokerConfig
+from kbroker.error_codes import ErrorCode
+from kbroker.schemas import wire
+from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
+from tests.extensions.memory_socket import MemorySocket
+from tests.replication.simulation.zookeeper_node import SlowSession
+from tests.simulation.clients import IN_DOUBT, NOT_NOW
+from tests.simulation.loop import Process
+from tests.simulation.world import Scale, World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.simulation.judge import Partition
+
+CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003)
+START_SECONDS = 60.0
+
+
+class _Session(SlowSession):
+    """What ZooKeeper tells comes to the process that the session is of."""
+
+    def __init__(self, ensemble: FakeEnsemble, rng: random.Random) -> None:
+        super().__init__(ensemble, lambda: rng.uniform(0.0002, 0.002))
+        self._context = copy_context()
+
+    def _watch(self, watches: dict[str, list[tuple[FakeSession, Watch]]], path: str, watch: Watch | None) -> None:
+        loop = asyncio.get_running_loop()
+        told = None if watch is None else lambda: loop.call_soon(watch, context=self._context)
+        super()._watch(watches, path, told)
+
+    def _move(self, state: SessionState) -> None:
+        self._context.run(super()._move, state)
+
+
+class Cluster(World):
+    """Nodes 1 to `scale.nodes`."""
+
+    def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
+        super().__init__(seed, folder, scale)
+        self.ensemble = FakeEnsemble()
+        self._leaders: dict[Partition, int] = {}
+
+    def tolerates(self, code: int) -> bool:
+        return code in NOT_NOW or code in IN_DOUBT
+
+    def settings(self, node: int) -> dict[str, str]:
+        values = super().settings(node)
+        del values["node.id"]
+        values["broker.id"] = str(node)
+        values["zookeeper.connect"] = "model:2181"
+        values["controlled.shutdown.enable"] = "false"
+        values["min.insync.replicas"] = "1"
+        return values
+
+    async def start(self, node: int) -> None:
+        process = self.processes[node] = Process(f"broker-{node}")
+        config = BrokerConfig.from_mapping(self.settings(node))
+        rng = random.Random(self.rng.getrandbits(64))
+        self.judge.note("broker %d starts", node)
+
+        async def begin() -> Broker:
+            loop = self.loop
+            session = _Session(self.ensemble, rng)
+            failed = self._gave_up
+            parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version(config.get("inter.broker.protocol.version")), "PLAINTEXT", failed)
+            outside = Outside(session, TcpTransport(loop), rng)
+            member = ZooKeeperMember(ZooKeeperSettings("model:2181", 6_000), parts, loop, outside)
+            broker = Broker(config, loop, member=member, make_socket=MemorySocket)
+            await broker.start()
+            return broker
+
+        self.brokers[node] = await process.call(self.loop.create_task, begin())
+
+    def _gave_up(self, why: str) -> None:
+        self.judge.fail(f"a broker gives up: {why}")
+
+    async def start_all(self) -> None:
+        nodes = range(1, self.scale.nodes + 1)
+        await asyncio.gather(*(self.loop.create_task(self.start(node)) for node in nodes))
+
+    async def stop_all(self) -> None:
+        """Nothing: a history of a cluster ends with its processes."""
+
+    # What clients ask
+
+    async def leader(self, partition: Partition) -> int:
+        while partition not in self._leaders:
+            await self._learn(partition[0])
+            if partition not in self._leaders:
+                await asyncio.sleep(0.05)
+        return self._leaders[partition]
+
+    def leads(self, node: int, partition: Partition) -> bool:
+        return self._leaders.get(partition) == node
+
+    def forget_leader(self, partition: Partition) -> None:
+        self._leaders.pop(partition, None)
+
+    async def _learn(self, topic: str) -> None:
+        answer = await self.ask_anyone(
+            wire.MetadataRequest(topics=[wire.MetadataRequest.MetadataRequestTopic(name=topic)]), 9
+        )
+        for found in () if answer is None else answer.topics:
+            for row in found.partitions:
+                if row.leader_id in self.brokers:
+                    self._leaders[found.name, row.partition_index] = row.leader_id
+
+    async def ask_anyone(self, request: Any, version: int) -> Any:
+        """The answer of a broker that is there; None when that goes away."""
+        connection = await self.connect(self.rng.choice(list(self.brokers)), "admin", "admin")
+        if connection is None:
+            return None
+        answer = await connection.answer(request, version)
+        connection.finish(self.rng)
+        return answer
+
+    async def make_topics(self, request: Any) -> Any:
+        until = self.loop.time() + START_SECONDS
+        while True:
+            answer = await self.ask_anyone(request, 7)
+            codes = {ErrorCode.NOT_CONTROLLER} if answer is None else {row.error_code for row in answer.topics}
+            if not codes & {ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR}:
+                return answer
+            if self.loop.time() > until:
+                self.judge.fail(f"no topics can be made: {codes}")
+            await asyncio.sleep(0.05)

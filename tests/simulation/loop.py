@@ -1,0 +1,249 @@
+"""An event loop on virtual time, under a seed: the broker's own code runs on it unchanged, alone in its process.
+
+    with SimulatedLoop(seed) as loop:
+        loop.run_until_complete(history(loop))
+
+A turn does what libuv's does: it looks at what came (sockets that can be read or written, timers that are due, jobs of
+executors), and then runs what `call_soon` was given, in that order.  Among what came, the seed draws which is served in
+this turn and in which order; timers keep their own order, as the system's do.  Time stands still while code runs (but for
+what each look at the clock takes), moves on by some microseconds between turns, and goes to the next event when there is
+nothing to do.  When nothing will ever happen again, `NothingToDoError` ends the run.
+
+Executors have no threads: a job runs whole at a drawn moment and is over at a later one (`jobs.py`).  Sockets are pairs
+of ends in memory (`sockets.py`).  Whatever runs belongs to the process of its context (`PROCESS`): once that is dead none
+of its callbacks, tasks and timers runs any more, as after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import random
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbroker._fast.base import monotonic
+
+if TYPE_CHECKING:
+    from tests.simulation.sockets import End, Network
+
+NS = 1_000_000_000
+START_NS = 1_000 * NS
+"""Not 0, which would be the system's time; what is asked for before a start is not negative either."""
+WALL_FROM_MS = 1_700_000_000_000
+
+
+class NothingToDoError(Exception):
+    """The loop would wait for ever."""
+
+
+class Process:
+    """What runs as one process: a broker from its start to its end, or the clients."""
+
+    __slots__ = ("alive", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function as this process."""
+        return self.context().run(function, *args)
+
+    def context(self) -> Context:
+        """A context in which all belongs to this process."""
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        return context
+
+
+OUTSIDE = Process("outside")
+PROCESS: ContextVar[Process] = ContextVar("PROCESS", default=OUTSIDE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How one history's machine behaves; drawn once.  Times are in nanoseconds."""
+
+    turn_ns: int
+    """A turn takes up to so long."""
+    served: float
+    """The chance that what came is served in the turn that sees it."""
+    look_ns: int
+    job_ns: int
+    """A job waits and runs for up to so long, each."""
+    slow_job: float
+    """The chance that a job takes a hundred times as long."""
+
+    @staticmethod
+    def drawn(rng: random.Random) -> Pace:
+        return Pace(
+            turn_ns=rng.choice((2_000, 20_000, 200_000)),
+            served=rng.choice((0.4, 0.8, 1.0)),
+            look_ns=rng.choice((0, 100, 1_000)),
+            job_ns=rng.choice((10_000, 300_000, 3_000_000)),
+            slow_job=rng.choice((0.0, 0.02, 0.2)),
+        )
+
+
+class _Event:
+    """Something that happens at a moment of its own: the end of a job, bytes that arrive."""
+
+    __slots__ = ("process", "run")
+
+    def __init__(self, process: Process, run: Callable[[], None]) -> None:
+        self.process = process
+        self.run = run
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Opened with `with`, for which time and chance of the whole process are its own (`surroundings.py`)."""
+
+    network: Network
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.running_job: Any = None
+        """The job of an executor that runs now: what it hands to the loop comes when it is over."""
+        self.first_error: BaseException | None = None
+        self.rng = random.Random(seed)
+        self.pace = Pace.drawn(self.rng)
+        self.trace = hashlib.blake2b(digest_size=16)
+        self.turns = 0
+        self.failures: list[str] = []
+        self._clock_resolution = 1e-9
+        self._events: list[tuple[int, int, _Event]] = []
+        self._sequence = 0
+        self.set_exception_handler(_note_failure)
+        monotonic.set_virtual(START_NS, self.pace.look_ns, WALL_FROM_MS)
+
+    # Time
+
+    def time(self) -> float:
+        return monotonic.virtual_ns() / NS
+
+    @property
+    def now_ns(self) -> int:
+        return monotonic.virtual_ns()
+
+    def at(self, when_ns: int, run: Callable[[], None], process: Process = OUTSIDE) -> None:
+        """Let `run` happen at a moment, outside of any callback; not when `process` is dead by then."""
+        self._sequence += 1
+        heapq.heappush(self._events, (when_ns, self._sequence, _Event(process, run)))
+
+    def note(self, *what: object) -> None:
+        """What the trace of this history has next."""
+        self.trace.update(repr(what).encode())
+
+    # What asyncio's loop calls
+
+    def _run_once(self) -> None:
+        rng, network, ready = self.rng, self.network, self._ready
+        self.turns += 1
+        if ready or network.has_work():
+            monotonic.move_virtual(monotonic.virtual_ns() + rng.randrange(self.pace.turn_ns))
+        else:
+            self._jump()
+        now = monotonic.virtual_ns()
+        events, scheduled = self._events, self._scheduled
+        while events and events[0][0] <= now:
+            event = heapq.heappop(events)[2]
+            if event.process.alive:
+                event.run()
+        came: list[asyncio.Handle | End | None] = network.came(rng, self.pace.served)
+        due: list[asyncio.Handle] = []
+        now_seconds = now / NS
+        while scheduled and (scheduled[0]._when <= now_seconds or scheduled[0]._cancelled):
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
+            if handle._cancelled:
+                self._timer_cancelled_count -= 1
+            else:
+                due.append(handle)
+                came.append(None)
+        if len(came) > 1:
+            rng.shuffle(came)
+        in_order = iter(due)
+        for each in came:
+            if each is None:
+                self._run_handle(next(in_order))
+            elif isinstance(each, asyncio.Handle):
+                self._run_handle(each)
+            else:
+                network.read(each)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                self._run_handle(handle)
+
+    def _run_handle(self, handle: asyncio.Handle) -> None:
+        context: Context = handle._context  # type: ignore[attr-defined]
+        if not handle.cancelled() and context.get(PROCESS, OUTSIDE).alive:
+            handle._run()
+
+    def _jump(self) -> None:
+        """Go to the next moment at which something happens."""
+        scheduled = self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1
+        found = []
+        if scheduled:
+            found.append(int(scheduled[0]._when * NS) + 1)
+        if self._events:
+            found.append(self._events[0][0])
+        if not found:
+            raise NothingToDoError("no timer is set and nothing is under way")
+        monotonic.move_virtual(min(found))
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+        job = self.running_job
+        if job is None:
+            return self.call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        job.tells.append(handle)
+        return handle
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    # Sockets
+
+    def add_writer(self, fd: int, callback: Any, *args: Any) -> None:
+        self.network.add_writer(fd, asyncio.Handle(callback, args, self, None))
+
+    def remove_writer(self, fd: int) -> bool:
+        return self.network.remove_writer(fd)
+
+    def add_reader(self, fd: int, callback: Any, *args: Any) -> None:
+        raise NotImplementedError("a simulated broker has no other descriptors to wait for")
+
+    def remove_reader(self, fd: int) -> bool:
+        return False
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        return self.network.serve(protocol_factory, options["sock"].getsockname()[:2])
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
+        return await self.network.connect(protocol_factory, host, port)
+
+
+def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A callback, a task or a future failed and nobody looked: no part of a broker may."""
+    assert isinstance(loop, SimulatedLoop)
+    error = context.get("exception")
+    loop.failures.append(f"{context.get('message')}: {error!r}")
+    if loop.first_error is None:
+        loop.first_error = error
+    loop.stop()

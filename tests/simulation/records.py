@@ -1,0 +1,117 @@
+"""Record batches of model clients, made and read from the format alone, not with the broker's own code."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import crc32c
+import zstandard
+
+from tests.scenarios.batches import Batch
+
+HEAD = struct.Struct(">qiibIhiqqqhii")
+BEFORE_CRC_BYTES = 21
+GZIP, ZSTD = 1, 4
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+class MalformedBatchError(ValueError):
+    """Bytes of an answer that are no whole record batches."""
+
+
+class ReadBatch(NamedTuple):
+    """A batch of an answer; `values` by offset."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    attributes: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    values: Sequence[tuple[int, bytes | None]]
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+
+def encode_batch(
+    values: Sequence[bytes],
+    timestamp_ms: int,
+    *,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytes:
+    """A batch; `producer`: id, epoch and first sequence."""
+    return Batch(
+        [(None, value) for value in values],
+        [timestamp_ms] * len(values),
+        codec,
+        *producer,
+        attributes=TRANSACTIONAL if transactional else 0,
+    ).encoded()
+
+
+def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
+    """The whole batches of an answer; one at its end that is cut off is left out, as clients do."""
+    view = memoryview(data or b"")
+    position = 0
+    while len(view) - position >= HEAD.size:
+        head = HEAD.unpack_from(view, position)
+        base, length, epoch, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, sequence, count = (
+            head
+        )
+        end = position + 12 + length
+        if magic != 2 or length < HEAD.size - 12:
+            raise MalformedBatchError(f"at {position}: magic {magic}, length {length}")
+        if end > len(view):
+            return
+        if crc32c.crc32c(view[position + BEFORE_CRC_BYTES : end]) != crc:
+            raise MalformedBatchError(f"at {position}: the checksum of the batch at offset {base} is wrong")
+        payload = bytes(view[position + HEAD.size : end])
+        codec = attributes & 7
+        if codec == GZIP:
+            payload = gzip.decompress(payload)
+        elif codec == ZSTD:
+            payload = zstandard.ZstdDecompressor().decompress(payload, max_output_size=1 << 26)
+        values = tuple(_records(payload, base, count))
+        yield ReadBatch(base, base + last_delta, epoch, attributes, producer_id, producer_epoch, sequence, values)
+        position = end
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+
+
+def _records(payload: bytes, base: int, count: int) -> Iterator[tuple[int, bytes | None]]:
+    position = 0
+    try:
+        for _ in range(count):
+            size, position = _varint(payload, position)
+            end = position + size
+            _, position = _varint(payload, position + 1)
+            delta, position = _varint(payload, position)
+            key_size, position = _varint(payload, position)
+            value_size, position = _varint(payload, position + max(0, key_size))
+            yield base + delta, None if value_size < 0 else payload[position : position + value_size]
+            position = end
+    except IndexError as error:
+        raise MalformedBatchError(f"the records at offset {base} end early") from error
+    if position != len(payload):
+        raise MalformedBatchError(f"{len(payload) - position} bytes behind the records at offset {base}")

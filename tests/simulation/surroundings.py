@@ -1,0 +1,165 @@
+"""The process around a simulation: executors without threads, virtual time for Python, chance from the seed.
+
+All of it is put in place for as long as `surroundings(loop)` lasts, and in one place each: the class of the standard
+library that all pools are of, the functions of `time`, `os.urandom`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from typing import Any
+from unittest import mock
+
+from kbroker._fast.base import monotonic
+from tests.simulation.loop import NS, PROCESS, SimulatedLoop
+
+IN_PLACE = ("log-close", "log-recovery", "recovery-save")
+"""Pools whose jobs are waited for by what hands them out, without a loop."""
+
+
+class Job(Future[Any]):
+    """What was handed to an executor: it runs whole when it starts; who waits for it knows when it is over."""
+
+    def __init__(self, loop: SimulatedLoop, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self.tells: list[asyncio.Handle] = []
+        self._loop = loop
+        self._work = work
+        self._context: Context = copy_context()
+        self._outcome: tuple[Any, BaseException | None] | None = None
+
+    def run(self) -> None:
+        """Do the work, as a thread would; `finish` makes it known."""
+        if self._outcome is not None or not self.set_running_or_notify_cancel():
+            return
+        loop = self._loop
+        before, loop.running_job = loop.running_job, self
+        try:
+            self._outcome = self._context.run(self._work), None
+        except BaseException as error:
+            self._outcome = None, error
+        finally:
+            loop.running_job = before
+
+    def finish(self) -> None:
+        if self.done() or self._outcome is None:
+            return
+        self._loop._ready.extend(self.tells)
+        self._context.run(self._tell, *self._outcome)
+
+    def _tell(self, result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self.set_result(result)
+        else:
+            self.set_exception(error)
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.run()
+        self.finish()
+        return super().result(timeout)
+
+
+class _Pool:
+    """What a simulated executor remembers: when each of its workers is free, and what is under way."""
+
+    def __init__(self, workers: int) -> None:
+        self.free_at = [0] * workers
+        self.last_start = 0
+        self.jobs: dict[Job, None] = {}
+
+    def submit(self, loop: SimulatedLoop, job: Job) -> None:
+        rng, pace, now = loop.rng, loop.pace, loop.now_ns
+        longest = pace.job_ns * (100 if rng.random() < pace.slow_job else 1)
+        worker = min(range(len(self.free_at)), key=self.free_at.__getitem__)
+        start = self.last_start = max(now + rng.randrange(longest), self.free_at[worker], self.last_start)
+        end = self.free_at[worker] = start + rng.randrange(longest)
+        self.jobs[job] = None
+        process = PROCESS.get()
+        loop.at(start, job.run, process)
+        loop.at(end, lambda: self._finish(job), process)
+
+    def _finish(self, job: Job) -> None:
+        self.jobs.pop(job, None)
+        job.finish()
+
+
+def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
+    def submit(self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        if self._shutdown:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        job = Job(loop, lambda: function(*args, **named))
+        if loop.running_job is not None or self._thread_name_prefix in IN_PLACE:
+            job.run()
+            job.finish()
+            return job
+        pool = self.__dict__.setdefault("simulated", _Pool(self._max_workers))
+        pool.submit(loop, job)
+        return job
+
+    def shutdown(self: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._shutdown = True
+        pool = self.__dict__.get("simulated")
+        for job in [] if pool is None else list(pool.jobs):
+            if cancel_futures and job.cancel():
+                pool.jobs.pop(job)
+            elif wait:
+                job.run()
+                pool._finish(job)
+
+    return [
+        mock.patch.object(ThreadPoolExecutor, "submit", submit),
+        mock.patch.object(ThreadPoolExecutor, "shutdown", shutdown),
+    ]
+
+
+def _seeded(loop: SimulatedLoop) -> list[Any]:
+    chance = random.Random(loop.rng.getrandbits(64))
+    made = random.Random
+
+    class SeededRandom(made):
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(chance.getrandbits(64) if seed is None else seed)
+
+    return [mock.patch.object(os, "urandom", chance.randbytes), mock.patch.object(random, "Random", SeededRandom)]
+
+
+def _virtual_time() -> list[Any]:
+    ns, wall_ms = monotonic.monotonic_ns, monotonic.virtual_wall_ms
+    replaced: dict[str, Callable[[], Any]] = {
+        "monotonic": lambda: ns() / NS,
+        "monotonic_ns": ns,
+        "perf_counter": lambda: ns() / NS,
+        "time": lambda: wall_ms() / 1000,
+        "time_ns": lambda: wall_ms() * 1_000_000,
+    }
+    return [mock.patch.object(time, name, function) for name, function in replaced.items()]
+
+
+@contextmanager
+def surroundings(loop: SimulatedLoop) -> Iterator[None]:
+    """Time, chance and threads of this process are the loop's."""
+    state = random.getstate()
+    random.seed(loop.rng.getrandbits(64))
+    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time()]
+    collects = gc.isenabled()
+    # When garbage is found would depend on what ran before in this process.
+    gc.disable()
+    for each in patches:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in reversed(patches):
+            each.stop()
+        monotonic.set_virtual(0)
+        random.setstate(state)
+        if collects:
+            gc.enable()

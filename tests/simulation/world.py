@@ -1,0 +1,337 @@
+"""One history: a broker that runs as it does in production, on a simulated machine, and clients whose answers are judged.
+
+    outcome = play(seed)            # ViolationError: what went wrong, and the whole story
+
+A broker is `kbroker.broker.Broker` with nothing replaced: its loop, its threads and its network are the simulation's,
+its files are real ones, in memory where the system has that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbroker.broker import Broker
+from kbroker.config import BrokerConfig
+from kbroker.schemas import wire
+from tests.extensions.memory_socket import MemorySocket
+from tests.simulation import clients
+from tests.simulation.connection import ModelConnection
+from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
+from tests.simulation.sockets import Network
+from tests.simulation.surroundings import surroundings
+
+MEMORY = Path("/dev/shm")
+PORT = 9092
+LIMIT_SECONDS = 600.0
+CHECK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long a history is, and what may happen in it."""
+
+    nodes: int = 1
+    requests: int = 300
+    clients: tuple[int, int] = (3, 40)
+    acks: tuple[int, ...] = (-1, -1, 1, 0)
+    aborts: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: bytes
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a history was like."""
+
+    trace: str
+    answers: int
+    turns: int
+    seconds: float
+
+
+class World:
+    """The parts of one history."""
+
+    def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
+        self.scale = scale
+        self.folder = folder
+        self.loop = SimulatedLoop(seed)
+        self.rng = random.Random(self.loop.rng.getrandbits(64))
+        self.network = Network(self.loop)
+        self.judge = Judge(self.loop.time)
+        self.brokers: dict[int, Broker] = {}
+        self.processes: dict[int, Process] = {}
+        self.topics: dict[str, Topic] = {}
+        self.connections: list[ModelConnection] = []
+        self.is_crowd = self.rng.random() < 0.4
+        """Whether all producers press for the same few partitions, without a pause."""
+        self.writers_done = False
+        self.is_stopping = False
+        self._names: dict[bytes, str] = {}
+        self._correlation_ids: set[int] = set()
+        self._value = 0
+
+    # What clients ask
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.loop.time() * 1000)
+
+    def next_value(self, pad: int) -> bytes:
+        """A value that no other record has."""
+        self._value += 1
+        value = b"%d" % self._value
+        return value if pad == 0 else value + b" " + b"x" * self.rng.randrange(pad)
+
+    def _next_correlation_id(self) -> int:
+        while (found := self.rng.getrandbits(31)) in self._correlation_ids:
+            pass
+        self._correlation_ids.add(found)
+        return found
+
+    def topic_name(self, topic_id: bytes) -> str:
+        return self._names.get(bytes(topic_id), "?")
+
+    def tolerates(self, code: int) -> bool:
+        """Whether an answer may have this error here."""
+        return False
+
+    async def leader(self, partition: Partition) -> int:
+        """Whom a client takes for the leader."""
+        return 1
+
+    def leads(self, node: int, partition: Partition) -> bool:
+        """Whether clients take the node for the partition's leader, as far as they know."""
+        return True
+
+    def forget_leader(self, partition: Partition) -> None:
+        """A client was told that it is not."""
+
+    async def connect(self, node: int, name: str, client_id: str) -> ModelConnection | None:
+        made = ModelConnection(name, self.loop, self.judge, client_id, self._next_correlation_id)
+        try:
+            await self.network.connect(lambda: made, host_of(node), PORT)
+        except ConnectionRefusedError:
+            return None
+        self.connections.append(made)
+        return made
+
+    # Brokers
+
+    def settings(self, node: int) -> dict[str, str]:
+        rng = self.rng
+        return {
+            "node.id": str(node),
+            "log.dirs": str(self.folder / str(node)),
+            "listeners": f"PLAINTEXT://{host_of(node)}:{PORT}",
+            "metrics.listener": "none",
+            "num.network.threads": "1",
+            "socket.busy.poll.us": rng.choice(("0", "0", "50")),
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "auto.create.topics.enable": "false",
+            "kbroker.fsync": rng.choice(("os", "commit")),
+            "log.segment.bytes": rng.choice(("1048576", "1073741824")),
+            "socket.request.max.bytes": "200000",
+            "queued.max.request.bytes": rng.choice(("-1", "-1", "200000")),
+        }
+
+    async def start(self, node: int) -> None:
+        """Start a broker, in a process of its own."""
+        process = self.processes[node] = Process(f"broker-{node}")
+        config = BrokerConfig.from_mapping(self.settings(node))
+        self.judge.note("broker %d starts", node)
+
+        async def begin() -> Broker:
+            broker = Broker(config, self.loop, make_socket=MemorySocket)
+            await broker.start()
+            return broker
+
+        self.brokers[node] = await process.call(self.loop.create_task, begin())
+
+    async def stop(self, node: int) -> None:
+        """End a broker in order."""
+        self.judge.note("broker %d stops", node)
+        for each in self.connections:
+            each.may_be_closed = True
+        process = self.processes.pop(node)
+        await process.call(self.loop.create_task, self.brokers.pop(node).stop())
+        process.alive = False
+
+    # The course of a history
+
+    async def run(self) -> None:
+        rng, scale = self.rng, self.scale
+        self._check_soon()
+        await self.start_all()
+        await self.create_topics()
+        made = clients.draw_clients(self, scale.requests, rng.randint(*scale.clients))
+        writers = [each for each in made if not isinstance(each, clients.Fetcher)]
+        readers = [each for each in made if isinstance(each, clients.Fetcher)]
+        reading = [self.loop.create_task(each.run()) for each in readers]
+        await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))
+        self.writers_done = True
+        for each in self.connections:
+            each.wake()
+        await asyncio.gather(*reading)
+        await self.all_gone()
+        await self.read_back()
+        await self.all_gone()
+        self.inspect()
+        await self.stop_all()
+
+    async def start_all(self) -> None:
+        await self.start(1)
+
+    async def stop_all(self) -> None:
+        """The end of the history, at times behind another start."""
+        if self.rng.random() < 0.3:
+            await self.stop(1)
+            await self.start(1)
+            await self.read_back()
+        await self.stop(1)
+
+    async def make_topics(self, request: Any) -> Any:
+        connection = await self.connect(1, "admin", "admin")
+        assert connection is not None
+        answer = await connection.answer(request, 7)
+        connection.finish(self.rng)
+        return answer
+
+    async def create_topics(self) -> None:
+        rng = self.rng
+        request = wire.CreateTopicsRequest
+        wanted = [(f"t{number}", rng.choice((1, 1, 2, 5))) for number in range(rng.randint(1, 3))]
+        rows = [
+            request.CreatableTopic(name=name, num_partitions=count, replication_factor=self.scale.nodes)
+            for name, count in wanted
+        ]
+        answer = await self.make_topics(request(topics=rows, timeout_ms=10_000))
+        for (name, count), row in zip(wanted, answer.topics, strict=True):
+            if row.error_code != 0:
+                self.judge.fail(f"{name} cannot be made: {row.error_code} {row.error_message}")
+            self.topics[name] = Topic(name, bytes(row.topic_id), count)
+            self._names[bytes(row.topic_id)] = name
+
+    async def all_gone(self) -> None:
+        """Wait until every connection is gone on both sides."""
+        until = self.loop.time() + 60.0
+        for each in self.connections:
+            each.may_be_closed = True
+            if not each.gone:
+                each.end.abort()
+        while left := [each for each in self.network.ends if OUTSIDE in (each.process, each.peer.process)]:
+            if self.loop.time() > until:
+                self.judge.fail(f"connections that have ended are still there: {left}")
+            await asyncio.sleep(0.01)
+        self.connections.clear()
+
+    async def read_back(self) -> None:
+        """Everything is where it was said to be."""
+        for topic in self.topics.values():
+            for number in range(topic.partitions):
+                partition = (topic.name, number)
+                connection = await self.connect(await self.leader(partition), "reader", "reader")
+                assert connection is not None
+                values, end = await clients.read_all(connection, self, partition)
+                self.judge.read_back(partition, values, end)
+                connection.finish(self.rng)
+
+    def inspect(self) -> None:
+        """Nothing that belongs to an ended connection is left in the brokers."""
+        for node, broker in self.brokers.items():
+            pool, listener = broker.listeners.pool, broker.listeners.all[0]
+            process = self.processes[node]
+            # Those of other brokers, which each have one fetch that may wait.
+            others = sum(each.process is process and each.descriptor is not None for each in self.network.ends)
+            left = {
+                "connections": len(listener.endpoint.connections) - others,
+                "addresses": len(listener._addresses) - others,
+                "waiting fetches": max(0, len(broker.services.replica_manager.purgatory) - others),
+                "waiting for memory": pool.waiting_count,
+                "bytes in flight": pool.used_bytes,
+                "writers": 0 if others else len(self.network._writers),
+                "tasks": 0 if others else len(listener._tasks),
+            }
+            if any(left.values()):
+                self.judge.fail(f"broker {node} keeps what belongs to connections that have ended: {left}")
+
+    def _check_soon(self) -> None:
+        self.loop.call_later(CHECK_SECONDS, self._check)
+
+    def _check(self) -> None:
+        now = self.loop.time()
+        for each in self.connections:
+            each.check(now)
+        self._check_soon()
+
+
+def host_of(node: int) -> str:
+    return f"127.83.73.{node}"
+
+
+def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Outcome:
+    """Runs one history.  ViolationError with what happened in it."""
+    folder = Path(tempfile.mkdtemp(prefix="kbroker-world-", dir=MEMORY if MEMORY.is_dir() else None))
+    before = logging.root.manager.disable
+    # What brokers say of each fault is no news.
+    logging.disable(logging.CRITICAL)
+    world = kind(seed, folder, scale or Scale())
+    loop, judge = world.loop, world.judge
+    problem: BaseException | None = None
+    try:
+        with surroundings(loop):
+            asyncio.set_event_loop(loop)
+            try:
+                loop.run_until_complete(asyncio.wait_for(world.run(), LIMIT_SECONDS))
+            except (Exception, NothingToDoError) as error:
+                problem = error
+            finally:
+                outcome = Outcome(loop.trace.hexdigest(), judge.answers, loop.turns, loop.time() - 1000)
+                _drop(world)
+    finally:
+        logging.disable(before)
+        asyncio.set_event_loop(None)
+        shutil.rmtree(folder, ignore_errors=True)
+    failures = judge.violations + loop.failures
+    if failures or problem is not None:
+        first = failures[0] if failures else repr(problem)
+        raise ViolationError(f"seed {seed}: {first}\n{judge.story()}\n{failures}") from (loop.first_error or problem)
+    return outcome
+
+
+def _drop(world: World) -> None:
+    """Give back what the history holds, however it ended."""
+    loop = world.loop
+    for process in world.processes.values():
+        process.alive = False
+    OUTSIDE.alive = True
+    for broker in world.brokers.values():
+        try:
+            broker.release()
+        except Exception:
+            logging.getLogger(__name__).debug("a broker that failed cannot be closed", exc_info=True)
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    for end in list(world.network.ends):
+        if end.descriptor is not None:
+            end.descriptor.close()
+    loop._ready.clear()
+    loop._scheduled.clear()
+    loop.close()
+    gc.collect()
+
+
+__all__ = ["Outcome", "Scale", "ViolationError", "World", "play"]
