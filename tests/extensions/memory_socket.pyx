@@ -1,6 +1,6 @@
 """A socket part over an end of a connection in memory (`tests/simulation/sockets.py`), which is its transport.
 
-What is sent goes to `transport.take`: how much of it was taken, -2 for no room; `transport.look` gives what has come.
+What is sent goes to `transport.take`: how much of it was taken, NO_ROOM (-2); `transport.look` gives what has come.
 A range of a file is read, as there is no kernel to send it.  With all that a simulated connection is served by the same
 code as one of TCP, but for `PlainSocket` itself and the threads that send.
 """
@@ -12,7 +12,7 @@ from posix.types cimport off_t
 
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
-from kbroker._fast.net.socket_part cimport NO_ROOM, SocketPart
+from kbroker._fast.net.socket_part cimport SocketPart
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t pread(int fd, void* buffer, size_t size, off_t position)

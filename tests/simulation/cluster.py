@@ -1,5 +1,5 @@
-"""Histories of three brokers, whose cluster the model of ZooKeeper keeps; they reach each other over the same network as
-clients reach them."""
+"""Histories of three brokers, whose cluster the model of ZooKeeper keeps; they reach each other over the network that
+clients reach them by."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kbroker.schemas import wire
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
-from tests.simulation.clients import IN_DOUBT, NOT_NOW
+from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.loop import Process
 from tests.simulation.world import Scale, World
 
@@ -81,7 +81,14 @@ class Cluster(World):
             loop = self.loop
             session = _Session(self.ensemble, rng)
             failed = self._gave_up
-            parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version(config.get("inter.broker.protocol.version")), "PLAINTEXT", failed)
+            parts = Parts(
+                config,
+                SYSTEM_CLOCK,
+                Slices(loop),
+                protocol_version(config.get("inter.broker.protocol.version")),
+                "PLAINTEXT",
+                failed,
+            )
             outside = Outside(session, TcpTransport(loop), rng)
             member = ZooKeeperMember(ZooKeeperSettings("model:2181", 6_000), parts, loop, outside)
             broker = Broker(config, loop, member=member, make_socket=MemorySocket)

@@ -142,7 +142,7 @@ class ModelConnection:
                 oldest.late_since = oldest.late_since or now
                 if now - oldest.late_since > PATIENCE_SECONDS:
                     self._judge.fail(
-                        f"{self.name} has no answer to {oldest}, which could be given {now - oldest.late_since:.3f} s ago"
+                        f"{self.name} has had no answer to {oldest} since there is one, {oldest.late_since:.3f}"
                     )
 
     # What the loop calls

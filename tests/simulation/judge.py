@@ -119,7 +119,7 @@ class Judge:
                 )
             if batch.last_offset >= high:
                 self.fail(
-                    f"{who}: {partition}: batch {batch.base_offset}-{batch.last_offset} is above what is committed, {high}"
+                    f"{who}: {partition}: batch {batch.base_offset}-{batch.last_offset} is above the committed {high}"
                 )
             for at, value in () if batch.is_control else batch.values:
                 if value is None or value not in ledger.sent:

@@ -3,15 +3,15 @@
     with SimulatedLoop(seed) as loop:
         loop.run_until_complete(history(loop))
 
-A turn does what libuv's does: it looks at what came (sockets that can be read or written, timers that are due, jobs of
-executors), and then runs what `call_soon` was given, in that order.  Among what came, the seed draws which is served in
-this turn and in which order; timers keep their own order, as the system's do.  Time stands still while code runs (but for
-what each look at the clock takes), moves on by some microseconds between turns, and goes to the next event when there is
-nothing to do.  When nothing will ever happen again, `NothingToDoError` ends the run.
+A turn does what libuv's does: it looks at what came (sockets that can be read or written, timers that are due), and
+then runs what `call_soon` was given, in that order. Among what came, the seed draws which is served in this turn and
+in which order; timers keep their own order, as the system's do. Time stands still while code runs (but for what each
+look at the clock takes), moves on by some microseconds between turns, and goes to the next event when there is nothing
+to do. When nothing will ever happen again, `NothingToDoError` ends the run.
 
-Executors have no threads: a job runs whole at a drawn moment and is over at a later one (`jobs.py`).  Sockets are pairs
-of ends in memory (`sockets.py`).  Whatever runs belongs to the process of its context (`PROCESS`): once that is dead none
-of its callbacks, tasks and timers runs any more, as after SIGKILL.
+Executors have no threads: a job runs whole at a drawn moment and is over at a later one (`surroundings.py`). Sockets
+are pairs of ends in memory (`sockets.py`). Whatever runs belongs to the process of its context (`PROCESS`): once that
+is dead none of its callbacks, tasks and timers runs any more, as after SIGKILL.
 """
 
 from __future__ import annotations
@@ -36,8 +36,15 @@ START_NS = 1_000 * NS
 WALL_FROM_MS = 1_700_000_000_000
 
 
+MOST_TURNS = 3_000_000
+
+
 class NothingToDoError(Exception):
     """The loop would wait for ever."""
+
+
+class TooManyTurnsError(Exception):
+    """The loop is busy for ever."""
 
 
 class Process:
@@ -143,6 +150,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         rng, network, ready = self.rng, self.network, self._ready
         self.turns += 1
+        if self.turns > MOST_TURNS:
+            raise TooManyTurnsError(f"not at an end after {self.turns} turns")
         if ready or network.has_work():
             monotonic.move_virtual(monotonic.virtual_ns() + rng.randrange(self.pace.turn_ns))
         else:

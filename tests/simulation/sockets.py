@@ -16,9 +16,12 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
+from kbroker._fast.base import monotonic
 from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 
 NO_ROOM = -2
+LOOK_NS = 500
+"""What the system takes to say that nothing has come."""
 HALF_CLOSED = None
 Address = tuple[str, int]
 
@@ -144,6 +147,7 @@ class End:
     def look(self, size: int) -> bytes | None:
         """Up to `size` bytes that have come; None at the end."""
         network = self.network
+        monotonic.move_virtual(network.loop.now_ns + LOOK_NS)
         network.arrive(self, network.loop.now_ns)
         if not self.inbox:
             return None if self.over is not None else b""

@@ -1,4 +1,4 @@
-"""One history: a broker that runs as it does in production, on a simulated machine, and clients whose answers are judged.
+"""One history: a broker as it runs in production, on a simulated machine, and clients whose answers are judged.
 
     outcome = play(seed)            # ViolationError: what went wrong, and the whole story
 
@@ -16,13 +16,15 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
 from kbroker.schemas import wire
 from tests.extensions.memory_socket import MemorySocket
-from tests.simulation import clients
+from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
+from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
 from tests.simulation.sockets import Network
@@ -32,6 +34,7 @@ MEMORY = Path("/dev/shm")
 PORT = 9092
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
+CATCH_UP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +180,9 @@ class World:
         self._check_soon()
         await self.start_all()
         await self.create_topics()
-        made = clients.draw_clients(self, scale.requests, rng.randint(*scale.clients))
-        writers = [each for each in made if not isinstance(each, clients.Fetcher)]
-        readers = [each for each in made if isinstance(each, clients.Fetcher)]
+        made = draw_clients(self, scale.requests, rng.randint(*scale.clients))
+        writers = [each for each in made if not isinstance(each, Fetcher)]
+        readers = [each for each in made if isinstance(each, Fetcher)]
         reading = [self.loop.create_task(each.run()) for each in readers]
         await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))
         self.writers_done = True
@@ -245,9 +248,18 @@ class World:
                 partition = (topic.name, number)
                 connection = await self.connect(await self.leader(partition), "reader", "reader")
                 assert connection is not None
-                values, end = await clients.read_all(connection, self, partition)
+                values, end = await self._read_all(connection, partition)
                 self.judge.read_back(partition, values, end)
                 connection.finish(self.rng)
+
+    async def _read_all(self, connection: ModelConnection, partition: Partition) -> tuple[dict[int, bytes], int]:
+        """All of a partition, once what was acknowledged by its leader alone is committed as well."""
+        until = self.loop.time() + CATCH_UP_SECONDS
+        while True:
+            values, end = await read_all(connection, self, partition)
+            if end >= self.judge.ledger(partition).acknowledged_end or self.loop.time() > until:
+                return values, end
+            await asyncio.sleep(0.01)
 
     def inspect(self) -> None:
         """Nothing that belongs to an ended connection is left in the brokers."""

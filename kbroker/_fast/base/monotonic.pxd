@@ -23,6 +23,10 @@ cdef struct VirtualTime:
 cdef VirtualTime virtual
 
 
+cdef inline bint is_virtual() noexcept nogil:
+    return virtual.ns != 0
+
+
 cdef inline uint64_t now_ns() noexcept nogil:
     cdef timespec now
     if virtual.ns != 0:

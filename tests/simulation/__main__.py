@@ -1,0 +1,53 @@
+"""`python -m tests.simulation`: see `runner.py`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from tests.simulation.runner import play_each, play_seed
+from tests.simulation.world import ViolationError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--replay", type=int)
+    parser.add_argument("--most-failures", type=int, default=10)
+    given = parser.parse_args()
+    if given.replay is not None:
+        try:
+            print(play_seed(given.replay))
+        except ViolationError as error:
+            print(error)
+            return 1
+        return 0
+    return simulate(range(given.seed, given.seed + given.simulations), given.workers, given.most_failures)
+
+
+def simulate(seeds: range, workers: int, most_failures: int) -> int:
+    """Play them all, or until so many have failed."""
+    began, played, answers = time.monotonic(), 0, 0
+    failed: list[int] = []
+    for result in play_each(seeds, workers):
+        played += 1
+        if result.outcome is not None:
+            answers += result.outcome.answers
+        if result.story is not None:
+            failed.append(result.seed)
+            print(result.story.splitlines()[0], flush=True)
+        if len(failed) >= most_failures:
+            break
+        if played % 500 == 0:
+            print(f"{played} histories, {answers} answers, {len(failed)} failed", flush=True)
+    seconds = time.monotonic() - began
+    print(f"{played} histories with {answers} answers in {seconds:.0f} s, {len(failed)} failed: {sorted(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

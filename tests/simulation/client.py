@@ -1,0 +1,63 @@
+"""What all model clients have: a name, chance of their own, connections."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from kbroker.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from tests.simulation.connection import ModelConnection
+    from tests.simulation.world import World
+
+NOT_NOW = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""A broker that does not lead the partition says so, and has stored nothing."""
+IN_DOUBT = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+
+
+class Client:
+    """One client, of its own kind of habits; `run` ends when its budget is used up."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.judge = world.judge
+        self.name = name
+        self.rng = random.Random(world.rng.getrandbits(64))
+        self._connections = 0
+
+    async def run(self) -> None:
+        """Do all that it does."""
+        raise NotImplementedError
+
+    async def connect(self, node: int) -> ModelConnection | None:
+        """A connection to a broker; None where that is not there."""
+        self._connections += 1
+        return await self.world.connect(node, f"{self.name}.{self._connections}", self.name)
+
+    async def pause(self) -> None:
+        """Let some time pass, mostly none."""
+        rng = self.rng
+        if not self.world.is_crowd and rng.random() < 0.3:
+            await asyncio.sleep(rng.choice((0.0, 0.0001, 0.001, 0.02)))
+
+    def read_slowly(self, connection: ModelConnection) -> None:
+        """Take no answers for a while."""
+        connection.end.pause_reading()
+        self.world.loop.call_later(self.rng.choice((0.001, 0.05, 0.5)), self._read_on, connection)
+
+    def _read_on(self, connection: ModelConnection) -> None:
+        connection.oldest_since = self.world.loop.time()
+        connection.end.resume_reading()

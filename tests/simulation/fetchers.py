@@ -1,0 +1,206 @@
+"""Model fetchers: with and without sessions, waiting, several requests under way; and reading a partition whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kbroker.error_codes import ErrorCode
+from kbroker.schemas import wire
+from tests.simulation.client import Client
+from tests.simulation.connection import PATIENCE_SECONDS
+from tests.simulation.records import MalformedBatchError, read_batches
+
+if TYPE_CHECKING:
+    from tests.simulation.connection import ModelConnection
+    from tests.simulation.judge import Partition
+    from tests.simulation.world import World
+
+FIRST_FETCH_WITH_SESSIONS = 7
+FETCH_VERSIONS = (4, 6, 7, 10, 11, 12, 13, 16, 17)
+LONG_WAIT_MS = 1000
+
+
+class Fetcher(Client):
+    """Reads partitions from their beginning, with or without a session."""
+
+    def __init__(self, world: World, name: str, requests: int) -> None:
+        super().__init__(world, name)
+        rng = self.rng
+        self.requests = requests
+        self.version = rng.choice(FETCH_VERSIONS)
+        self.sessions = self.version >= FIRST_FETCH_WITH_SESSIONS and rng.random() < 0.5
+        self.depth = 1 if self.sessions else rng.choice((1, 1, 2, 3))
+        self.max_wait_ms = rng.choice((0, 5, 100, 100, 500, 60_000))
+        self.min_bytes = rng.choice((1, 1, 1, 300, 5000)) if self.max_wait_ms < 1000 else 1
+        self.partition_max_bytes = rng.choice((200, 2000, 1 << 20))
+        self.max_bytes = rng.choice((1, 3000, 1 << 20, 1 << 20))
+        self.isolation = rng.choice((0, 1))
+        self.slow = rng.random() < 0.2
+        topics = list(world.topics.values())
+        partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        chosen = rng.sample(partitions, rng.choice((1, 1, min(3, len(partitions)), len(partitions))))
+        self.offsets: dict[Partition, int] = dict.fromkeys(sorted(chosen), 0)
+        self._here: list[Partition] = []
+        self._session = (0, -1)
+        self._told: dict[Partition, int] = {}
+
+    async def run(self) -> None:
+        while self.requests > 0 and not self.world.writers_done:
+            node = await self.world.leader(next(iter(self.offsets)))
+            connection = await self.connect(node)
+            if connection is None:
+                await asyncio.sleep(0.01)
+                continue
+            self._session = (0, 0 if self.sessions else -1)
+            self._told = {}
+            self._here = [each for each in self.offsets if self.world.leads(node, each)]
+            if self._here:
+                await self._talk(connection)
+
+    async def _talk(self, connection: ModelConnection) -> None:
+        rng = self.rng
+        while not connection.gone and not connection.end.closed and (self.requests > 0 or connection.outstanding):
+            while self.requests > 0 and len(connection.outstanding) < self.depth:
+                self.requests -= 1
+                self._fetch(connection)
+            connection.flush()
+            if self.slow and rng.random() < 0.2 and not connection.end.paused:
+                self.read_slowly(connection)
+            if rng.random() < self.world.scale.aborts:
+                connection.abort()
+            if connection.outstanding and not self._gives_up(connection):
+                await connection.change()
+            await self.pause()
+        if not connection.gone:
+            connection.finish(rng)
+
+    def _gives_up(self, connection: ModelConnection) -> bool:
+        """Whether it hangs up: nothing comes any more that would be worth a long wait."""
+        if not self.world.writers_done:
+            return False
+        self.requests = 0
+        if self.max_wait_ms > LONG_WAIT_MS:
+            connection.abort()
+        return connection.end.closed
+
+    def _fetch(self, connection: ModelConnection) -> None:
+        request = wire.FetchRequest
+        world, judge = self.world, self.judge
+        session_id, epoch = self._session
+        asked = {each: self.offsets[each] for each in self._here}
+        changed = {each: at for each, at in asked.items() if epoch <= 0 or self._told.get(each) != at}
+        self._told = asked
+        by_topic: dict[str, list[Any]] = {}
+        for (name, number), offset in changed.items():
+            by_topic.setdefault(name, []).append(
+                request.FetchPartition(
+                    partition=number, fetch_offset=offset, partition_max_bytes=self.partition_max_bytes
+                )
+            )
+        topics = [
+            request.FetchTopic(topic=name, topic_id=world.topics[name].topic_id, partitions=rows)
+            for name, rows in by_topic.items()
+        ]
+        floors = {each: judge.ledger(each).committed_end for each in asked}
+        sent_at = world.loop.time()
+        connection.ask(
+            request(
+                max_wait_ms=self.max_wait_ms,
+                min_bytes=self.min_bytes,
+                max_bytes=self.max_bytes,
+                isolation_level=self.isolation,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=topics,
+            ),
+            self.version,
+            lambda answer: self._answered(connection, asked, floors, sent_at, answer),
+            allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
+            late=lambda: any(judge.ledger(each).committed_end > at for each, at in asked.items()),
+        )
+
+    def _answered(
+        self,
+        connection: ModelConnection,
+        asked: dict[Partition, int],
+        floors: dict[Partition, int],
+        sent_at: float,
+        answer: Any,
+    ) -> None:
+        if answer is None:
+            return
+        world, judge, name = self.world, self.judge, connection.name
+        if answer.error_code != 0:
+            if not world.tolerates(answer.error_code):
+                judge.fail(f"{name}: the fetch answers {ErrorCode(answer.error_code).name}")
+            self._session = (0, 0 if self.sessions else -1)
+            return
+        session_id, epoch = self._session
+        if epoch >= 0:
+            if epoch > 0 and answer.session_id != session_id:
+                judge.fail(f"{name}: session {session_id} answers as {answer.session_id}")
+            self._session = (answer.session_id, epoch + 1) if answer.session_id else (0, 0)
+        found = failed = False
+        for topic in answer.responses:
+            topic_name = topic.topic or world.topic_name(topic.topic_id)
+            for row in topic.partitions:
+                partition = (topic_name, row.partition_index)
+                if partition not in asked:
+                    judge.fail(f"{name}: {partition} was not asked for")
+                if row.error_code != 0:
+                    failed = True
+                    if not world.tolerates(row.error_code):
+                        judge.fail(f"{name}: {partition} answers {ErrorCode(row.error_code).name}")
+                    world.forget_leader(partition)
+                    connection.abort()
+                    continue
+                try:
+                    batches = list(read_batches(row.records))
+                except MalformedBatchError as error:
+                    judge.fail(f"{name}: {partition} from {asked[partition]}: {error}")
+                found |= bool(row.records)
+                if row.high_watermark < floors[partition] and world.scale.nodes == 1:
+                    judge.fail(
+                        f"{name}: the high watermark of {partition} is {row.high_watermark}, "
+                        f"where {floors[partition]} was committed"
+                    )
+                position = judge.fetched(name, partition, batches, asked[partition], row.high_watermark)
+                self.offsets[partition] = max(self.offsets[partition], position)
+        if not found and not failed:
+            behind = {each: end for each, end in floors.items() if end > asked[each]}
+            if behind:
+                judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
+            if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not world.is_stopping:
+                judge.fail(
+                    f"{name}: an empty answer after {world.loop.time() - sent_at:.6f} s of {self.max_wait_ms} ms"
+                )
+
+
+async def read_all(connection: ModelConnection, world: World, partition: Partition) -> tuple[dict[int, bytes], int]:
+    """What a partition holds from its beginning to its end, and that end."""
+    request = wire.FetchRequest
+    found: dict[int, bytes] = {}
+    position, end = 0, -1
+    while position != end:
+        row = request.FetchPartition(partition=partition[1], fetch_offset=position, partition_max_bytes=1 << 20)
+        topic = request.FetchTopic(topic=partition[0], partitions=[row])
+        answer = await connection.answer(
+            request(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic], session_epoch=-1), 11
+        )
+        if answer is None:
+            world.judge.fail(f"{partition} cannot be read: the connection is gone")
+        got = answer.responses[0].partitions[0]
+        if got.error_code != 0:
+            world.judge.fail(f"{partition} cannot be read: {ErrorCode(got.error_code).name}")
+        end = got.high_watermark
+        before = position
+        for batch in read_batches(got.records):
+            if batch.base_offset != position:
+                world.judge.fail(f"{partition} goes on at {batch.base_offset} behind {position}")
+            if not batch.is_control:
+                found.update((at, value) for at, value in batch.values if value is not None)
+            position = batch.last_offset + 1
+        if position == before and position != end:
+            world.judge.fail(f"{partition} has nothing at {position}, and ends at {end}")
+    return found, end

@@ -1,0 +1,194 @@
+"""Model producers: many batches under way, old and new versions, idempotent ones that send again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbroker.error_codes import ErrorCode
+from kbroker.schemas import wire
+from tests.simulation.client import NOT_NOW, Client
+from tests.simulation.records import encode_batch
+
+if TYPE_CHECKING:
+    from tests.simulation.connection import ModelConnection
+    from tests.simulation.judge import Partition
+    from tests.simulation.world import World
+
+FIRST_PRODUCE_WITH_ZSTD = 7
+PRODUCE_VERSIONS = (3, 7, 8, 9, 11, 12, 13)
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A batch of a producer."""
+
+    partition: Partition
+    values: list[bytes]
+    data: bytes
+    floor: int
+    again: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    """An idempotent producer's place in one partition."""
+
+    sequence: int = 0
+    recent: list[Sent] = field(default_factory=list)
+
+
+class Producer(Client):
+    """Sends batches, `depth` requests at a time; what it is told lies where it is said to."""
+
+    def __init__(self, world: World, name: str, requests: int) -> None:
+        super().__init__(world, name)
+        rng = self.rng
+        self.requests = requests
+        self.depth = rng.choice((1, 2, 3, 5, 8))
+        self.acks = rng.choice(world.scale.acks)
+        self.version = rng.choice(PRODUCE_VERSIONS)
+        self.several = rng.random() < 0.4
+        self.idempotent = self.acks != 0 and rng.random() < 0.4
+        self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
+        self.pad = rng.choice((0, 0, 100, 5000))
+        self.slow = rng.random() < 0.15
+        topic = rng.choice(list(world.topics.values()))
+        self.partitions = [(topic.name, number) for number in range(topic.partitions)]
+        if rng.random() < 0.5:
+            self.partitions = self.partitions[:1]
+        if world.is_crowd:
+            self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
+            self.acks = rng.choice((-1, -1, -1, 1))
+            self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
+        self.producer = (-1, -1)
+        self._here: list[Partition] = []
+        self._states: dict[Partition, _State] = {}
+        self._unsettled: dict[Sent, None] = {}
+
+    async def run(self) -> None:
+        world = self.world
+        while self.requests > 0 or self._unsettled:
+            node = await world.leader(self.partitions[0])
+            connection = await self.connect(node)
+            if connection is None:
+                await asyncio.sleep(0.01)
+                continue
+            self._here = [each for each in self.partitions if world.leads(node, each)]
+            if self.idempotent and self.producer[0] < 0:
+                await self._introduce(connection)
+            await self._talk(connection)
+
+    async def _introduce(self, connection: ModelConnection) -> None:
+        answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
+        if answer is not None and answer.error_code == 0:
+            self.producer = (answer.producer_id, answer.producer_epoch)
+
+    async def _talk(self, connection: ModelConnection) -> None:
+        """Over one connection, until it or the budget is at its end."""
+        rng = self.rng
+        if self.idempotent:
+            if self.producer[0] < 0:
+                connection.abort()
+                return
+            for sent in self._unsettled:
+                if sent.partition in self._here:
+                    self._send(connection, [sent])
+            connection.flush()
+        else:
+            self._unsettled.clear()
+        while not connection.gone and self._here and (self.requests > 0 or connection.outstanding):
+            while self.requests > 0 and len(connection.outstanding) < self.depth:
+                self.requests -= 1
+                self._send(connection, self._batches())
+                if self.acks == 0:
+                    break
+            if connection.end.closed:
+                break
+            connection.flush()
+            if self.slow and rng.random() < 0.2 and not connection.end.paused:
+                self.read_slowly(connection)
+            if rng.random() < self.world.scale.aborts:
+                connection.abort()
+            await self.pause()
+            if connection.outstanding:
+                await connection.change()
+        if not connection.gone:
+            connection.finish(rng)
+        if self.acks == 0:
+            self._unsettled.clear()
+
+    def _batches(self) -> list[Sent]:
+        rng = self.rng
+        partitions = self._here
+        chosen = rng.sample(partitions, rng.randint(1, len(partitions))) if self.several else [rng.choice(partitions)]
+        found = []
+        for partition in chosen:
+            state = self._states.setdefault(partition, _State())
+            if self.idempotent and state.recent and rng.random() < 0.15:
+                found.append(rng.choice(state.recent))
+                found[-1].again = True
+                continue
+            values = [self.world.next_value(self.pad) for _ in range(rng.choice((1, 1, 2, 5)))]
+            producer = (*self.producer, state.sequence) if self.idempotent else (-1, -1, -1)
+            data = encode_batch(values, self.world.now_ms(), codec=self.codec, producer=producer)
+            state.sequence += len(values)
+            sent = Sent(partition, values, data, self.judge.sends(self.name, partition, values))
+            state.recent = [*state.recent[-3:], sent]
+            self._unsettled[sent] = None
+            found.append(sent)
+        return found
+
+    def _send(self, connection: ModelConnection, batches: list[Sent]) -> None:
+        request = wire.ProduceRequest
+        by_topic: dict[str, list[Sent]] = {}
+        for sent in batches:
+            by_topic.setdefault(sent.partition[0], []).append(sent)
+        topics = [
+            request.TopicProduceData(
+                name=name,
+                topic_id=self.world.topics[name].topic_id,
+                partition_data=[
+                    request.PartitionProduceData(index=sent.partition[1], records=sent.data) for sent in members
+                ],
+            )
+            for name, members in by_topic.items()
+        ]
+        flat = [sent for members in by_topic.values() for sent in members]
+        connection.ask(
+            request(acks=self.acks, timeout_ms=20_000, topic_data=topics),
+            self.version,
+            lambda answer: self._answered(connection, flat, answer),
+            is_answered=self.acks != 0,
+        )
+
+    def _answered(self, connection: ModelConnection, batches: list[Sent], answer: Any) -> None:
+        if answer is None:
+            return
+        rows = [
+            (topic.name or self.world.topic_name(topic.topic_id), row)
+            for topic in answer.responses
+            for row in topic.partition_responses
+        ]
+        asked = [sent.partition for sent in batches]
+        if [(name, row.index) for name, row in rows] != asked:
+            self.judge.fail(f"{connection.name}: asked for {asked}, the answer has {rows}")
+        for sent, (_, row) in zip(batches, rows, strict=True):
+            code = row.error_code
+            if code == 0:
+                self._unsettled.pop(sent, None)
+                floor = 0 if sent.again or self.idempotent else sent.floor
+                self.judge.acknowledged(
+                    connection.name, sent.partition, sent.values, row.base_offset, floor, committed=self.acks == -1
+                )
+            elif not self.world.tolerates(code):
+                self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
+            elif code in NOT_NOW and not self.idempotent:
+                self._unsettled.pop(sent, None)
+                self.judge.refused(sent.partition, sent.values)
+            elif not self.idempotent:
+                self._unsettled.pop(sent, None)
+            if code in NOT_NOW:
+                self.world.forget_leader(sent.partition)
+                connection.abort()

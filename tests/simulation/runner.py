@@ -1,0 +1,108 @@
+"""Many histories, each in a process of its own: what one leaves behind, or a crash in C, is nobody else's.
+
+python -m tests.simulation --simulations 1000 --seed 1        # the seeds from 1 on
+python -m tests.simulation --replay 77                        # one, with all that happens in it
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import select
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.simulation.cluster import CLUSTER_SCALE, Cluster
+from tests.simulation.world import Outcome, Scale, ViolationError, World, play
+
+LIMIT_SECONDS = 300.0
+"""Of real time, for one history: many times what the slowest takes on a busy machine."""
+CLUSTERS = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How the history of a seed ended: `story` is None where all was right."""
+
+    seed: int
+    outcome: Outcome | None
+    story: str | None
+
+
+def kind_of(seed: int) -> tuple[type[World], Scale]:
+    """What the history of a seed is about: one broker, or a cluster."""
+    return (Cluster, CLUSTER_SCALE) if random.Random(seed).random() < CLUSTERS else (World, Scale())
+
+
+def play_seed(seed: int) -> Outcome:
+    """The history of a seed.  ViolationError."""
+    kind, scale = kind_of(seed)
+    return play(seed, scale, kind)
+
+
+class _Child:
+    """A process that plays one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.until = time.monotonic() + LIMIT_SECONDS
+        self._data = bytearray()
+        self.fd, writes = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.fd)
+            status = 1
+            try:
+                with os.fdopen(writes, "wb") as pipe:
+                    pickle.dump(_judged(seed), pipe)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writes)
+
+    def take(self) -> bool:
+        """Read what it says; whether that was the end."""
+        data = os.read(self.fd, 1 << 16)
+        self._data += data
+        return not data
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def result(self) -> Result:
+        """What it said, once it is gone."""
+        os.close(self.fd)
+        status = os.waitpid(self.pid, 0)[1]
+        if status != 0:
+            how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
+            return Result(self.seed, None, f"seed {self.seed}: its process ended with {how}")
+        result: Result = pickle.loads(self._data)
+        return result
+
+
+def _judged(seed: int) -> Result:
+    try:
+        return Result(seed, play_seed(seed), None)
+    except ViolationError as error:
+        return Result(seed, None, str(error))
+
+
+def play_each(seeds: Iterable[int], workers: int = 1) -> Iterator[Result]:
+    """The results of the seeds, as they come."""
+    waiting = iter(seeds)
+    running: dict[int, _Child] = {}
+    while True:
+        while len(running) < workers and (seed := next(waiting, None)) is not None:
+            child = _Child(seed)
+            running[child.fd] = child
+        if not running:
+            return
+        for fd in select.select(list(running), [], [], 1.0)[0]:
+            if running[fd].take():
+                yield running.pop(fd).result()
+        for child in running.values():
+            if time.monotonic() > child.until:
+                child.kill()

@@ -1,0 +1,47 @@
+"""Histories of the whole broker, each answer judged; and what a seed promises.
+
+A history that fails prints its seed and what happened in it: `python -m tests.simulation --replay SEED` plays it again.
+`KBROKER_SIMULATIONS` and `KBROKER_SIMULATION_SEED` say how many, from which seed on.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.runner import kind_of, play_each, play_seed
+from tests.simulation.world import World
+
+SIMULATIONS = int(os.environ.get("KBROKER_SIMULATIONS", "50"))
+FIRST_SEED = int(os.environ.get("KBROKER_SIMULATION_SEED", "1"))
+ANSWERS = 100
+"""The fewest that a history has on average."""
+PRINT_TRACES = (
+    "import sys; from tests.simulation.runner import play_seed\nfor seed in sys.argv[1:]: print(play_seed(int(seed)))"
+)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_every_answer_is_right_under_every_interleaving(part: int) -> None:
+    """A client could be given another client's answer, or one that no broker may give."""
+    results = list(play_each(range(FIRST_SEED + part, FIRST_SEED + SIMULATIONS, 2)))
+    failed = [result.story for result in results if result.story is not None]
+    assert not failed, "\n\n".join(failed[:3])
+    answers = sum(result.outcome.answers for result in results if result.outcome is not None)
+    assert answers > ANSWERS * len(results), "the histories test nothing"
+
+
+def test_a_seed_is_the_same_history_in_any_process() -> None:
+    """A failure could not be played again."""
+    seeds = [next(seed for seed in range(1, 100) if kind_of(seed)[0] is kind) for kind in (World, Cluster)]
+    here = [str(play_seed(seed)) for seed in seeds]
+    for hashes in ("1", "2"):
+        command = [sys.executable, "-c", PRINT_TRACES, *map(str, reversed(seeds))]
+        found = subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True
+        ).stdout
+        assert found.splitlines() == here[::-1]
