@@ -28,7 +28,7 @@ class Asker(Client):
 
     async def run(self) -> None:
         while self.requests > 0:
-            connection = await self.connect(self.rng.choice(list(self.world.brokers)))
+            connection = await self.connect(self.rng.choice(self.world.nodes))
             if connection is None:
                 await asyncio.sleep(0.01)
                 continue

@@ -16,7 +16,6 @@ from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
-from kbroker.config import BrokerConfig
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
@@ -73,7 +72,7 @@ class Cluster(World):
 
     async def start(self, node: int) -> None:
         process = self.processes[node] = Process(f"broker-{node}")
-        config = BrokerConfig.from_mapping(self.settings(node))
+        config = self.config(node)
         rng = random.Random(self.rng.getrandbits(64))
         self.judge.note("broker %d starts", node)
 

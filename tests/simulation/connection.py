@@ -60,6 +60,7 @@ class ModelConnection:
         self.end: End
         self.outstanding: deque[Asked] = deque()
         self.gone = False
+        self.node = 0
         self.may_be_closed = False
         """Whether the broker has a reason to hang up."""
         self.oldest_since = 0.0

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base import monotonic
+from tests.simulation.disk import Disk
 
 if TYPE_CHECKING:
     from tests.simulation.sockets import End, Network
@@ -119,6 +120,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.rng = random.Random(seed)
         self.pace = Pace.drawn(self.rng)
         self.trace = hashlib.blake2b(digest_size=16)
+        self.disk = Disk()
         self.turns = 0
         self.failures: list[str] = []
         self._clock_resolution = 1e-9

@@ -51,6 +51,8 @@ class Producer(Client):
         self.version = rng.choice(PRODUCE_VERSIONS)
         self.several = rng.random() < 0.4
         self.idempotent = self.acks != 0 and rng.random() < 0.4
+        if self.idempotent:
+            self.depth = min(self.depth, 5)
         self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
         self.pad = rng.choice((0, 0, 100, 5000))
         self.slow = rng.random() < 0.15

@@ -148,7 +148,7 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
     """Time, chance and threads of this process are the loop's."""
     state = random.getstate()
     random.seed(loop.rng.getrandbits(64))
-    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time()]
+    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time(), *loop.disk.patches()]
     collects = gc.isenabled()
     # When garbage is found would depend on what ran before in this process.
     gc.disable()

@@ -46,6 +46,8 @@ class Scale:
     clients: tuple[int, int] = (3, 40)
     acks: tuple[int, ...] = (-1, -1, 1, 0)
     aborts: float = 0.01
+    crashes: float = 0.3
+    """The chance that brokers of a history crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,9 @@ class World:
         self.rng = random.Random(self.loop.rng.getrandbits(64))
         self.network = Network(self.loop)
         self.judge = Judge(self.loop.time)
+        self.nodes = range(1, scale.nodes + 1)
         self.brokers: dict[int, Broker] = {}
+        self.has_failed = False
         self.processes: dict[int, Process] = {}
         self.topics: dict[str, Topic] = {}
         self.connections: list[ModelConnection] = []
@@ -85,6 +89,8 @@ class World:
         self.is_stopping = False
         self._names: dict[bytes, str] = {}
         self._correlation_ids: set[int] = set()
+        self._settings: dict[int, dict[str, str]] = {}
+        self._crashes: dict[int, int] = {}
         self._value = 0
 
     # What clients ask
@@ -128,6 +134,7 @@ class World:
             await self.network.connect(lambda: made, host_of(node), PORT)
         except ConnectionRefusedError:
             return None
+        made.node = node
         self.connections.append(made)
         return made
 
@@ -137,7 +144,6 @@ class World:
         rng = self.rng
         return {
             "node.id": str(node),
-            "log.dirs": str(self.folder / str(node)),
             "listeners": f"PLAINTEXT://{host_of(node)}:{PORT}",
             "metrics.listener": "none",
             "num.network.threads": "1",
@@ -151,10 +157,53 @@ class World:
             "queued.max.request.bytes": rng.choice(("-1", "-1", "200000")),
         }
 
+    def config(self, node: int) -> BrokerConfig:
+        """A broker's settings, which stay over its restarts; its directory is another one after each."""
+        settings = self._settings.setdefault(node, self.settings(node))
+        return BrokerConfig.from_mapping({**settings, "log.dirs": str(self._directory(node))})
+
+    def _directory(self, node: int) -> Path:
+        return self.folder / f"{node}-{self._crashes.get(node, 0)}"
+
+    async def crash(self, node: int) -> None:
+        """End a broker from one moment to the next; where it syncs what it acknowledges, the machine as well."""
+        rng, disk = self.rng, self.loop.disk
+        has_power = self._settings[node]["kbroker.fsync"] != "commit" or rng.random() < 0.3
+        self.judge.note("broker %d %s", node, "is killed" if has_power else "loses its power")
+        for each in self.connections:
+            if each.node == node:
+                each.may_be_closed = True
+        self.network.end_process(self.processes.pop(node))
+        broker = self.brokers.pop(node)
+        before = self._directory(node)
+        self._crashes[node] = self._crashes.get(node, 0) + 1
+        if has_power:
+            disk.after_kill(before, self._directory(node))
+        else:
+            disk.after_power_cut(before, self._directory(node), rng)
+        dispose(broker)
+        shutil.rmtree(before)
+
+    async def fail_at_times(self) -> None:
+        """Crashes, one after the other, until the clients are through."""
+        rng, scale = self.rng, self.scale
+        if rng.random() >= scale.crashes:
+            return
+        for _ in range(rng.randint(1, 4)):
+            await asyncio.sleep(rng.choice((0.01, 0.1, 1.0)) * rng.random())
+            if self.writers_done:
+                return
+            node = rng.choice(self.nodes)
+            if node in self.brokers:
+                self.has_failed = True
+                await self.crash(node)
+                await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
+                await self.start(node)
+
     async def start(self, node: int) -> None:
         """Start a broker, in a process of its own."""
         process = self.processes[node] = Process(f"broker-{node}")
-        config = BrokerConfig.from_mapping(self.settings(node))
+        config = self.config(node)
         self.judge.note("broker %d starts", node)
 
         async def begin() -> Broker:
@@ -184,8 +233,10 @@ class World:
         writers = [each for each in made if not isinstance(each, Fetcher)]
         readers = [each for each in made if isinstance(each, Fetcher)]
         reading = [self.loop.create_task(each.run()) for each in readers]
+        failing = self.loop.create_task(self.fail_at_times())
         await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))
         self.writers_done = True
+        await failing
         for each in self.connections:
             each.wake()
         await asyncio.gather(*reading)
@@ -324,6 +375,14 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
     return outcome
 
 
+def dispose(broker: Broker) -> None:
+    """Give back what a broker holds that is no more."""
+    try:
+        broker.release()
+    except Exception:
+        logging.getLogger(__name__).debug("a broker that failed cannot be closed", exc_info=True)
+
+
 def _drop(world: World) -> None:
     """Give back what the history holds, however it ended."""
     loop = world.loop
@@ -331,10 +390,7 @@ def _drop(world: World) -> None:
         process.alive = False
     OUTSIDE.alive = True
     for broker in world.brokers.values():
-        try:
-            broker.release()
-        except Exception:
-            logging.getLogger(__name__).debug("a broker that failed cannot be closed", exc_info=True)
+        dispose(broker)
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     for end in list(world.network.ends):
