@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+MISSPELT = 0.85
+"""How alike a long name of several words must be to be the same one misspelt: others share their words."""
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+
+def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """`; did you mean X?` for the nearest of the known names, nothing when none is near."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name, list(known), n=1, cutoff=likeness)
     return f"; did you mean {near[0]}?" if near else ""
 
 

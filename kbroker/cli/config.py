@@ -45,14 +45,19 @@ The first of these that names a setting counts:
    `=`, `:` or a blank after the key, `\\` at the end of a line that goes on, `\\uXXXX`), read as UTF-8;
 4. the default.
 
-A name that kbroker does not know is a warning that suggests the nearest one it knows.  A value that a setting does not
-allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that has no effect here is a
-warning with the reason, at the start, in the log when it is changed at run time, and in what DescribeConfigs says.  If
-it asks for what kbroker cannot do (a Java class, tiered storage) or would protect something (TLS, SASL, an authorizer),
-kbroker refuses to start when it is set to anything but its default: nothing is served with less than was asked for.
+A name that kbroker does not know is a warning, with the known one that it seems to be misspelt from.  A value that a
+setting does not allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that has no
+effect here is a warning with the reason, at the start, in the log when it is changed at run time, and in what
+DescribeConfigs says.  If it asks for what kbroker cannot do (a Java class, tiered storage) or would protect something
+(TLS, SASL, an authorizer), kbroker refuses to start when it is set to anything but its default: nothing is served with
+less than was asked for.
 
 A `server.properties` written for Kafka works: listeners named in `controller.listener.names` are left out, and
-`process.roles` may say what it says.
+`process.roles` may say `broker,controller`.  That of a broker whose controllers are elsewhere is refused, as kbroker
+joins no KRaft quorum.
+
+`KAFKA_…` variables, by which Kafka's container images are set up, are not read: the start names them in one warning,
+and ends where one of them asks for protection.
 
 ## Data directories
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbroker.config.image_variables import UnprotectedError, unread_variables
 from kbroker.config.judgement import OF_LISTENERS, judge
 from kbroker.config.listener import (
     EVERY_HOST,
@@ -24,13 +26,15 @@ from kbroker.config.listener import (
     parse_listeners,
     parse_protocol_map,
 )
+from kbroker.config.place_in_cluster import origins_of_surprise, wrong_place
 from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
-from kbroker.nearest import did_you_mean
+from kbroker.nearest import MISSPELT, did_you_mean
 
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
+WINDOWS_PATH = re.compile(r"[A-Za-z]:|\\\\")
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
 
 
@@ -83,11 +87,13 @@ class BrokerConfig:
         self._of_listeners: dict[tuple[str, str], object] = {}
         self._static = self._values
         self._dynamic: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {})
+        texts = {key: setting.text for key, setting in self._settings.items()}
         for setting in self._settings.values():
-            self._apply(setting)
+            self._apply(setting, texts)
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
+        self.warnings += origins_of_surprise(self._settings, self.listeners)
 
     @classmethod
     def load(
@@ -103,6 +109,10 @@ class BrokerConfig:
         if path is not None:
             settings.extend(_read_file(Path(path), warnings))
         settings.extend(_read_environment(environment, warnings))
+        try:
+            warnings.extend(unread_variables(environment))
+        except UnprotectedError as error:
+            raise ConfigError(str(error)) from None
         settings.extend(_read_overrides(overrides))
         return cls(settings, environment, warnings)
 
@@ -164,8 +174,8 @@ class BrokerConfig:
         self._static["node.id"] = node_id
         self._values = {**self._values, "node.id": node_id} if self._values is not self._static else self._static
 
-    def _apply(self, setting: Setting) -> None:
-        judged = judge(setting.key, setting.text)
+    def _apply(self, setting: Setting, texts: Mapping[str, str]) -> None:
+        judged = judge(setting.key, setting.text, texts)
         if judged.verdict.stops:
             raise _refuse(setting, judged.why)
         if judged.why:
@@ -220,6 +230,10 @@ class BrokerConfig:
     def _read_log_dirs(self, environ: Mapping[str, str]) -> list[str]:
         names = self.get("log.dirs") or self.get("log.dir") or [str(default_home(environ) / "data")]
         # The working directory may change later (a daemon's does): keep where it was meant.
+        for name in names:
+            if WINDOWS_PATH.match(name):
+                key = "log.dirs" if self.get("log.dirs") else "log.dir"
+                raise self._fail(key, f"{name} is a path of Windows, and would be a directory of that name here")
         return [str(Path(name).absolute()) for name in names]
 
     def _check_together(self) -> None:
@@ -235,12 +249,16 @@ class BrokerConfig:
             )
         if not 0 <= self.get("offsets.topic.compression.codec") <= 4:
             raise self._fail("offsets.topic.compression.codec", "Value must be between 0 and 4")
-        wrong = contradiction(self.get)
+        wrong = contradiction(self.get) or self._wrong_place()
         if wrong is not None:
             raise self._fail(*wrong)
         for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
             if self.get(key) < 1 and self.get(key) != -1:
                 raise self._fail(key, "Value must be at least 1, or -1 for the system's default")
+
+    def _wrong_place(self) -> tuple[str, str] | None:
+        names = [each.name for each in self.advertised_listeners or self.listeners]
+        return wrong_place(self.get, self._static.keys(), self.node_id, names)
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
@@ -290,7 +308,9 @@ def _read_environment(environ: Mapping[str, str], warnings: list[str]) -> Iterat
         if key is not None:
             yield Setting(key, environ[name], Source.ENVIRONMENT, f"environment {name}")
             continue
-        warnings.append(f"environment {name} is not a known setting and is ignored{did_you_mean(name, known)}")
+        warnings.append(
+            f"environment {name} is not a known setting and is ignored{did_you_mean(name, known, MISSPELT)}"
+        )
 
 
 def _read_overrides(overrides: Sequence[str]) -> Iterator[Setting]:

@@ -9,7 +9,7 @@
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
     workers            `auto` or 1 to 256
-    message format     a Kafka release: 0.9.0, 0.10.2-IV0, 3.0-IV1
+    message format     a Kafka release: 0.9.0, 0.10.2-IV0, 2.8.1, 3.0-IV1
 
 Reasons are Kafka's words where Kafka has the check.
 """
@@ -23,7 +23,10 @@ from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 _REPLICAS = r"([0-9]+:[0-9]+)?"
 _ADDRESS_COUNT = r"[^\s,]+:[0-9]{1,9}"
-_MESSAGE_FORMAT = r"0\.(8|9)\.[0-2](\.[0-9])?|0\.10(\.[0-2](-IV[0-9])?)?|0\.11\.0(-IV[0-9])?|[1-4]\.[0-9](-IV[0-9])?"
+_MESSAGE_FORMAT = (
+    r"0\.(8|9)\.[0-2]|0\.10(\.[0-2](-IV[0-9])?)?|0\.11\.0(-IV[0-9])?"
+    r"|(1\.[01]|2\.[0-8]|3\.[0-9]|4\.[0-3])(-IV[0-9])?"
+)
 _WORKERS = r"[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 _METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 
@@ -73,7 +76,9 @@ def _check_shape(key: str, check: str, value: Any) -> None:
         if not all(re.fullmatch(_ADDRESS_COUNT, item.strip()) for item in value.split(",") if item.strip()):
             raise InvalidValueError(key, value, "Value must be a list of address:number")
     elif check == "message format":
-        if re.fullmatch(_MESSAGE_FORMAT, value) is None:
+        # What is behind the release, as in 2.8.1, Kafka does not look at.
+        parts = value.split(".")
+        if re.fullmatch(_MESSAGE_FORMAT, ".".join(parts[: 3 if parts[0] == "0" else 2])) is None:
             raise InvalidValueError(key, value, f"Version `{value}` is not a valid version")
     elif check == "metrics listener":
         if re.fullmatch(_METRICS_LISTENER, value) is None:

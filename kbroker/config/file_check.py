@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,16 +37,17 @@ def check_file(path: Path) -> tuple[int, list[LineFinding]]:
         raise ConfigError(f"{path}: {error}") from None
     lines: dict[str, Property] = {}
     findings: list[LineFinding] = []
+    texts = {each.key: each.value for each in properties}
     for each in properties:
-        findings += _of_line(each, lines.get(each.key))
+        findings += _of_line(each, lines.get(each.key), texts)
         lines[each.key] = each
-    valid = {key: each for key, each in lines.items() if not judge(key, each.value).verdict.stops}
+    valid = {key: each for key, each in lines.items() if not judge(key, each.value, texts).verdict.stops}
     findings += _together(valid)
     return len(properties), sorted(findings, key=lambda finding: finding.line)
 
 
-def _of_line(each: Property, before: Property | None) -> Iterator[LineFinding]:
-    judged = judge(each.key, each.value)
+def _of_line(each: Property, before: Property | None, texts: Mapping[str, str]) -> Iterator[LineFinding]:
+    judged = judge(each.key, each.value, texts)
     value = "[hidden]" if judged.row is not None and judged.row.sensitive else each.value
     if before is not None:
         why = f"is set on line {before.line} too: the last one counts"

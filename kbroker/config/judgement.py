@@ -5,17 +5,25 @@ The start, `kbroker doctor` and `kbroker config check` judge by it alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kbroker.config.row import ConfigRow
 from kbroker.config.table import BROKER_TABLE, DEPRECATED, REMOVED, TOPIC_TABLE
 from kbroker.config.value import InvalidValueError, UnacceptableListError
-from kbroker.nearest import did_you_mean
+from kbroker.nearest import MISSPELT, did_you_mean
 
 LISTENER_PREFIX = "listener.name."
 # What a single listener may have of its own.
 OF_LISTENERS = frozenset({"max.connection.creation.rate"})
+
+
+SWITCHES = MappingProxyType(
+    {("kafka.metrics.reporters", "kafka.metrics.KafkaCSVMetricsReporter"): "kafka.csv.metrics.reporter.enabled"}
+)
+"""Settings that ask for nothing until another one is true, as the files that came with Kafka 0.8 have them."""
 
 
 class Verdict(StrEnum):
@@ -50,8 +58,8 @@ class Judgement(NamedTuple):
         return "" if self.row is None else DEPRECATED.get(self.row.name, "")
 
 
-def judge(key: str, text: str) -> Judgement:
-    """Judge `key=text`."""
+def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({})) -> Judgement:
+    """Judge `key=text`.  `others`: what else is set, as text, for settings that another one switches off."""
     row, listener = _find_row(key)
     if row is None:
         return _not_known(key)
@@ -65,6 +73,9 @@ def judge(key: str, text: str) -> Judgement:
             "it refuses to start unprotected, remove the setting to go on without"
         )
         return Judgement(Verdict.REFUSED, why, row, value, listener)
+    switch = SWITCHES.get((row.name, text.strip()))
+    if switch is not None and others.get(switch, "false").strip().lower() != "true":
+        return Judgement(Verdict.NO_EFFECT, f"has no effect: {switch} does not switch it on", row, value, listener)
     if row.refused and row.asks(value):
         why = (
             f"{key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore it, "
@@ -94,5 +105,5 @@ def _not_known(key: str) -> Judgement:
     if topics is not None and topics.synonyms:
         hint = f": it is a topic's setting, and {topics.synonyms[0]} is what topics have without one"
     else:
-        hint = did_you_mean(key.replace("_", "."), BROKER_TABLE)
+        hint = did_you_mean(key.replace("_", "."), BROKER_TABLE, MISSPELT)
     return Judgement(Verdict.UNKNOWN, f"is not a known setting and is ignored{hint}")

@@ -13,6 +13,9 @@ EVERY_HOST = frozenset(("", "0.0.0.0", "::"))
 """Hosts that mean every interface, to which nothing can connect."""
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9a-fA-F:.%\w]+\]|[^\s:/\[\]]*):(-?[0-9]{1,6})")
 
+_HOST = re.compile(r"[0-9A-Za-z%._:-]*")
+"""Kafka's; what a script has left unexpanded, such as `${HOST_IP}`, is none."""
+
 
 class Listener(NamedTuple):
     """One address of the broker.  `host` is without brackets; empty means every interface."""
@@ -53,6 +56,8 @@ def parse_listeners(items: list[str], protocols: dict[str, str]) -> list[Listene
         if match is None:
             raise ListenerError(f"{item!r} is not name://host:port")
         name, host, port = match[1].upper(), match[2].strip("[]"), int(match[3])
+        if _HOST.fullmatch(host) is None:
+            raise ListenerError(f"Unable to parse {item} to a broker endpoint: {host!r} is no host")
         if not 0 <= port <= 65535:
             raise ListenerError(f"port {port} of {item!r} is not between 0 and 65535")
         if name not in protocols:

@@ -1,9 +1,10 @@
 """The syntax of Java's .properties files.
 
 A logical line is a natural line plus those that follow an odd number of backslashes at its end, leading blanks of each
-continuation dropped.  Blank lines and lines whose first other character is `#` or `!` are nothing; a comment never
-continues.  A key ends at the first unescaped `=`, `:` or blank; blanks around one separator are dropped.  In keys and
-values `\\t \\n \\r \\f` and `\\uXXXX` are escapes, and a backslash before anything else vanishes.
+continuation dropped; it is nothing where that leaves no character.  Blank lines and lines whose first other character
+is `#` or `!` are nothing; a comment never continues.  A key ends at the first unescaped `=`, `:` or blank; blanks
+around one separator are dropped.  In keys and values `\\t \\n \\r \\f` and `\\uXXXX` are escapes, and a backslash
+before anything else vanishes.
 
 Files are read as UTF-8, and as Latin-1 (Java's choice) when they are not UTF-8.
 """
@@ -55,7 +56,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     start, parts = 0, list[str]()
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = natural.lstrip(_BLANKS)
-        if not parts:
+        if not any(parts):
+            parts = []
             if not line or line[0] in "#!":
                 continue
             start = number
@@ -66,8 +68,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         parts.append(line)
         yield start, "".join(parts)
         parts = []
-    if parts:
-        yield start, "".join(parts)
+    if joined := "".join(parts):
+        yield start, joined
 
 
 def _unescape(text: str, line: int) -> str:

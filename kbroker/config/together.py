@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+Get = Callable[[str], Any]
+"""Gives the values of settings by name."""
+
 MIB = 1 << 20
 UNLIMITED = -1
 AS_A_WHOLE = -2
@@ -15,7 +18,7 @@ AS_A_WHOLE = -2
 _AT_LEAST = (("log.roll.ms", 1), ("log.roll.jitter.ms", 0))
 
 
-def contradiction(get: Callable[[str], Any]) -> tuple[str, str] | None:
+def contradiction(get: Get) -> tuple[str, str] | None:
     """The first setting that does not go with the rest, and why; None when all fit.  `get` gives values by name."""
     for name, low in _AT_LEAST:
         value = get(name)
@@ -51,7 +54,7 @@ def contradiction(get: Callable[[str], Any]) -> tuple[str, str] | None:
     return None
 
 
-def local_retention_error(get: Callable[[str], Any]) -> str | None:
+def local_retention_error(get: Get) -> str | None:
     """Kafka's rule for changes of what is kept locally: no more than is kept at all."""
     for local, whole in (
         ("log.local.retention.ms", "log.retention.ms"),
@@ -72,7 +75,7 @@ def _invalid(name: str, value: int) -> str:
     return f"Invalid value {value} for configuration {name}: "
 
 
-def retention_ms(get: Callable[[str], Any]) -> int:
+def retention_ms(get: Get) -> int:
     """How long topics without a setting of their own keep records; -1 without limit."""
     for name, unit in (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)):
         value = get(name)

@@ -185,7 +185,7 @@ def test_without_a_reserve_a_full_disk_refuses_each_write_and_heals(
 def test_a_broker_that_is_killed_while_its_disk_fills_up_starts_on_it(
     disk: SmallDisk, kbroker_process: StartBroker, fsync: str
 ) -> None:
-    """What a recovery makes again (snapshots, indexes, epochs, a flush) would need room, and the broker not come back."""
+    """What a recovery makes again (snapshots, indexes, epochs) would need room, and the broker not come back."""
     broker = broker_on(
         disk,
         kbroker_process,

@@ -122,11 +122,6 @@ def test_volatile_and_read_only_file_systems_are_found(tmp_path: Path) -> None:
     ("settings", "level", "words"),
     [
         ({"zookeeper.connect": "zk:port"}, "problem", "'zk:port' of 'zk:port' is not host:port"),
-        (
-            {"zookeeper.connect": "{there}", "inter.broker.listener.name": "X"},
-            "problem",
-            "X is not among the listeners",
-        ),
         ({"zookeeper.connect": "127.0.0.1:1/kafka"}, "problem", "all servers of zookeeper.connect take no connections"),
         ({"zookeeper.connect": "127.0.0.1:1,{there}"}, "warning", "take no connections: 127.0.0.1:1"),
         ({"zookeeper.connect": "{there}/kafka"}, "ok", "all servers of zookeeper.connect take connections"),

@@ -86,7 +86,7 @@ def test_kafkas_own_example_file_works(tmp_path: Path) -> None:
 def test_unknown_names_suggest_a_known_one(tmp_path: Path) -> None:
     """A typo would silently leave a default in force."""
     config = load("log.segment.byte=1\nhost.name=x\n", tmp_path=tmp_path, KBROKER_NUM_PARTITION="3", KBROKER_HOME="/h")
-    assert len(config.warnings) == 3
+    assert len(config.warnings) == 4
     assert "did you mean log.segment.bytes?" in config.warnings[0] or "log.segment.bytes" in config.warnings[1]
     assert any("host.name" in warning and "Kafka removed it" in warning for warning in config.warnings)
     assert any("did you mean KBROKER_NUM_PARTITIONS?" in warning for warning in config.warnings)
@@ -120,6 +120,15 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("process.roles=controller", "allowed: broker,controller"),
         ("kbroker.log.level=loud", "debug, info, warning, error"),
         ("max.connections.per.ip.overrides=127.0.0.1", "a list of address:number"),
+        ("listeners=PLAINTEXT://${HOST_IP}:9092", "Unable to parse PLAINTEXT://${HOST_IP}:9092 to a broker endpoint"),
+        ("advertised.listeners=PLAINTEXT://${IP}:1", "Unable to parse PLAINTEXT://${IP}:1 to a broker endpoint"),
+        ("inter.broker.listener.name=NOPE", "not found in listener.security.protocol.map"),
+        ("inter.broker.listener.name=SSL", "The valid options based on currently configured listeners are PLAINTEXT"),
+        ("log.dirs=/data,C:\\kafka", "is a path of Windows"),
+        ("log.dir=D:/kafka", "is a path of Windows"),
+        ("controller.quorum.voters=1@a:9093,2@b:9093", "controllers other than this node 1 (2)"),
+        ("log.message.format.version=2.9", "is not a valid version"),
+        ("kafka.metrics.reporters=kafka.metrics.Other", "it names Java classes"),
         ("novalue", "must be key=value"),
     ],
 )
@@ -212,7 +221,7 @@ def test_a_topics_own_settings_win() -> None:
 def test_node_id_falls_back_to_broker_id() -> None:
     """A file from the ZooKeeper days would start another node."""
     assert BrokerConfig.from_mapping({"broker.id": 4}).node_id == 4
-    assert BrokerConfig.from_mapping({"broker.id": 4, "node.id": 5}).node_id == 5
+    assert BrokerConfig.from_mapping({"broker.id": 4, "node.id": 4}).node_id == 4
 
 
 def test_reading_settings_imports_nothing_heavy() -> None:
@@ -221,3 +230,139 @@ def test_reading_settings_imports_nothing_heavy() -> None:
     code = f"import sys, kbroker.config; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"node.id": 1, "broker.id": 2}, "You must set `node.id` to the same value as `broker.id`."),
+        ({"node.id": 1, "broker.id": -1}, "You must set `node.id` to the same value as `broker.id`."),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
+        ),
+        ({"process.roles": "broker", "controller.quorum.bootstrap.servers": "c:9093"}, "a cluster of its own"),
+        ({"process.roles": "broker", "controller.quorum.voters": "1@c:9093"}, "a cluster of its own"),
+    ],
+)
+def test_settings_that_contradict_each_other_about_the_brokers_place_are_refused(
+    settings: dict[str, object], told: str
+) -> None:
+    """Kafka refuses them; a broker of another cluster would be started, alone, and take what its clients send."""
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_mapping(settings)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.message.format.version", "2.8.1"),
+        ("log.message.format.version", "1.0.2"),
+        ("log.message.format.version", "0.10.2.1"),
+        ("kafka.metrics.reporters", "kafka.metrics.KafkaCSVMetricsReporter"),
+        ("controller.quorum.voters", "1@localhost:9093"),
+    ],
+)
+def test_what_kafka_accepts_starts(name: str, value: str) -> None:
+    """A file that a Kafka was started with would be refused for nothing."""
+    assert name in BrokerConfig.from_mapping({name: value}).explicit
+
+
+def test_a_reporter_that_is_switched_on_is_refused() -> None:
+    """Somebody would wait for figures that nobody writes."""
+    values = {
+        "kafka.metrics.reporters": "kafka.metrics.KafkaCSVMetricsReporter",
+        "kafka.csv.metrics.reporter.enabled": "true",
+    }
+    with pytest.raises(ConfigError, match="it names Java classes"):
+        BrokerConfig.from_mapping(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "ignored"),
+    [
+        ("advertised.listeners=PLAINTEXT://broker.example:9092", ""),
+        ("port=9093\nhost.name=broker.example", "; port, host.name are ignored"),
+        ("advertised.host.name=broker.example", "; advertised.host.name is ignored"),
+    ],
+)
+def test_a_broker_on_loopback_alone_that_was_meant_for_others_says_so(text: str, ignored: str, tmp_path: Path) -> None:
+    """Clients elsewhere would get no answer from a broker whose log shows nothing wrong."""
+    told = (
+        f"the broker listens on loopback alone, PLAINTEXT://127.0.0.1:9092, and no other machine reaches it{ignored}."
+    )
+    assert sum(told in warning for warning in load(text, tmp_path=tmp_path).warnings) == 1
+    assert not any(
+        "loopback alone," in each for each in load(text, "listeners=PLAINTEXT://:9092", tmp_path=tmp_path).warnings
+    )
+
+
+def test_what_was_left_unexpanded_is_told(tmp_path: Path) -> None:
+    """A directory would be called `${DATA}`, and nobody look for the records there."""
+    (warning,) = load("log.dirs=${DATA}/kafka\n", tmp_path=tmp_path).warnings
+    assert "log.dirs" in warning and "which nothing replaces" in warning
+
+
+@pytest.mark.parametrize("name", ["confluent.balancer.enable", "kafka.csv.metrics.dir", "dataDir"])
+def test_a_name_that_is_no_misspelt_one_gets_no_other_to_try(name: str) -> None:
+    """Following the advice would turn on something else."""
+    (warning,) = BrokerConfig.from_mapping({name: "true"}).warnings
+    assert "is not a known setting and is ignored" in warning and "did you mean" not in warning
+
+
+@pytest.mark.parametrize("mapped", ["KAFKA_{}", "KAFKA_CFG_{}"])
+def test_variables_of_kafkas_images_are_named_in_one_warning(mapped: str) -> None:
+    """A container's settings would be ignored, and the broker be another one than was asked for, without a word."""
+    names = {mapped.format("LOG_DIRS"): "/x", mapped.format("LISTENERS"): "PLAINTEXT://:9092,CONTROLLER://:9093"}
+    names[mapped.format("LISTENER_SECURITY_PROTOCOL_MAP")] = "CONTROLLER:PLAINTEXT,SSL:SSL,EXTERNAL:PLAINTEXT"
+    names["KAFKA_HEAP_OPTS"] = "-Xmx1g"
+    others = {
+        "KAFKA_HOME": "/opt/kafka",
+        "KAFKA_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "KAFKA_BROKER_SERVICE_PORT_CLIENTS": "9092",
+    }
+    (warning,) = load(**names, **others).warnings
+    assert all(name in warning for name in names)
+    assert not any(f"{name}," in warning or f"{name}:" in warning for name in others)
+    assert load(**others).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KAFKA_AUTHORIZER_CLASS_NAME", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("KAFKA_CFG_SASL_ENABLED_MECHANISMS", "PLAIN"),
+        ("KAFKA_SASL_MECHANISM_INTER_BROKER_PROTOCOL", "PLAIN"),
+        ("KAFKA_SSL_KEYSTORE_FILENAME", "broker.jks"),
+        ("KAFKA_SSL_CLIENT_AUTH", "required"),
+        ("KAFKA_LISTENERS", "SSL://:9093"),
+        ("KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", "CLIENT:SASL_PLAINTEXT"),
+        ("KAFKA_LISTENER_NAME_EXTERNAL_SSL_KEYSTORE_LOCATION", "/k"),
+        ("KAFKA_SECURITY_INTER_BROKER_PROTOCOL", "SASL_SSL"),
+        ("KAFKA_SUPER_USERS", "User:admin"),
+        ("KAFKA_OPTS", "-Xmx1g -Djava.security.auth.login.config=/etc/jaas.conf"),
+        ("KAFKA_INTER_BROKER_PASSWORD", "secret"),
+    ],
+)
+def test_variables_of_kafkas_images_that_ask_for_protection_stop_the_start(name: str, value: str) -> None:
+    """A container that was set up with an authorizer would serve everybody."""
+    with pytest.raises(ConfigError, match=f"environment {name}.*refuses to start unprotected") as caught:
+        load(**{name: value})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KAFKA_SSL_CLIENT_AUTH", "none"),
+        ("KAFKA_AUTHORIZER_CLASS_NAME", ""),
+        ("KAFKA_SECURITY_INTER_BROKER_PROTOCOL", "PLAINTEXT"),
+        ("KAFKA_LISTENERS", "CLIENT://:9092"),
+    ],
+)
+def test_variables_that_ask_for_no_protection_start(name: str, value: str) -> None:
+    """A container without protection would not come up for a setting that says so."""
+    assert len(load(**{name: value}).warnings) == 1

@@ -38,6 +38,11 @@ def parse(text: str) -> list[tuple[str, str]]:
         ("a=1\r\nb=2\rc=3", [("a", "1"), ("b", "2"), ("c", "3")]),
         ("log.dirs=C\\:/x", [("log.dirs", "C:/x")]),
         ("=1", [("", "1")]),
+        ("\\\na=1", [("a", "1")]),
+        ("\\\n\na=1", [("a", "1")]),
+        ("\\\n#b\na=1", [("a", "1")]),
+        ("a=1\n  \\\n  \nb=2", [("a", "1"), ("b", "2")]),
+        ("a=1\n\\\n", [("a", "1")]),
     ],
 )
 def test_lines_are_read_as_java_reads_them(text: str, expected: list[tuple[str, str]]) -> None:

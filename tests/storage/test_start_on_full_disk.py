@@ -21,8 +21,8 @@ from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.recovery import recovery_saver
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch
-from tests.storage.test_damage_table import CLUSTER, CONFIG, PARTITION, TOPIC_ID, TP, Stored, answers_of, stored
 from tests.storage.full_files import FullFiles
+from tests.storage.test_damage_table import CLUSTER, CONFIG, PARTITION, TOPIC_ID, TP, Stored, answers_of, stored
 
 __all__ = ["stored"]
 

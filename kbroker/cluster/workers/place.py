@@ -115,6 +115,8 @@ def worker_settings(config: BrokerConfig, number: int, count: int) -> dict[str, 
     if number == 1:
         return found
     found["node.id"] = str(config.node_id + number - 1)
+    if "broker.id" in config.explicit:
+        found["broker.id"] = found["node.id"]
     found["listeners"] = ",".join(str(shifted(each, number)) for each in config.listeners)
     if config.advertised_listeners:
         found["advertised.listeners"] = ",".join(str(shifted(each, number)) for each in config.advertised_listeners)

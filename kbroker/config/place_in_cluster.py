@@ -1,0 +1,87 @@
+"""Settings that say who a broker is in a cluster and where it is found: those that contradict each other or mislead.
+
+The reasons are Kafka's words where Kafka refuses (`KafkaConfig`, seen with 4.3.1 and 3.9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kbroker.config.together import Get
+
+if TYPE_CHECKING:
+    from kbroker.config.listener import Listener
+
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+ADDRESSES_OF_OLD = ("port", "host.name", "advertised.host.name", "advertised.port")
+"""What named a broker's address before Kafka 0.10 had listeners."""
+
+
+class _Given(Protocol):
+    @property
+    def text(self) -> str:
+        """The value, as it was set."""
+
+    @property
+    def origin(self) -> str:
+        """Where it was set, for people."""
+
+
+def wrong_place(get: Get, explicit: Collection[str], node_id: int, listeners: Sequence[str]) -> tuple[str, str] | None:
+    """The first setting that contradicts another about the broker's place, and why; None when all fit."""
+    if {"node.id", "broker.id"} <= set(explicit) and get("node.id") != get("broker.id"):
+        return "node.id", "You must set `node.id` to the same value as `broker.id`."
+    named = get("inter.broker.listener.name")
+    if named is not None:
+        key = "inter.broker.listener.name"
+        if "security.inter.broker.protocol" in explicit:
+            return key, "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set."
+        if named.upper() not in listeners:
+            known = [
+                item.partition(":")[0].strip().upper() for item in get("listener.security.protocol.map").split(",")
+            ]
+            if named.upper() not in known:
+                return key, (
+                    f"Listener with name {named} defined in {key} not found in listener.security.protocol.map."
+                )
+            return key, (
+                f"{key} must be a listener name defined in advertised.listeners. The valid options based on currently "
+                f"configured listeners are {','.join(listeners)}"
+            )
+    return _wrong_quorum(get, node_id)
+
+
+def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
+    """A broker of a KRaft quorum elsewhere would start as a cluster of its own, and take what its clients send."""
+    voters = get("controller.quorum.voters")
+    ids = {each.partition("@")[0].strip() for each in voters if "@" in each}
+    others = sorted(ids - {str(node_id)})
+    if others:
+        return "controller.quorum.voters", (
+            f"it names controllers other than this node {node_id} ({', '.join(others)}), and kbroker joins no KRaft "
+            "quorum: it would be a cluster of its own"
+        )
+    if get("process.roles") == ["broker"] and (voters or get("controller.quorum.bootstrap.servers")):
+        return "process.roles", (
+            "a broker alone belongs to the KRaft quorum that the settings name, and kbroker joins none: it would be a "
+            "cluster of its own; allowed: broker,controller"
+        )
+    return None
+
+
+def origins_of_surprise(settings: Mapping[str, _Given], listeners: Sequence[Listener]) -> Iterator[str]:
+    """Warnings of what is taken as it stands and was hardly meant so."""
+    for key, setting in settings.items():
+        if "${" in setting.text:
+            yield f"{key} ({setting.origin}) has ${{…}} in its value, which nothing replaces"
+    misleading = [key for key in (*ADDRESSES_OF_OLD, "advertised.listeners") if key in settings]
+    if misleading and "listeners" not in settings and all(each.host in LOOPBACK for each in listeners):
+        where = ", ".join(map(str, listeners))
+        ignored = [key for key in misleading if key in ADDRESSES_OF_OLD]
+        says = "are" if len(ignored) > 1 else "is"
+        why = f"; {', '.join(ignored)} {says} ignored" if ignored else ""
+        yield (
+            f"listeners is not set: the broker listens on loopback alone, {where}, and no other machine reaches it"
+            f"{why}.  For all interfaces: listeners=PLAINTEXT://:9092"
+        )
