@@ -46,6 +46,7 @@ from kbroker.metadata.local_store import FILE_NAME as METADATA_FILE
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
+from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.http_server import MetricsServer, start_metrics_server
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
@@ -312,6 +313,7 @@ class Broker:
             pages={"logs": LogPages(self.log_manager, self.clock)},
             # It is about one broker: among workers there is none.
             sites=console.sites() if self.worker is None else None,
+            hosts=names_of(self.config),
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.http_server import parse_listener
 
 if TYPE_CHECKING:
@@ -65,6 +66,5 @@ class Console:
         why_no_messages = guard.why_no_messages(
             config.get("kbroker.console.messages"), address[0], has_authorizer=self._authorizer is not None
         )
-        hosts = frozenset(name.lower() for name in config.get("kbroker.console.hosts")) | {address[0].lower()}
         parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages)
-        return ConsoleSite(SITE, parts, hosts)
+        return ConsoleSite(SITE, parts, names_of(config))

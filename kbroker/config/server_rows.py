@@ -16,7 +16,8 @@ kbroker.console.messages|STRING|loopback||one of loopback, always, never|+|
     where the console shows records: `loopback` only while metrics.listener is an address of this machine alone; the
     listener knows no users, so with `always` everybody who reaches it reads every topic
 kbroker.console.hosts|LIST|||distinct|+|
-    names under which browsers reach the console, besides addresses and localhost; others are refused
+    names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
+    and the hosts of listeners; others are refused
 socket.busy.poll.us|INT|50||0..1000|+|
     how long the loop looks for the next request before it sleeps, while requests follow each other so closely; 0: not
 socket.tcp.congestion|STRING|null|||+|

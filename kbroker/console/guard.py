@@ -3,8 +3,8 @@
 The listener knows no users, so another web page, open in the browser of a person who can reach it, must not be able to
 ask in its place:
 
-- a page whose name was made to lead to the broker's address (DNS rebinding) says that name in `Host`, which must be an
-  address, `localhost`, or a name in `kbroker.console.hosts`;
+- a page whose name was made to lead to the broker's address (DNS rebinding) says that name in `Host`
+  (`metrics.http_guard`);
 - a page of another origin is named by `Origin` or by `Sec-Fetch-Site`, and nothing allows it to read an answer (no
   CORS headers).
 """
@@ -12,9 +12,9 @@ ask in its place:
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
 from urllib.parse import urlsplit
 
+from kbroker.metrics.http_guard import is_local_name
 from kbroker.metrics.http_messages import Request
 
 SECURITY_HEADERS = {
@@ -29,17 +29,6 @@ SECURITY_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _OWN = frozenset({"", "same-origin", "none"})
-
-
-def refusal(request: Request, hosts: Collection[str]) -> str | None:
-    """Why the request is not answered; None where it is.  `hosts`: names that lead here, besides `localhost`."""
-    name = host_name(request.host)
-    if name is None or not _is_known(name, hosts):
-        return (
-            f"the console is not served under the name {name or 'that was sent'!r}: use an address or localhost, or "
-            "name it in kbroker.console.hosts"
-        )
-    return None
 
 
 def foreign(request: Request) -> bool:
@@ -63,33 +52,11 @@ def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool) ->
     return ""
 
 
-def host_name(host: str) -> str | None:
-    """The name or address in a Host header, in small letters and without its port; None where it is none."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
-
 def is_loopback(host: str) -> bool:
     """Whether a listener with this address is reached from the same machine alone."""
-    if _is_local_name(host):
+    if is_local_name(host):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _is_known(name: str, hosts: Collection[str]) -> bool:
-    if _is_local_name(name) or name in hosts:
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_local_name(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost")

@@ -24,6 +24,7 @@ from kbroker.console.static_files import START, StaticFile, read_static_files
 from kbroker.console.topics import partition, topic, topics
 from kbroker.console.transactions import transactions
 from kbroker.errors import KafkaError
+from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import JSON, Answer, Request
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class ConsoleSite:
         self._files: dict[str, StaticFile] | None = None
 
     async def __call__(self, request: Request) -> Answer:
-        refused = guard.refusal(request, self._hosts)
+        refused = refusal(request.host, self._hosts)
         if refused is not None:
             return _error(421, refused)
         path = unquote(request.path).removeprefix(self._root)

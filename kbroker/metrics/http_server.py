@@ -8,7 +8,9 @@ GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connect
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
 Limits, so that a stray client costs nothing: a request target of 4 KiB, 16 KiB of header, no body, 128 connections,
-15 seconds for a head to arrive or for the next request of a kept connection.
+15 seconds for a head to arrive, for an answer to be read, and for the next request of a kept connection.  Where all 128
+are taken, the one that has been idle for longest gives up its place after a second; and as many connections again may
+ask for `/healthz` and `/readyz` alone, within two seconds: a crowd of slow clients never keeps a probe out.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ import json
 import logging
 import socket
 from collections import deque
+from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import JSON, Answer, Page, Pages, Request, Sites
 from kbroker.metrics.readiness import Readiness
 from kbroker.metrics.sources import Sources
@@ -36,7 +40,12 @@ DEFAULT_PORT = 9644
 MAX_TARGET_BYTES = 4096
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 128
+MAX_EXTRA = 128
 IDLE_SECONDS = 15.0
+PATIENCE_SECONDS = 1.0
+"""How long a connection may keep its place without asking, or without reading its answer, while others want it."""
+EXTRA_SECONDS = 2.0
+PROBES = ("/healthz", "/readyz")
 _COMPRESS_FROM_BYTES = 4096
 _READ_HEADERS = frozenset((b"accept", b"accept-encoding", b"host", b"origin", b"sec-fetch-site", b"if-none-match"))
 
@@ -75,8 +84,14 @@ class MetricsServer:
         executor: Executor | None = None,
         pages: Pages | None = None,
         sites: Sites | None = None,
+        hosts: Collection[str] = (),
     ) -> None:
+        """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway."""
         self.sources = sources
+        self.hosts = hosts
+        self.is_guarded = True
+        self._turn = asyncio.Lock()
+        self._scrapes: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
         self.pages = pages or {}
         self.sites = sites or {}
         self.readiness = readiness
@@ -98,6 +113,7 @@ class MetricsServer:
         """
         loop = asyncio.get_running_loop()
         if host.startswith("@"):
+            self.is_guarded = False  # A browser cannot ask there.
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             sock.bind("\0" + host[1:])
             self._server = await loop.create_unix_server(lambda: _Connection(self, loop), sock=sock)
@@ -114,6 +130,8 @@ class MetricsServer:
             self._server.close()
         for connection in tuple(self.connections):
             connection.drop()
+        for task in self._scrapes.values():
+            task.cancel()
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
@@ -125,6 +143,43 @@ class MetricsServer:
         assert self.sources is not None
         snapshot = await take(self.sources)
         return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
+
+    async def shared_scrape(self, accept: str) -> tuple[bytes, str]:
+        """`scrape`, one at a time: those who ask while one is under way share the next.
+
+        So a crowd of scrapers costs the loop no more than one does.
+        """
+        task = self._scrapes.get(accept)
+        if task is None:
+            task = self._scrapes[accept] = asyncio.get_running_loop().create_task(self._next_scrape(accept))
+        return await asyncio.shield(task)
+
+    async def _next_scrape(self, accept: str) -> tuple[bytes, str]:
+        async with self._turn:
+            # Who comes from now on must not get what is older than the question.
+            self._scrapes.pop(accept, None)
+            return await self.scrape(accept)
+
+    def make_room(self) -> bool:
+        """Ends the connection that has kept a place for longest without asking or reading; whether there was one."""
+        since, idlest = min(
+            ((each.idle_since, each) for each in self.connections if each.idle_since is not None and not each.is_extra),
+            key=lambda pair: pair[0],
+            default=(0.0, None),
+        )
+        if idlest is None or asyncio.get_running_loop().time() - since < PATIENCE_SECONDS:
+            return False
+        self.connections.discard(idlest)
+        idlest.drop()
+        return True
+
+    def make_extra_room(self) -> None:
+        """Ends the oldest of the extra connections when there are too many."""
+        extra = [each for each in self.connections if each.is_extra]
+        if len(extra) >= MAX_EXTRA:
+            oldest = min(extra, key=lambda each: each.since)
+            self.connections.discard(oldest)
+            oldest.drop()
 
     async def page(self, page: Page, parts: list[str]) -> tuple[int, bytes]:
         """A page's answer as JSON."""
@@ -166,12 +221,13 @@ async def start_metrics_server(
     executor: Executor | None = None,
     pages: Pages | None = None,
     sites: Sites | None = None,
+    hosts: Collection[str] = (),
 ) -> MetricsServer | None:
     """Serve on `listener`.  None when it is `none`, or when the address can't be had: metrics never stop a broker."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor, pages, sites)
+    server = MetricsServer(sources, readiness, executor, pages, sites, hosts)
     try:
         await server.listen(*address)
     except OSError as error:
@@ -198,15 +254,24 @@ class _Connection(asyncio.Protocol):
         self._target = b""
         self._head_bytes = 0
         self._headers: dict[bytes, str] = {}
+        self._is_unread = False
+        self.since = self._loop.time()
+        self.idle_since: float | None = self.since
+        """Since when it is the client's turn, to ask or to read; None while it is answered."""
+        self.is_extra = False
+        """Whether it may ask for probes alone."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         import httptools
 
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._server.connections) >= MAX_CONNECTIONS:
-            self._refuse(503)
-            return
-        self._server.connections.add(self)
+        # Told of an answer that the client does not read.
+        self._transport.set_write_buffer_limits(high=0)
+        server = self._server
+        if sum(not each.is_extra for each in server.connections) >= MAX_CONNECTIONS and not server.make_room():
+            self.is_extra = True
+            server.make_extra_room()
+        server.connections.add(self)
         self._parser = httptools.HttpRequestParser(self)
         self._arm()
 
@@ -222,6 +287,16 @@ class _Connection(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is sent an answer."""
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        """It has read all of it."""
+        self._is_unread = False
+        if self._task is None and self._parser is not None:
+            self._listen_again()
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
@@ -280,9 +355,10 @@ class _Connection(asyncio.Protocol):
 
     def _answer_next(self) -> None:
         """Take the next complete request, when none is being answered."""
-        if self._task is not None or not self._waiting or self._transport is None:
+        if self._task is not None or not self._waiting or self._transport is None or self._is_unread:
             return
         self._disarm()
+        self.idle_since = None
         self._transport.pause_reading()
         self._task = self._loop.create_task(self._answer(self._waiting.popleft()))
         self._task.add_done_callback(self._answered)
@@ -295,9 +371,15 @@ class _Connection(asyncio.Protocol):
             log.error("an HTTP request failed", exc_info=task.exception())
             self._refuse(500)
             return
+        if self._is_unread:
+            self._arm()
+        else:
+            self._listen_again()
+
+    def _listen_again(self) -> None:
         if self._waiting:
             self._answer_next()
-        else:
+        elif self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             self._arm()
 
@@ -313,11 +395,18 @@ class _Connection(asyncio.Protocol):
         if answer.status == 405:
             headers["Allow"] = "GET, HEAD"
         answer = answer._replace(body=body, headers=headers)
-        self._write(answer, keep_alive=request.keep_alive, head=request.method == "HEAD")
+        self._write(answer, keep_alive=request.keep_alive and not self.is_extra, head=request.method == "HEAD")
 
     async def _route(self, request: Request) -> Answer:
         server = self._server
+        if self.is_extra and request.path not in PROBES:
+            return Answer(503, b"too many connections\n")
         name, *parts = unquote(request.path).strip("/").split("/")
+        if server.is_guarded and request.host and name not in server.sites:
+            # A site says it in its own way.  A request without a Host comes from no browser.
+            refused = refusal(request.host, server.hosts)
+            if refused is not None:
+                return Answer(421, f"{refused}\n".encode())
         if request.path == "/" and server.sites:
             return Answer(302, b"", headers={"Location": f"/{next(iter(server.sites))}/"})
         page, site = server.pages.get(name), server.sites.get(name)
@@ -336,7 +425,7 @@ class _Connection(asyncio.Protocol):
         if request.path == "/readyz":
             is_serving, text = await server.look()
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
-        body, content_type = await server.scrape(request.accept)
+        body, content_type = await server.shared_scrape(request.accept)
         return Answer(200, body, content_type)
 
     def _write(self, answer: Answer, *, keep_alive: bool, head: bool = False) -> None:
@@ -364,7 +453,8 @@ class _Connection(asyncio.Protocol):
 
     def _arm(self) -> None:
         self._disarm()
-        self._deadline = self._loop.call_later(IDLE_SECONDS, self._expire)
+        self.idle_since = self._loop.time()
+        self._deadline = self._loop.call_later(EXTRA_SECONDS if self.is_extra else IDLE_SECONDS, self._expire)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
@@ -372,4 +462,7 @@ class _Connection(asyncio.Protocol):
             self._deadline = None
 
     def _expire(self) -> None:
-        self.drop()
+        if self.is_extra and self._parser is not None:
+            self._refuse(503)
+        else:
+            self.drop()

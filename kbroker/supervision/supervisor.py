@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from kbroker import __version__, log_output
 from kbroker.cluster.workers.messages import Gone, encode
 from kbroker.cluster.workers.place import Place, worker_settings
+from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.service_manager import EXTENSION_US, service_manager
 from kbroker.stop_signals import StopSignals
@@ -82,7 +83,9 @@ class Supervisor:
         manager = service_manager()
         if manager is not None:
             manager.follow(self.readiness, self._loop)
-        self._pages = await start_pages(self._config.get("metrics.listener"), self._places, self._lives, self.readiness)
+        self._pages = await start_pages(
+            self._config.get("metrics.listener"), self._places, self._lives, self.readiness, names_of(self._config)
+        )
         for number, place in self._places.items():
             self._notify[number] = self._listen_to(number, place)
             self._start(number)

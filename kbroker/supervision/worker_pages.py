@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -77,8 +77,14 @@ async def no_console(_request: Request) -> Answer:
 class WorkerPages(MetricsServer):
     """`lives` and `places` are those of the workers, by number."""
 
-    def __init__(self, places: Mapping[int, Place], lives: Mapping[int, WorkerLife], readiness: Readiness) -> None:
-        super().__init__(None, readiness, pages={"logs": self._logs}, sites={"console": no_console})
+    def __init__(
+        self,
+        places: Mapping[int, Place],
+        lives: Mapping[int, WorkerLife],
+        readiness: Readiness,
+        hosts: Collection[str] = (),
+    ) -> None:
+        super().__init__(None, readiness, pages={"logs": self._logs}, sites={"console": no_console}, hosts=hosts)
         self._places = places
         self._lives = lives
 
@@ -170,13 +176,17 @@ def _family(name: str, kind: str, words: str, rows: Iterable[tuple[int, float]])
 
 
 async def start_pages(
-    listener: str, places: Mapping[int, Place], lives: Mapping[int, WorkerLife], readiness: Readiness
+    listener: str,
+    places: Mapping[int, Place],
+    lives: Mapping[int, WorkerLife],
+    readiness: Readiness,
+    hosts: Collection[str] = (),
 ) -> WorkerPages | None:
     """Serve on `metrics.listener`; None where it is `none` or cannot be had."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = WorkerPages(places, lives, readiness)
+    server = WorkerPages(places, lives, readiness, hosts)
     try:
         await server.listen(*address)
     except OSError as error:
