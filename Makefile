@@ -8,6 +8,7 @@
 #   make lint       ruff, mypy --strict, cython-lint
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
+#   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
@@ -44,7 +45,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -170,6 +171,10 @@ soak: install $(MADE)/test
 ROUNDS ?= 20
 faults: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.faults.run --rounds $(ROUNDS) --kind $(or $(KIND),kbroker) $(if $(SEED),--seed $(SEED))
+
+# Raw pipelined connections whose every answer is judged: make check-answers KIND=cluster SECONDS=600 SEED=7
+check-answers: install $(MADE)/test
+	$(BIN)/python -m tests.scenarios.answers.run --kind $(or $(KIND),node) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Replicated partitions, their fetchers and a controller under faults on virtual time: make histories HISTORIES=100000
 HISTORIES ?= 10000

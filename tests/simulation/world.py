@@ -85,6 +85,8 @@ class World:
         self.connections: list[ModelConnection] = []
         self.is_crowd = self.rng.random() < 0.4
         """Whether all producers press for the same few partitions, without a pause."""
+        self.keeps_order = True
+        """Whether partitions of an answer come in the order of the request."""
         self.writers_done = False
         self.is_stopping = False
         self._names: dict[bytes, str] = {}

@@ -1,0 +1,292 @@
+"""The simulation's model clients and judge over real sockets: raw connections, many requests under way, every answer
+judged.
+
+What the simulation's `World` is for its clients this is for the same clients: time, chance, topics, leaders and
+connections, over TCP on loopback.  A judge sees all rounds of a run; each round has clients of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from kbroker.schemas import wire
+from tests.simulation.client import IN_DOUBT, NOT_NOW
+from tests.simulation.clients import draw_clients
+from tests.simulation.connection import ModelConnection
+from tests.simulation.fetchers import Fetcher, read_all
+from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.world import Scale, Topic
+
+if TYPE_CHECKING:
+    from tests.simulation.sockets import End
+    from tests.simulation.world import World
+
+HOST = "127.0.0.1"
+CHECK_SECONDS = 1.0
+METADATA_SECONDS = 60.0
+ROUND_SECONDS = 300.0
+EVENTS = 20_000
+"""So much of what happened is kept for those who read a violation."""
+
+
+class NotingLoop(asyncio.SelectorEventLoop):
+    """A loop that has no use for the trace of a history."""
+
+    def note(self, *what: object) -> None:
+        """Nothing: each run is another one."""
+
+
+class RunJudge(Judge):
+    """A judge of a run that may take hours."""
+
+    def __init__(self) -> None:
+        super().__init__(time.monotonic)
+        self._recent: deque[tuple[float, str, tuple[object, ...]]] = deque(maxlen=EVENTS)
+
+    def note(self, text: str, *values: object) -> None:
+        self._recent.append((time.monotonic(), text, values))
+
+    def story(self, last: int | None = None) -> str:
+        self.events = list(self._recent)
+        return super().story(last)
+
+
+class TcpEnd:
+    """A transport, as model connections know one."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.paused = False
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def write_eof(self) -> None:
+        self._transport.write_eof()
+
+    def pause_reading(self) -> None:
+        self.paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self.paused = False
+        if not self.closed:
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.closed = True
+        self._transport.abort()
+
+    def reset(self) -> None:
+        """The same, and the broker learns of it."""
+        raw = self._transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
+
+
+class TcpConnection(ModelConnection, asyncio.BufferedProtocol):
+    """What asyncio takes for the connection's protocol."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(cast("End", TcpEnd(transport)))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end.closed = True
+        super().connection_lost(error)
+
+
+class RealWorld:
+    """`ports`: of each broker by its id.  Errors that tell of a change of leaders only a cluster may show."""
+
+    def __init__(self, ports: Mapping[int, int], seed: int, replicas: int, *, is_kafka: bool = False) -> None:
+        self.ports = dict(ports)
+        self.nodes = list(self.ports)
+        self.scale = Scale(nodes=len(self.ports), aborts=0.005, crashes=0.0)
+        self.loop: Any = asyncio.get_running_loop()
+        self.rng = random.Random(seed)
+        self.judge = RunJudge()
+        self.topics: dict[str, Topic] = {}
+        self.connections: list[ModelConnection] = []
+        self.is_crowd = False
+        # Apache Kafka's answers to Produce have partitions in the order of a hash table.
+        self.keeps_order = self.judge.high_is_exact = not is_kafka
+        self.writers_done = False
+        self.is_stopping = False
+        self._replicas = replicas
+        self._names: dict[bytes, str] = {}
+        self._leaders: dict[Partition, int] = {}
+        self._value = self._correlation_id = 0
+
+    # What clients ask
+
+    def now_ms(self) -> int:
+        """The wall's clock."""
+        return int(time.time() * 1000)
+
+    def next_value(self, pad: int) -> bytes:
+        """A value that no other record has."""
+        self._value += 1
+        return b"%d %s" % (self._value, b"x" * self.rng.randrange(pad) if pad else b"")
+
+    def _next_correlation_id(self) -> int:
+        self._correlation_id += 1
+        # Far from what neighbours have.
+        return self._correlation_id * 40_503 & 0x7FFFFFFF
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """The name of a topic."""
+        return self._names.get(bytes(topic_id), "?")
+
+    def tolerates(self, code: int) -> bool:
+        """Whether an answer may have this error here."""
+        return len(self.ports) > 1 and (code in NOT_NOW or code in IN_DOUBT)
+
+    async def leader(self, partition: Partition) -> int:
+        """Whom the brokers call the leader."""
+        until = time.monotonic() + METADATA_SECONDS
+        while partition not in self._leaders:
+            await self._learn(partition[0])
+            if time.monotonic() > until:
+                self.judge.fail(f"{partition} has no leader for {METADATA_SECONDS:.0f} s")
+        return self._leaders[partition]
+
+    def leads(self, node: int, partition: Partition) -> bool:
+        """Whether the node is the leader, as far as clients know."""
+        return self._leaders.get(partition) == node
+
+    def forget_leader(self, partition: Partition) -> None:
+        """A client was told that it is not."""
+        self._leaders.pop(partition, None)
+
+    async def connect(self, node: int, name: str, client_id: str) -> ModelConnection | None:
+        """A connection; None where the broker is not there."""
+        made = TcpConnection(name, self.loop, self.judge, client_id, self._next_correlation_id)
+        try:
+            await self.loop.create_connection(lambda: made, HOST, self.ports[node])
+        except OSError:
+            return None
+        made.node = node
+        self.connections.append(made)
+        return made
+
+    async def _learn(self, topic: str) -> None:
+        row = wire.MetadataRequest.MetadataRequestTopic(name=topic)
+        answer = await self._ask(self.rng.choice(self.nodes), wire.MetadataRequest(topics=[row]), 9)
+        for found in () if answer is None else answer.topics:
+            for each in found.partitions:
+                if each.leader_id in self.ports:
+                    self._leaders[found.name, each.partition_index] = each.leader_id
+        if answer is None or not answer.topics[0].partitions:
+            await asyncio.sleep(0.05)
+
+    async def _ask(self, node: int, request: Any, version: int) -> Any:
+        """The answer of a broker; None where that is not there."""
+        connection = await self.connect(node, "admin", "admin")
+        if connection is None:
+            return None
+        answer = await connection.answer(request, version)
+        connection.finish(self.rng)
+        return answer
+
+    # The course of a run
+
+    async def create_topics(self, wanted: Mapping[str, int]) -> None:
+        """Topics with so many partitions; any broker answers, the controller makes them."""
+        request = wire.CreateTopicsRequest
+        rows = [
+            request.CreatableTopic(name=name, num_partitions=count, replication_factor=self._replicas)
+            for name, count in wanted.items()
+        ]
+        until = time.monotonic() + METADATA_SECONDS
+        made: dict[str, Any] = {}
+        while len(made) < len(wanted):
+            for node in self.nodes:
+                answer = await self._ask(node, request(topics=rows, timeout_ms=10_000), 7)
+                made.update({} if answer is None else {row.name: row for row in answer.topics if row.error_code == 0})
+                if len(made) == len(wanted):
+                    break
+            if time.monotonic() > until:
+                self.judge.fail(f"topics cannot be made: {answer}")
+        for name, count in wanted.items():
+            topic_id = bytes(made[name].topic_id)
+            self.topics[name] = Topic(name, topic_id, count)
+            self._names[topic_id] = name
+            for number in range(count):
+                await self._until_led((name, number))
+
+    async def _until_led(self, partition: Partition) -> None:
+        """Until the leader serves: Apache Kafka's has heard of the topic a moment after it was made."""
+        request = wire.ListOffsetsRequest
+        row = request.ListOffsetsPartition(partition_index=partition[1], timestamp=-1)
+        topics = [request.ListOffsetsTopic(name=partition[0], partitions=[row])]
+        until = time.monotonic() + METADATA_SECONDS
+        while True:
+            answer = await self._ask(await self.leader(partition), request(replica_id=-1, topics=topics), 5)
+            if answer is not None and answer.topics[0].partitions[0].error_code == 0:
+                return
+            self.forget_leader(partition)
+            if time.monotonic() > until:
+                self.judge.fail(f"{partition} has no leader that serves: {answer}")
+
+    async def round(self, requests: int, clients: int) -> None:
+        """Some clients with so many requests.  ViolationError where an answer is wrong or missing."""
+        self.is_crowd = self.rng.random() < 0.4
+        self.writers_done = False
+        made = draw_clients(cast("World", self), requests, clients)
+        writing = [self.loop.create_task(each.run()) for each in made if not isinstance(each, Fetcher)]
+        reading = [self.loop.create_task(each.run()) for each in made if isinstance(each, Fetcher)]
+        try:
+            await self._until_done(writing)
+            self.writers_done = True
+            for each in self.connections:
+                each.wake()
+            await self._until_done(reading)
+        finally:
+            for task in writing + reading:
+                task.cancel()
+            for each in self.connections:
+                each.may_be_closed = True
+                if not each.end.closed:
+                    each.end.abort()
+            self.connections.clear()
+
+    async def _until_done(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Until all have ended; whatever the judge finds meanwhile, in a callback or not, ends it."""
+        until = time.monotonic() + ROUND_SECONDS
+        while True:
+            done, left = await asyncio.wait(tasks, timeout=CHECK_SECONDS) if tasks else (set(), set())
+            now = self.loop.time()
+            for each in self.connections:
+                if not each.gone:
+                    each.check(now)
+            if self.judge.violations:
+                raise ViolationError(self.judge.violations[0])
+            for task in done:
+                task.result()
+            if not left:
+                return
+            if time.monotonic() > until:
+                self.judge.fail(f"{len(left)} clients are not through after {ROUND_SECONDS:.0f} s")
+
+    async def read_back(self) -> int:
+        """Everything is where it was said to be; how many records there are."""
+        count = 0
+        for topic in self.topics.values():
+            for number in range(topic.partitions):
+                partition = (topic.name, number)
+                connection = await self.connect(await self.leader(partition), "reader", "reader")
+                assert connection is not None
+                values, end = await read_all(connection, cast("World", self), partition)
+                self.judge.read_back(partition, values, end)
+                connection.finish(self.rng)
+                count += len(values)
+        return count
