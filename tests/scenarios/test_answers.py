@@ -1,4 +1,4 @@
-"""Real brokers under many raw connections with several requests under way: every answer is judged (`answers/run.py`)."""
+"""Real brokers under many raw connections with several requests under way: every answer judged (`answers/run.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios.answers.run import run
 
-SECONDS = 5.0
+SECONDS = 2.0
 
 
 @pytest.mark.parametrize(
