@@ -200,6 +200,9 @@ class Administration:
         term = self._term
         async with term.changing:
             every = [name for name, _ in term.context.partitions()] if partitions is None else partitions
+            if election is ElectionType.UNCLEAN:
+                await term.changes.mend(every)
+                await term.settle()
             outcomes = await self._change(
                 [(each, election) for each in every],
                 lambda partition, context, kind: transitions.elected(partition, kind, context),

@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.zookeeper import transitions
+from kbroker.cluster.zookeeper import paths, transitions
 from kbroker.cluster.zookeeper.context import ControllerContext, is_unborn, with_state
-from kbroker.cluster.zookeeper.session import ZooKeeperError
+from kbroker.cluster.zookeeper.session import Set, ZooKeeperError
+from kbroker.cluster.zookeeper.znodes import StateZnode, encode_state
 from kbroker.errors import ErrorCode, InvalidUpdateVersionError
+from kbroker.metadata.image import NO_LEADER
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 from kbroker.waiting import set_within
@@ -137,8 +139,9 @@ class StateChanges:
             context.state_epochs[name] = context.fence.epoch
             (context.recovering.add if recovering[name] else context.recovering.discard)(name)
         if lost:
-            logger.warning("%d states were changed by others, and are read again", len(lost))
             found = await self.reader.states(lost)
+            if found:
+                logger.warning("%d states were changed by others, and were read again", len(found))
             for name in lost:
                 if name in found:
                     state, version = found[name]
@@ -146,6 +149,35 @@ class StateChanges:
                     context.state_epochs[name] = state.controller_epoch
         context.put_partitions(written)
         return {name: InvalidUpdateVersionError() for name in lost}
+
+    def has_sense(self, name: TopicPartition) -> bool:
+        """Whether the state of a partition is none that cannot be decoded: such a one is tried again later."""
+        return paths.state(name.topic, name.partition) not in self.reader.nonsense
+
+    async def mend(self, names: Iterable[TopicPartition]) -> None:
+        """Write states over those that cannot be decoded: what is known, or else none has a leader, for an unclean
+        election to follow.
+
+        Each change of a state was one version of its znode, so no leader epoch is above that."""
+        mended: dict[TopicPartition, PartitionImage] = {}
+        for name in [each for each in names if not self.has_sense(each)]:
+            path, each = paths.state(name.topic, name.partition), self.context.partition(name)
+            found = (await self.reader.states([name])).get(name)
+            version = await self.reader.version(path)
+            if found is None and version is not None and each is not None:
+                leader, epoch, isr = each.leader, each.leader_epoch, each.isr
+                if is_unborn(each):
+                    leader, epoch, isr = NO_LEADER, version + 1, ()
+                state = StateZnode(leader, epoch, isr, self.context.fence.epoch, name in self.context.recovering)
+                logger.warning("%s makes no sense, and is written anew with leader epoch %d", path, epoch)
+                stat = await self.writer.write(Set(path, encode_state(state), version))
+                assert stat is not None
+                found = state, stat.version
+                self.reader.nonsense.pop(path, None)
+            if found is not None and each is not None:
+                mended[name] = with_state(each, *found)
+                self.context.state_epochs[name] = found[0].controller_epoch
+        self.context.put_partitions(mended)
 
     def _count_election(self, old: PartitionImage | None, new: PartitionImage) -> None:
         if old is not None and new.leader >= 0 and new.leader != old.leader:

@@ -81,6 +81,11 @@ class ZnodeReader:
         self.nonsense.pop(path, None)
         return value, znode.stat
 
+    async def version(self, path: str) -> int | None:
+        """The version of a znode, whatever is in it; None where there is none."""
+        stat = await self._zookeeper.exists(path)
+        return None if stat is None else stat.version
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """The names of a znode's children; none where it does not exist."""
         try:

@@ -350,7 +350,8 @@ class Term:
         return changed
 
     async def _commit(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
-        if await self.changes.commit(changed):
+        # What cannot be decoded would fail again at once, for as long as nobody mends it.
+        if any(map(self.changes.has_sense, await self.changes.commit(changed))):
             self.mark(Work.SETTLE)
 
     async def _settle(self) -> None:
@@ -464,6 +465,8 @@ class Term:
         """Give leaders back to brokers that should have more of them."""
         config = self.config
         self._schedule_balance(config.get("leader.imbalance.check.interval.seconds"))
+        if self.reader.nonsense:
+            self.mark(Work.SETTLE)
         if not config.get("auto.leader.rebalance.enable"):
             return
         contexts = self.context.contexts(config)

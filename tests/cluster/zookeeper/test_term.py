@@ -9,12 +9,15 @@ import pytest
 
 from kbroker.cluster.requests import (
     BrokerEpoch,
+    ElectionType,
     IsrChange,
     NewPartitions,
     Reassignment,
 )
 from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.term import Work
 from kbroker.errors import (
+    ElectionNotNeededError,
     ErrorCode,
     FencedLeaderEpochError,
     InvalidUpdateVersionError,
@@ -353,6 +356,42 @@ def test_nonsense_in_znodes_is_left_out_and_named() -> None:
         assert brief(cluster.state("bad")) == (1, 0, [1])
 
     in_cluster(body)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_state_that_makes_no_sense_is_left_alone_until_an_administrator_asks(
+    is_known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller would write it in a loop without end, with a warning each time, and nobody could mend it."""
+
+    async def body(cluster: Cluster) -> None:
+        await cluster.create("t", [[1, 2, 3], [2, 3, 1]])
+        first, path = cluster.office, paths.state("t", 0)
+        await cluster.ensemble.session().set(path, b"nonsense")
+        if not is_known:
+            first.session.suspend()
+            first.session.drop()
+        cluster.go(1)
+        await cluster.settled()
+        office = cluster.office
+        assert cluster.ensemble.content(path) == b"nonsense"
+        assert brief(cluster.state("t", 1)) == (2, 1, [2, 3])
+        assert sum(path in each.message and "makes no sense" in each.message for each in caplog.records) == 1
+        assert office.term is not None
+        office.term.mark(Work.BALANCE)
+        await cluster.settled()
+        assert sum("changed by others" in each.message for each in caplog.records) == 0
+        (outcome,) = await office.administration.elect_leaders(ElectionType.UNCLEAN, [T0])
+        await cluster.settled()
+        # What the controller knows it writes again, and a clean election is enough.
+        assert type(outcome.error) is (ElectionNotNeededError if is_known else type(None))
+        version = cluster.ensemble.nodes[path].version
+        # In an epoch that no replica has seen.
+        assert brief(cluster.state("t", 0)) == ((2, 1, [2, 3]) if is_known else (2, version, [2]))
+        assert cluster.brokers[2].states[T0].leader == 2
+        assert path not in office.term.reader.nonsense
+
+    in_cluster(body, offices=1 if is_known else 2)
 
 
 def test_a_successor_goes_on_with_what_was_begun() -> None:
