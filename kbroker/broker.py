@@ -263,7 +263,7 @@ class Broker:
                 return  # All that `stop` ends is there.
             if self.worker is not None:
                 self.log_manager.begin_epoch(self.worker.epoch, NO_BROKER_EPOCH)
-            self.readiness.watch(self.member.problems)
+            self.readiness.watch(self.member.problems, self.membership.problems)
         self.readiness.move(ReadyState.READY)
 
     def _known_node_id(self) -> int | None:

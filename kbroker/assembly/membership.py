@@ -18,6 +18,7 @@ from kbroker.errors import KafkaError
 from kbroker.metadata.image import Endpoint
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
+from kbroker.replication.handover import Handover
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.replication.marker_sender import MarkerSender
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import Member
+    from kbroker.cluster.requests import ReplicaReport
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage
+    from kbroker.metrics.readiness import Problem
     from kbroker.network.listener import Listener
     from kbroker.quotas.host_names import HostNames
     from kbroker.replication.replica_manager import ReplicaManager
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 STRAYS_INTERVAL_MS = 60_000
+LOOK_MS = 1000
 
 
 class Membership:
@@ -84,6 +88,7 @@ class Membership:
             config.get("controller.socket.timeout.ms") / 1000,
         )
         self._all_clients: list[NodeClients] = []
+        self._handover: Handover | None = None
         self._markers: MarkerSender | None = None
         self.controller: Controller = member.controller(cache, self.channel, settings, hosts)
 
@@ -143,6 +148,8 @@ class Membership:
             replicas.fetchers = self.fetchers
             return None
         self._cache.subscribe(replicas.note_topics)
+        clients = self._clients(ClientSettings(str(config.node_id), negotiates=True, request_seconds=self._seconds()))
+        self._handover = Handover(replicas, self, clients, self._clock.monotonic)
         return ControllerRequests(
             config.node_id,
             self._cache,
@@ -203,7 +210,31 @@ class Membership:
         return [
             PeriodicTask("drop replicas that lag", every, self._drop_lagging),
             PeriodicTask("set stray replicas aside", STRAYS_INTERVAL_MS, self._look_for_strays),
+            *([] if self._handover is None else [PeriodicTask("hand leaders over", LOOK_MS, self._handover.look)]),
         ]
+
+    # What a handover needs
+
+    @property
+    def node_id(self) -> int:
+        """This broker's id."""
+        return self._config.node_id
+
+    def is_alive(self, node_id: int) -> bool:
+        """Whether a broker is there."""
+        return self.isr.is_eligible(node_id)
+
+    async def report(self, report: ReplicaReport) -> None:
+        """Tell the controller of replicas here."""
+        await self.controller.report_replicas(self.broker(), report)
+
+    def renew(self) -> None:
+        """Register anew."""
+        self.member.renew()
+
+    def problems(self) -> Iterable[Problem]:
+        """What was handed over."""
+        return () if self._handover is None else self._handover.problems()
 
     def _drop_lagging(self) -> None:
         self.isr.drop_lagging(list(self._replicas))
@@ -212,7 +243,7 @@ class Membership:
         replicas, logs = self._replicas, self._replicas.log_manager
 
         def is_hosted(name: TopicPartition) -> bool:
-            return replicas.hosted(name) is not None or replicas.is_offline(name)
+            return replicas.hosted(name) is not None or replicas.is_offline(name) or name in replicas.given_up
 
         self._strays.look(stray_replicas(self._cache.image, self._config.node_id, logs.logs, is_hosted))
 

@@ -88,6 +88,9 @@ class Member(Protocol):
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker is there."""
 
+    def renew(self) -> None:
+        """Have the controller take this broker for one that has just come."""
+
     @property
     def zookeeper_offsets(self) -> ZooKeeperOffsets | None:
         """Where clients of OffsetCommit and OffsetFetch v0 keep their offsets; None: where all others do."""

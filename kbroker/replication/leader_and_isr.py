@@ -10,7 +10,7 @@ Of one partition:
     leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves
     its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline; so it
                                                is where the replica is not new and in no directory that works, while
-                                               one has failed
+                                               one has failed, and where its disk is full (`handover`)
     this broker is not among the replicas      UNKNOWN_TOPIC_OR_PARTITION
     the log here is of another topic           INCONSISTENT_TOPIC_ID
 
@@ -133,7 +133,7 @@ class ControllerRequests:
         image = state.image
         name = TopicPartition(state.topic, image.partition)
         replicas = self._replicas
-        if replicas.is_offline(name):
+        if replicas.is_offline(name) or name in replicas.given_up:
             raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
         known = replicas.hosted(name)
         if known is None and not state.is_new and replicas.may_lie_elsewhere(name):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.errors import (
@@ -73,6 +73,7 @@ class ReplicaManager:
         self.followed: dict[TopicPartition, Partition] = {}
         self.names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
+        self.given_up: Container[TopicPartition] = ()
         self._unborn: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
         self._dying: dict[TopicPartition, None] = {}
         self._working = False

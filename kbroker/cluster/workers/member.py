@@ -116,6 +116,10 @@ class Worker(ABC):
         """See `Member`: there is no ZooKeeper."""
         return
 
+    def renew(self) -> None:
+        """See `Member`: not among workers, whose directories share a disk."""
+        return
+
     @abstractmethod
     def problems(self) -> Iterable[Problem]:
         """See `Member`."""

@@ -245,6 +245,11 @@ class ZooKeeperMember:
         )
         return NodeClient(self._loop, self._outside.transport, find, settings, self._outside.rng)
 
+    def renew(self) -> None:
+        """See `Member`."""
+        if self._membership is not None:
+            self._membership.renew()
+
     def problems(self) -> Iterable[Problem]:
         """Whether ZooKeeper is there, and znodes that were left out because their content makes no sense."""
         if self._session.state is not SessionState.CONNECTED:

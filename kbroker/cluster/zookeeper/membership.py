@@ -236,6 +236,15 @@ class Membership:
         finally:
             self._renewal = None
 
+    def renew(self) -> None:
+        """Register anew in the same session: controllers take it for a broker that was gone for a moment."""
+        if self.state is not MembershipState.REGISTERED or self._renewal is not None:
+            return
+        self.epoch = NO_EPOCH
+        self._move(MembershipState.AWAY)
+        # What this session has registered `_create` takes away.
+        self._renewal = self._loop.create_task(self._renew())
+
     def end(self) -> None:
         """Register no more; the session's end takes the registration away."""
         self._move(MembershipState.ENDED)

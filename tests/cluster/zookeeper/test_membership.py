@@ -14,6 +14,7 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.election import Election, Fence, Role
 from kbroker.cluster.zookeeper.membership import (
+    NO_EPOCH,
     Membership,
     MembershipError,
     MembershipState,
@@ -123,6 +124,24 @@ def test_an_id_is_waited_for_and_refused_while_another_has_it() -> None:
         assert not waiting.done()
         old.drop()
         assert await waiting == ensemble.nodes[paths.broker(1)].czxid
+
+    asyncio.run(main())
+
+
+def test_a_broker_registers_anew_in_the_same_session() -> None:
+    """A controller would go on leaving out what the broker has again."""
+
+    async def main() -> None:
+        ensemble = FakeEnsemble()
+        session = ensemble.session()
+        await make_roots(session)
+        broker = member(session)
+        first = await broker.register()
+        broker.renew()
+        assert broker.epoch == NO_EPOCH
+        await settled()
+        assert broker.state is MembershipState.REGISTERED
+        assert broker.epoch == ensemble.nodes[paths.broker(1)].czxid > first
 
     asyncio.run(main())
 
