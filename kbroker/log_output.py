@@ -5,7 +5,7 @@ logger's name without `kbroker.`.  Messages may quote what clients sent, so cont
 mode: no client id can write a second line or move the cursor.
 
 `RateLimitedLog` keeps one kind of event from filling the disk: one line per key and interval, then a count of what
-was left out.
+was left out.  `PlaceLimit` does so for every warning, whoever causes it: no client fills the disk with lines.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -58,6 +59,7 @@ def setup(
     for old in tuple(root.handlers):
         if getattr(old, "kbroker_output", False):
             root.removeHandler(old)
+    handler.addFilter(PlaceLimit())
     handler.kbroker_output = True  # type: ignore[attr-defined]
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -222,3 +224,73 @@ class RateLimitedLog:
     def _tell(self, event: _Event) -> None:
         if event.suppressed:
             self._logger.log(event.level, "suppressed %d similar to: %s", event.suppressed, event.message)
+
+
+class _Place:
+    __slots__ = ("last", "left", "next_at", "suppressed")
+
+    def __init__(self, left: int, next_at: float) -> None:
+        self.left = left
+        self.next_at = next_at
+        self.suppressed = 0
+        self.last = ("", 0, "")
+        """Logger, level and text of what was left out last."""
+
+
+class PlaceLimit(logging.Filter):
+    """Of one place in the code `burst` warnings or errors at once, then one in `interval_seconds` with a count.
+
+    The burst is given again after an interval without such a line.  What `RateLimitedLog` writes has its own limit.
+    """
+
+    def __init__(
+        self, burst: int = 50, interval_seconds: float = 10.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._burst = burst
+        self._interval = interval_seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._places: dict[tuple[str, int], _Place] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written."""
+        if record.levelno < logging.WARNING or record.pathname == __file__:
+            return True
+        now = self._monotonic()
+        with self._lock:
+            place = self._places.get((record.pathname, record.lineno))
+            if place is None or (now >= place.next_at and not place.suppressed):
+                place = self._places[record.pathname, record.lineno] = _Place(self._burst, now + self._interval)
+            if place.left:
+                place.left -= 1
+                place.next_at = now + self._interval
+                return True
+            if now < place.next_at:
+                place.suppressed += 1
+                place.last = record.name, record.levelno, record.getMessage()
+                return False
+            suppressed, place.suppressed = place.suppressed, 0
+            place.next_at = now + self._interval
+        record.msg, record.args = f"{record.getMessage()} (suppressed {suppressed} similar)", ()
+        return True
+
+    def flush(self) -> None:
+        """Tells what was left out of places that have been quiet since."""
+        now = self._monotonic()
+        with self._lock:
+            over = [each for each in self._places.values() if each.suppressed and now >= each.next_at]
+            told = [(each, each.suppressed) for each in over]
+            for place in over:
+                place.suppressed = 0
+        for place, suppressed in told:
+            name, level, text = place.last
+            logging.getLogger(name).log(level, "suppressed %d similar to: %s", suppressed, text)
+
+
+def log_suppressed() -> None:
+    """Tell what the limit of every place has left out (`setup`); the broker calls it now and then."""
+    for handler in logging.getLogger().handlers:
+        for each in handler.filters:
+            if isinstance(each, PlaceLimit):
+                each.flush()

@@ -13,6 +13,7 @@ from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.handlers import dispatch
 from kbroker.handlers.table import advertised_ranges
+from kbroker.log_output import log_suppressed
 from kbroker.metrics.sources import ConnectionTotals
 from kbroker.network.cold_reads import COLD_READ_THREADS
 from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits
@@ -148,6 +149,7 @@ class Listeners:
 
     def log_suppressed(self) -> None:
         """Log how often complaints came that were held back."""
+        log_suppressed()
         for listener in self.all:
             listener.log_suppressed()
 

@@ -52,8 +52,10 @@ from kbroker.errors import (
     KafkaError,
     PolicyViolationError,
     StaleBrokerEpochError,
+    TopicAlreadyExistsError,
     UnknownTopicIdError,
 )
+from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.features import FeatureUpdate, update_features
 from kbroker.metadata.image import (
@@ -90,6 +92,7 @@ class LocalController(Controller):
         "_cache",
         "_call",
         "_changing",
+        "_complaints",
         "_collisions",
         "_hosts",
         "_node_id",
@@ -112,6 +115,7 @@ class LocalController(Controller):
         self._cache = cache
         self._hosts = hosts or HostNames()
         self._store = store
+        self._complaints = RateLimitedLog(logger)
         self._settings = settings
         self._node_id = node_id
         self._slices = slices
@@ -162,8 +166,11 @@ class LocalController(Controller):
         requests = [plans.default_request(name, context) for name in dict.fromkeys(names)]
         outcomes = {outcome.name: outcome for outcome in await self.create_topics(requests)}
         for outcome in outcomes.values():
-            if outcome.error is not None:
-                logger.warning("cannot create topic %r automatically: %s", outcome.name, outcome.error)
+            # Clients that come together ask for the same topic, and one that gets none asks many times a second.
+            if outcome.error is not None and not isinstance(outcome.error, TopicAlreadyExistsError):
+                self._complaints.warning(
+                    outcome.name, "cannot create topic %r automatically: %s", outcome.name, outcome.error
+                )
         return outcomes
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:

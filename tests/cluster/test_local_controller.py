@@ -209,6 +209,22 @@ def test_automatic_creation_takes_the_brokers_defaults(tmp_path: Path, caplog: p
     cluster.store.close()
 
 
+def test_topics_that_cannot_be_created_automatically_are_told_once_each(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients that start together would fill the log with false warnings, one with a bad name with the same line."""
+    create = cluster.controller.auto_create_topics
+    assert finished(create(["orders.a"]))["orders.a"].error is None
+    with caplog.at_level(logging.WARNING, "kbroker.cluster"):
+        for _ in range(20):
+            assert finished(create(["orders.a"]))["orders.a"].error is not None, "another client was first"
+        assert caplog.messages == []
+        for _ in range(200):
+            finished(create(["orders_a"]))
+    (message,) = caplog.messages
+    assert "cannot create topic 'orders_a' automatically" in message and "collides" in message
+
+
 def test_producer_ids_are_unique_over_restarts(tmp_path: Path) -> None:
     """Two idempotent producers would be taken for one."""
     ids: list[int] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbroker import log_output
-from kbroker.log_output import RateLimitedLog
+from kbroker.log_output import PlaceLimit, RateLimitedLog
 
 
 @pytest.fixture
@@ -154,3 +154,55 @@ def test_lines_of_all_keys_are_bounded(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.messages[3:] == ["suppressed 97 messages: over 3 different ones in 10 s"]
     limited.warning(0, "line %d", 0)
     assert caplog.messages[4:] == ["line 0"]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_no_place_in_the_code_fills_the_disk_with_warnings(stream: io.StringIO) -> None:
+    """A client that asks for nonsense all day would fill the disk that the records need."""
+    handler = log_output.setup("text", "info", stream)
+    (old,) = handler.filters
+    handler.removeFilter(old)
+    clock = Clock()
+    limit = PlaceLimit(burst=5, interval_seconds=10, monotonic=clock)
+    handler.addFilter(limit)
+    logger = logging.getLogger("kbroker.cluster")
+
+    def complain(count: int) -> list[str]:
+        before = len(stream.getvalue())
+        for number in range(count):
+            logger.warning("a request to change %d topics failed: %s", number, "100% of it")
+        logger.warning("something else")
+        logger.info("not a warning")
+        return stream.getvalue()[before:].splitlines()
+
+    assert len(complain(1000)) == 5 + 2
+    clock.now += 9
+    assert len(complain(1000)) == 2
+    clock.now += 10
+    lines = complain(1000)
+    assert len(lines) == 1 + 2
+    assert lines[0].endswith("a request to change 0 topics failed: 100% of it (suppressed 1995 similar)")
+    clock.now += 10
+    limit.flush()
+    assert (
+        stream.getvalue()
+        .splitlines()[-1]
+        .endswith("suppressed 999 similar to: a request to change 999 topics failed: 100% of it")
+    )
+    assert len(complain(1000)) == 5 + 2, "after a quiet time they are told again"
+
+
+def test_what_is_limited_by_its_key_is_not_limited_by_its_place(stream: io.StringIO) -> None:
+    """Different complaints, which have one line each, would be taken for one."""
+    handler = log_output.setup("text", "info", stream)
+    handler.addFilter(PlaceLimit(burst=3))
+    complaints = RateLimitedLog(logging.getLogger("kbroker.network"))
+    for number in range(10):
+        complaints.warning(number, "client %d is odd", number)
+    assert len(stream.getvalue().splitlines()) == 10

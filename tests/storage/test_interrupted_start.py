@@ -16,7 +16,11 @@ from kbroker.config import BrokerConfig, LogConfig
 from kbroker.metadata.local_store import LocalStore
 from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE
 from kbroker.storage.directories.strays import KnownTopic
-from kbroker.storage.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kbroker.storage.files.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
 from kbroker.storage.files.filesystem import DirectoryEntry, FileSystem
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
@@ -265,3 +269,18 @@ def test_a_stop_signal_while_logs_are_loaded_ends_the_loading(tmp_path: Path, mo
         broker.release()
 
     asyncio.run(main())
+
+
+def test_checkpoints_that_were_never_written_are_not_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that is killed early would say at each start that high watermarks are lost."""
+    manager = fill(tmp_path)
+    # The first of the checkpoints that is due, and the process is killed.
+    manager.checkpoints[str(tmp_path)].recovery_points.write({TopicPartition("t", 0): 0})
+    manager.release()
+    again = opened(tmp_path)
+    again.load_all(TOPICS)
+    again.release()
+    assert "although it was written before" not in caplog.text
+    (tmp_path / REPLICATION_OFFSET_CHECKPOINT).unlink()
+    opened(tmp_path).load_all(TOPICS)
+    assert f"{REPLICATION_OFFSET_CHECKPOINT} is missing, although it was written before" in caplog.text

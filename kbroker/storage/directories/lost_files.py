@@ -31,7 +31,7 @@ _MEANINGS = {
 def tell_lost_checkpoints(path: str, entries: Iterable[DirectoryEntry], *, clean: bool) -> None:
     """Warns of checkpoints that are missing or empty, in a directory in which they were written before.
 
-    A clean stop writes all of them, and so does each minute after the first.
+    A clean stop writes all of them, and the two others are there before the first recovery points are written.
     """
     sizes = {entry.name: entry.size for entry in entries}
     if not clean and not sizes.get(RECOVERY_POINT_CHECKPOINT):

@@ -25,8 +25,8 @@ from kbroker.storage.files.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     OffsetCheckpoint,
 )
-from kbroker.storage.files.filesystem import FileSystem
-from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+from kbroker.storage.files.filesystem import DirectoryEntry, FileSystem
+from kbroker.storage.files.log_dir_failure import LogDirFailureChannel, suppressing_no_space
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
 
@@ -41,6 +41,18 @@ class DirectoryCheckpoints(NamedTuple):
     recovery_points: OffsetCheckpoint
     log_starts: OffsetCheckpoint
     high_watermarks: OffsetCheckpoint
+
+    def begin(self, entries: Iterable[DirectoryEntry]) -> None:
+        """Makes the files of a new directory whose absence means a loss once there is one with recovery points."""
+        names = {entry.name for entry in entries if entry.size}
+        if RECOVERY_POINT_CHECKPOINT not in names:
+            for name, checkpoint in (
+                (LOG_START_OFFSET_CHECKPOINT, self.log_starts),
+                (REPLICATION_OFFSET_CHECKPOINT, self.high_watermarks),
+            ):
+                if name not in names:
+                    with suppressing_no_space():
+                        checkpoint.write({})
 
 
 def _recovery_points(logs: Iterable[UnifiedLog]) -> Offsets:

@@ -229,7 +229,9 @@ class LogManager:
         if not directory.clean:
             saver = RecoverySaver(self._files, checkpoints.recovery_points, recovery_points, self.failures)
         strays = []
-        for entry in lost.look_at(directory, recovery_points, self._files.list_directory(directory.path)):
+        entries = lost.look_at(directory, recovery_points, self._files.list_directory(directory.path))
+        checkpoints.begin(entries)
+        for entry in entries:
             if not entry.is_directory or entry.name == CLUSTER_METADATA_DIRECTORY:
                 continue
             found = parse_partition_directory(entry.name)
