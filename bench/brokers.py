@@ -12,6 +12,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 
+from bench import git
 from bench.admin import answers
 from bench.native_build import BUILD, congestion_preload
 from kbroker.testing.ports import free_port
@@ -152,11 +153,7 @@ def _start_kbroker(folder: pathlib.Path, congestion: str, extra: dict[str, str])
 
 
 def _kbroker_version() -> str:
-    tree = pathlib.Path(__file__).parent.parent
-    commit = subprocess.run(
-        ["git", "-C", str(tree), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
-    )
-    return commit.stdout.strip() or "unknown"
+    return git.said("describe", "--always", "--dirty") or "unknown"
 
 
 def kafka_jars() -> pathlib.Path:

@@ -18,6 +18,8 @@ import sys
 import time
 from typing import Any
 
+from bench import git
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STORE = ROOT / "bench" / "results" / "parts"
 NOISE = 0.10
@@ -89,16 +91,12 @@ def run(arguments: list[str], *, quick: bool) -> pathlib.Path:
 
 def commit(revision: str = "HEAD") -> str:
     """The full id of a commit; `unknown` outside a repository."""
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", revision], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    return git.said("rev-parse", revision) or "unknown"
 
 
 def history(most: int = 200) -> list[str]:
     """The ids of this commit's ancestors, newest first, without itself."""
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-list", f"--max-count={most}", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.split()[1:]
+    return git.said("rev-list", f"--max-count={most}", "HEAD").split()[1:]
 
 
 def before(files: list[pathlib.Path], now: pathlib.Path, ancestors: list[str]) -> pathlib.Path | None:

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import settings
 
 from tests.broker_process import BrokerProcess
+from tests.limits import pytest_configure, pytest_runtest_protocol, pytest_unconfigure
 from tests.tools import require_module, require_tool
 
-__all__ = ["BrokerProcess", "StartBroker", "require_module", "require_tool"]
+__all__ = [
+    "BrokerProcess",
+    "StartBroker",
+    "pytest_configure",
+    "pytest_runtest_protocol",
+    "pytest_unconfigure",
+    "require_module",
+    "require_tool",
+]
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any-machine", settings(), deadline=None)

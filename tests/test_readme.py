@@ -63,8 +63,9 @@ def blocks() -> list[tuple[str, str]]:
 
 def copy_tracked(target: Path) -> None:
     """What a clone would have; of a tree without git, all but what is built."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
-    if listed.returncode != 0:
+    has_git = shutil.which("git") is not None
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False) if has_git else None
+    if listed is None or listed.returncode != 0:
         shutil.copytree(ROOT, target, ignore=shutil.ignore_patterns(*NOT_CLONED))
         return
     for name in filter(None, listed.stdout.decode().split("\0")):
@@ -100,8 +101,9 @@ def built_clone(tmp_path: Path) -> Iterator[Path]:
     """What `git clone` gives of this tree, with nothing built; the broker that is started in it ends with the test."""
     target = tmp_path / "clone"
     make = shutil.which("make")
-    cloned = subprocess.run(["git", "clone", "-q", ROOT, target], capture_output=True, check=False).returncode == 0
-    if make is None or not cloned:
+    git = shutil.which("git")
+    clone = (git or "", "clone", "-q", ROOT, target)
+    if make is None or git is None or subprocess.run(clone, capture_output=True, check=False).returncode != 0:
         pytest.skip("needs git, a tree that git knows, and make")
     program(tmp_path / "bin" / "make", REAL_MAKE.format(make=make))
     yield target

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from kbroker.cli import dump_files
-from kbroker.cli.dump_segment import Row, dump_segment
+from kbroker.cli.dump_segment import SNAPSHOT_SUFFIX, Row, dump_segment
 
 Dump = Callable[[Path], Iterator[Row]]
 
@@ -47,14 +47,21 @@ RENAMED = re.compile(r"(\.[0-9]+)?\.deleted$|\.cleaned$|\.swap$")
 def command(paths: tuple[Path, ...], deep: bool, print_data: bool, no_decode: bool, as_json: bool) -> int:
     """Print what is in segments, indexes, producer snapshots, checkpoints and identity files.
 
-    Records of __consumer_offsets and __transaction_state are decoded when --deep is given.
+    Records of __consumer_offsets, __transaction_state and __cluster_metadata, and those of its snapshots
+    (.checkpoint), are decoded when --deep is given.  Other files are left out, with a word.
     """
     segments = partial(dump_segment, deep=deep or print_data, print_data=print_data, decode=not no_decode)
     damaged = False
-    for path in _expand(paths):
+    chosen = list(_expand(paths))
+    unknown = [path for path in chosen if find_dump(path, segments) is None]
+    known = ", ".join((".log", SNAPSHOT_SUFFIX, *BY_SUFFIX, *BY_NAME))
+    if unknown and len(unknown) == len(chosen):
+        raise click.UsageError(f"{unknown[0]}: nothing that dump-log knows ({known})")
+    for path in chosen:
         dump = find_dump(path, segments)
         if dump is None:
-            raise click.UsageError(f"{path}: nothing that dump-log knows ({', '.join(('.log', *BY_SUFFIX, *BY_NAME))})")
+            click.echo(f"{path}: left out, nothing that dump-log knows ({known})", err=True)
+            continue
         if not as_json:
             click.echo(f"{path}")
         for row in _rows(path, dump):
@@ -69,7 +76,7 @@ def find_dump(path: Path, segments: Dump) -> Dump | None:
     if name in BY_NAME:
         return BY_NAME[name]
     suffix = Path(name).suffix
-    return segments if suffix == ".log" else BY_SUFFIX.get(suffix)
+    return segments if suffix in (".log", SNAPSHOT_SUFFIX) else BY_SUFFIX.get(suffix)
 
 
 def _expand(paths: tuple[Path, ...]) -> Iterator[Path]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker.records.compression import Codec
-from kbroker.schemas.internal_records import decode_record, decodes
+from kbroker.records.control import ControlType
+from kbroker.schemas.internal_records import decode_record, decodes, plain
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
 Row = dict[str, object]
 
 NO_TIMESTAMP = -1
-_MARKERS = {0: "ABORT", 1: "COMMIT"}
+SNAPSHOT_SUFFIX = ".checkpoint"
+METADATA_TOPIC = "__cluster_metadata"
+_MARKERS = {kind.value: kind.name for kind in ControlType if kind is not ControlType.UNKNOWN}
+_ENDS = (ControlType.ABORT.name, ControlType.COMMIT.name)
 
 
 def topic_of(path: Path) -> str:
-    """The topic whose partition directory a segment lies in."""
+    """The topic whose partition directory a segment lies in; a snapshot is of the metadata log wherever it lies."""
+    if path.name.endswith(SNAPSHOT_SUFFIX):
+        return METADATA_TOPIC
     return path.absolute().parent.name.rpartition("-")[0]
 
 
@@ -107,6 +113,8 @@ def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row
     value = None if record.value is None else bytes(record.value)
     if info.is_control:
         return _control(key, value)
+    if topic == METADATA_TOPIC:
+        return _metadata(record)
     if decodes(topic):
         try:
             return {"payload": decode_record(topic, key, value)}
@@ -118,6 +126,17 @@ def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row
     return {"headers": headers, "key": _text(key), "value": _text(value)}
 
 
+def _metadata(record: Any) -> Row:
+    """A record of KRaft's metadata log, with its name in Kafka's schemas."""
+    from kbroker.migration.metadata_log import MetadataLogError, decoded
+
+    try:
+        found = decoded(record, "not decoded")
+    except MetadataLogError as error:
+        return {"error": str(error)}
+    return {"payload": {"type": found.name, "version": found.version, "data": plain(found.value)}}
+
+
 def _control(key: bytes | None, value: bytes | None) -> Row:
     """An end-of-transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch."""
     if key is None or len(key) < 4:
@@ -126,7 +145,7 @@ def _control(key: bytes | None, value: bytes | None) -> Row:
     if kind not in _MARKERS:
         return {"control": kind}
     row: Row = {"control": _MARKERS[kind]}
-    if value is not None and len(value) >= 6:
+    if row["control"] in _ENDS and value is not None and len(value) >= 6:
         row["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
     return row
 

@@ -6,6 +6,7 @@ Sub-commands are imported when they are called, so that `kbroker start` pays for
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -88,7 +89,20 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs a command and exits with its status."""
-    sys.exit(run(arguments))
+    status = run(arguments)
+    _let_go_of_closed_streams()
+    sys.exit(status)
+
+
+def _let_go_of_closed_streams() -> None:
+    """Python flushes both streams at exit, and ends with status 120 where nothing reads them any more, such as a
+    terminal that was closed."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -118,5 +132,6 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _fail(message: str, status: int) -> int:
     text = " ".join(line.strip() for line in message.splitlines())
-    print(f"kbroker: {text}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(OSError, ValueError):  # Nobody may read it any more.
+        print(f"kbroker: {text}", file=sys.stderr)  # noqa: T201
     return status

@@ -140,7 +140,7 @@ class MetadataLog:
                 if info.is_control:
                     kinds.append(self._control(record, path))
                 else:
-                    yield _decoded(record, path)
+                    yield decoded(record, path)
             position += info.size_in_bytes
         if kinds[:1] != [ControlType.SNAPSHOT_HEADER] or kinds[-1:] != [ControlType.SNAPSHOT_FOOTER]:
             raise MetadataLogError(f"{path} is not complete: it has no header or no footer. {_INSTEAD}")
@@ -169,7 +169,7 @@ class MetadataLog:
                 if info.is_control:
                     self._control(record, path)
                 elif record.offset >= start:
-                    yield _decoded(record, path)
+                    yield decoded(record, path)
 
     def _header(self, data: bytes, position: int, path: str) -> BatchInfo:
         try:
@@ -234,7 +234,8 @@ def _unsigned(data: bytes, position: int) -> tuple[int, int]:
     return (value << 1 if value >= 0 else (-value << 1) - 1), position
 
 
-def _decoded(record: Record, path: str) -> MetadataRecord:
+def decoded(record: Record, path: str) -> MetadataRecord:
+    """A record of the metadata log.  MetadataLogError."""
     if record.value is None:
         raise MetadataLogError(f"{path}: record {record.offset} has no value")
     try:

@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from bench import floor, raw
+from bench import floor, git, parts, raw
 from bench.cell import Cell, Load
 
 MB = 1 << 20
@@ -104,3 +104,10 @@ def test_cells_that_it_cannot_stand_for_are_refused(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         floor.main(["--cells", "e2e-1000,fetch-1m-16-cold,one-1"])
     assert "no bare server can stand for e2e-1000, fetch-1m-16-cold" in capsys.readouterr().err
+
+
+def test_a_machine_without_git_has_a_version_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The benchmark, and its tests, would fail on a machine as it comes."""
+    monkeypatch.setenv("PATH", "")
+    assert git.said("rev-parse", "HEAD") == ""
+    assert parts.commit() == "unknown" and parts.history() == []

@@ -135,6 +135,32 @@ def test_a_terminal_that_closes_ends_the_broker_in_order(broker: BrokerProcess) 
     assert (broker.data_dir / MARKER).exists()
 
 
+@pytest.mark.parametrize("streams", ["both", "errors alone"])
+def test_a_stop_that_nobody_reads_of_has_status_0(broker: BrokerProcess, streams: str) -> None:
+    """A service manager would take a clean stop for a failure, as its log, or the terminal, is gone."""
+    assert broker.stop() == 0
+    out = subprocess.STDOUT if streams == "both" else subprocess.PIPE
+    process = subprocess.Popen(
+        broker.command(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if streams == "both" else subprocess.DEVNULL,
+        stderr=out,
+    )
+    read_end = process.stdout or process.stderr
+    assert read_end is not None
+    try:
+        seen = b""
+        while b" ready on " not in seen:
+            seen += os.read(read_end.fileno(), 4096)
+        read_end.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert (broker.data_dir / MARKER).exists()
+
+
 def test_a_broker_under_nohup_goes_on_when_its_terminal_closes(broker: BrokerProcess) -> None:
     """It was started so that it outlives the session."""
     assert broker.stop() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -221,3 +222,19 @@ def test_records_are_written_as_asked() -> None:
         "value": {"base64": "/w=="},
         "headers": {"h": "1", "n": None},
     }
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_what_nobody_reads_any_more_does_not_change_the_status(status: int) -> None:
+    """Python ends with status 120 where it cannot flush its streams, as after a terminal was closed."""
+    code = (
+        "import sys; from kbroker.cli import main\n"
+        f"main.run = lambda arguments: (sys.stdout.write('a'), {status})[-1]\n"
+        "main.main()"
+    )
+    read_end, write_end = os.pipe()
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=write_end, stderr=write_end, env=environ)
+    os.close(write_end)
+    os.close(read_end)
+    assert process.wait(30) == status

@@ -18,7 +18,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker._fast.records.record_batch import read_header
 from kbroker.cli.dump_log import command
+from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.schemas import message
 from kbroker.schemas.internal_records import decode_record
 
@@ -209,3 +211,48 @@ def test_unknown_files_are_wrong_usage(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("x")
     assert run(["dump-log", str(path)]) == 2
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
+def test_the_metadata_of_kraft_is_decoded(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who looks why a Kafka does not start would see bytes where its topics are."""
+    from kbroker.cli.main import run
+    from tests.migration.kafka_data import unpack
+
+    (holder,) = [path for path in unpack(version, tmp_path) if (path / "__cluster_metadata-0").exists()]
+    assert run(["dump-log", "--deep", "--json", str(holder / "__cluster_metadata-0"), str(holder)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert not [row for row in rows if "error" in row]
+    kinds = {row["payload"]["type"] for row in rows if "payload" in row}
+    assert {"TopicRecord", "PartitionRecord", "ConfigRecord", "FeatureLevelRecord"} <= kinds
+    named = [row["payload"]["data"]["name"] for row in rows if row.get("payload", {}).get("type") == "TopicRecord"]
+    assert "orders" in named
+    assert any(row["file"].endswith("bootstrap.checkpoint") and "payload" in row for row in rows)
+    assert "LEADER_CHANGE" in {row.get("control") for row in rows}
+
+
+@given(value=st.none() | st.binary(max_size=60))
+def test_no_record_of_the_metadata_log_ends_in_a_traceback(value: bytes | None) -> None:
+    """One odd record would hide all that follow it."""
+    from kbroker.cli.dump_segment import METADATA_TOPIC, _contents
+
+    builder = RecordBatchBuilder(0)
+    builder.append(None, value, 1_000)
+    data = bytes(builder.build())
+    info = read_header(data, 0)
+    (record,) = iterate_records(data)
+    row = _contents(record, info, METADATA_TOPIC, False)
+    assert row.keys() <= {"payload", "error"}
+
+
+def test_a_file_that_is_not_known_is_left_out_with_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dump-log DIRECTORY/*` would end at the first file that is somebody else's."""
+    from kbroker.cli.main import run
+
+    notes, meta = tmp_path / "a-notes.txt", tmp_path / "meta.properties"
+    notes.write_text("x")
+    meta.write_text("version=1\n")
+    assert run(["dump-log", str(notes), str(meta)]) == 0
+    said = capsys.readouterr()
+    assert "key: version value: 1" in said.out and str(notes) not in said.out
+    assert f"{notes}: left out" in said.err

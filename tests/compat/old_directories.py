@@ -16,6 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests import archives
 from tests.compat.brokers import BrokerProcess
 from tests.compat.old_kafka import OldKafka, zookeeper
 from tests.compat.tooling import OLD_KAFKA_VERSION, old_client_jars, old_kafka_jars
@@ -172,8 +173,7 @@ def archive(release: str, *, killed: bool) -> Path:
 
 def unpack(release: str, folder: Path, *, killed: bool) -> Path:
     """The directory on record, made again."""
-    with tarfile.open(archive(release, killed=killed)) as packed:
-        packed.extractall(folder, filter="data")
+    archives.unpack(archive(release, killed=killed), folder)
     return folder / "data"
 
 

@@ -8,7 +8,6 @@ group `readers`, the transactional id `tx-a`, quotas, and a SCRAM credential.
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kbroker.migration.metadata_log import MetadataLog
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.schemas import message
 from kbroker.storage.files.filesystem import SYSTEM_FILES
+from tests import archives
 from tests.storage.batches import UNSYNCED_FILES
 
 FILES = UNSYNCED_FILES
@@ -30,8 +30,7 @@ TOPIC_ID = bytes(range(16))
 def unpack(version: str, folder: Path) -> list[Path]:
     """The recorded directories of a version."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(VECTORS / f"kafka-{version}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    archives.unpack(VECTORS / f"kafka-{version}.tar.xz", folder)
     return sorted(path for path in folder.iterdir() if path.name.startswith("d"))
 
 

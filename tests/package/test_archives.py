@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,7 +22,9 @@ OF_THE_WHEEL = re.compile(r"^kbroker/.*(\.py|\.pyi|py\.typed|\.toml|\.html|/stat
 @functools.cache
 def tracked() -> list[str]:
     """The files that git has; of a tree without its history those that git would not leave out."""
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    git = shutil.which("git")
+    command = (git or "false", "ls-files", "-z")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return [name for name in done.stdout.split("\0") if name and (ROOT / name).exists()]
     ignored: list[str] = []

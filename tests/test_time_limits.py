@@ -1,0 +1,79 @@
+"""A test that runs out of time fails alone and is named; the run goes on, and nothing that it started stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.compat.waiting import wait_for
+
+ROOT = Path(__file__).parent.parent
+TESTS = """
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+STUCK = "{stuck}"
+
+
+def child(path):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    path.write_text(str(process.pid))
+
+
+@pytest.mark.timeout(1)
+def test_that_hangs(tmp_path_factory):
+    child(tmp_path_factory.getbasetemp().parent / "child")
+    if STUCK == "in C":
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_others(number):
+    pass
+"""
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("stuck", ["in Python", "in C"])
+def test_a_test_that_hangs_fails_alone(tmp_path: Path, workers: str, stuck: str) -> None:
+    """One test that hangs would end the whole run, and nobody know which one, while its brokers hold their ports."""
+    if (workers, stuck) == ("0", "in C"):
+        pytest.skip("there is no other process to go on")
+    (tmp_path / "test_some.py").write_text(TESTS.format(stuck=stuck))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "TESTS_OF_"))}
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "test_some.py", "-n", workers, "-p", "tests.limits"),
+            *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "base")),
+        ],
+        cwd=tmp_path,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+    assert re.search(r"1 failed, 20 passed", done.stdout), done.stdout + done.stderr
+    assert re.search(r"test_some\.py::test_that_hangs", done.stdout)
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+    assert done.returncode == 1
+    if stuck == "in C":
+        (note,) = tmp_path.rglob("child")
+        wait_for(lambda: not is_there(int(note.read_text())), "what its worker has started to be ended")
