@@ -53,6 +53,10 @@ class Client:
         if not self.world.is_crowd and rng.random() < 0.3:
             await asyncio.sleep(rng.choice((0.0, 0.0001, 0.001, 0.02)))
 
+    async def try_later(self) -> None:
+        """The broker is not there."""
+        await asyncio.sleep(self.rng.uniform(0.05, 0.3))
+
     def read_slowly(self, connection: ModelConnection) -> None:
         """Take no answers for a while."""
         connection.end.pause_reading()

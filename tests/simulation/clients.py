@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ class Asker(Client):
         while self.requests > 0:
             connection = await self.connect(self.rng.choice(self.world.nodes))
             if connection is None:
-                await asyncio.sleep(0.01)
+                await self.try_later()
                 continue
             while not connection.gone and not connection.end.closed and (self.requests > 0 or connection.outstanding):
                 while self.requests > 0 and len(connection.outstanding) < self.depth:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003)
 START_SECONDS = 60.0
+SESSION_MS = 6_000
 
 
 class _Session(SlowSession):
@@ -57,6 +58,7 @@ class Cluster(World):
         super().__init__(seed, folder, scale)
         self.ensemble = FakeEnsemble()
         self._leaders: dict[Partition, int] = {}
+        self._sessions: dict[int, _Session] = {}
 
     def tolerates(self, code: int) -> bool:
         return code in NOT_NOW or code in IN_DOUBT
@@ -78,7 +80,7 @@ class Cluster(World):
 
         async def begin() -> Broker:
             loop = self.loop
-            session = _Session(self.ensemble, rng)
+            session = self._sessions[node] = _Session(self.ensemble, rng)
             failed = self._gave_up
             parts = Parts(
                 config,
@@ -89,12 +91,19 @@ class Cluster(World):
                 failed,
             )
             outside = Outside(session, TcpTransport(loop), rng)
-            member = ZooKeeperMember(ZooKeeperSettings("model:2181", 6_000), parts, loop, outside)
+            member = ZooKeeperMember(ZooKeeperSettings("model:2181", SESSION_MS), parts, loop, outside)
             broker = Broker(config, loop, member=member, make_socket=MemorySocket)
             await broker.start()
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+
+    async def crash(self, node: int) -> None:
+        session = self._sessions.pop(node)
+        session.abandon()
+        self.loop.call_later(SESSION_MS / 1000, session.drop)
+        self._leaders.clear()
+        await super().crash(node)
 
     def _gave_up(self, why: str) -> None:
         self.judge.fail(f"a broker gives up: {why}")
@@ -112,7 +121,7 @@ class Cluster(World):
         while partition not in self._leaders:
             await self._learn(partition[0])
             if partition not in self._leaders:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(self.rng.uniform(0.05, 0.3))
         return self._leaders[partition]
 
     def leads(self, node: int, partition: Partition) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.simulation.sockets import End
 
 PATIENCE_SECONDS = 30.0
+WAKE_SECONDS = 10.0
+"""Within so long a request is answered that waited for something, once that is there."""
 BUFFER_BYTES = 65536
 
 
@@ -131,6 +133,10 @@ class ModelConnection:
         self.may_be_closed = True
         self.end.reset()
 
+    def has_late(self) -> bool:
+        """Whether a request under way has to be answered by now."""
+        return any(each.late is not None and each.late() for each in self.outstanding)
+
     # For the judge
 
     def check(self, now: float) -> None:
@@ -141,7 +147,7 @@ class ModelConnection:
                 self._judge.fail(f"{self.name} has no answer to {oldest} after {now - self.oldest_since:.3f} s")
             if oldest.late is not None and oldest.late():
                 oldest.late_since = oldest.late_since or now
-                if now - oldest.late_since > PATIENCE_SECONDS:
+                if now - oldest.late_since > WAKE_SECONDS:
                     self._judge.fail(
                         f"{self.name} has had no answer to {oldest} since there is one, {oldest.late_since:.3f}"
                     )

@@ -79,12 +79,22 @@ class Judge:
         return ledger.acknowledged_end
 
     def acknowledged(
-        self, who: str, partition: Partition, values: Sequence[bytes], base: int, floor: int, *, committed: bool
+        self,
+        who: str,
+        partition: Partition,
+        values: Sequence[bytes],
+        base: int,
+        floor: int,
+        *,
+        committed: bool,
+        certain: bool = True,
     ) -> None:
         """An answer says that the values lie at `base` and behind."""
         ledger = self.ledger(partition)
         if base < floor:
             self.fail(f"{who}: {partition} gives offset {base}, and {floor} was the end before the request was sent")
+        if not certain:
+            return  # The next leader may not have it.
         for number, value in enumerate(values):
             self._lies_at(ledger, who, partition, base + number, value)
             ledger.acknowledged[value] = base + number

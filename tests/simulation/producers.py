@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +74,7 @@ class Producer(Client):
             node = await world.leader(self.partitions[0])
             connection = await self.connect(node)
             if connection is None:
-                await asyncio.sleep(0.01)
+                await self.try_later()
                 continue
             self._here = [each for each in self.partitions if world.leads(node, each)]
             if self.idempotent and self.producer[0] < 0:
@@ -182,8 +181,15 @@ class Producer(Client):
             if code == 0:
                 self._unsettled.pop(sent, None)
                 floor = 0 if sent.again or self.idempotent else sent.floor
+                certain = self.acks == -1 or not self.world.may_lose_leaders
                 self.judge.acknowledged(
-                    connection.name, sent.partition, sent.values, row.base_offset, floor, committed=self.acks == -1
+                    connection.name,
+                    sent.partition,
+                    sent.values,
+                    row.base_offset,
+                    floor,
+                    committed=self.acks == -1,
+                    certain=certain,
                 )
             elif not self.world.tolerates(code):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")

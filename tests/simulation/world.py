@@ -13,6 +13,7 @@ import gc
 import logging
 import random
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ class World:
         self.judge = Judge(self.loop.time)
         self.nodes = range(1, scale.nodes + 1)
         self.brokers: dict[int, Broker] = {}
-        self.has_failed = False
+        self.fails = self.rng.random() < scale.crashes
         self.processes: dict[int, Process] = {}
         self.topics: dict[str, Topic] = {}
         self.connections: list[ModelConnection] = []
@@ -118,6 +119,11 @@ class World:
     def tolerates(self, code: int) -> bool:
         """Whether an answer may have this error here."""
         return False
+
+    @property
+    def may_lose_leaders(self) -> bool:
+        """Whether another broker may come to lead a partition."""
+        return self.fails and self.scale.nodes > 1
 
     async def leader(self, partition: Partition) -> int:
         """Whom a client takes for the leader."""
@@ -188,8 +194,8 @@ class World:
 
     async def fail_at_times(self) -> None:
         """Crashes, one after the other, until the clients are through."""
-        rng, scale = self.rng, self.scale
-        if rng.random() >= scale.crashes:
+        rng = self.rng
+        if not self.fails:
             return
         for _ in range(rng.randint(1, 4)):
             await asyncio.sleep(rng.choice((0.01, 0.1, 1.0)) * rng.random())
@@ -197,7 +203,6 @@ class World:
                 return
             node = rng.choice(self.nodes)
             if node in self.brokers:
-                self.has_failed = True
                 await self.crash(node)
                 await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
                 await self.start(node)
@@ -299,20 +304,23 @@ class World:
         for topic in self.topics.values():
             for number in range(topic.partitions):
                 partition = (topic.name, number)
-                connection = await self.connect(await self.leader(partition), "reader", "reader")
-                assert connection is not None
-                values, end = await self._read_all(connection, partition)
-                self.judge.read_back(partition, values, end)
-                connection.finish(self.rng)
+                self.judge.read_back(partition, *await self._read_all(partition))
 
-    async def _read_all(self, connection: ModelConnection, partition: Partition) -> tuple[dict[int, bytes], int]:
-        """All of a partition, once what was acknowledged by its leader alone is committed as well."""
+    async def _read_all(self, partition: Partition) -> tuple[dict[int, bytes], int]:
+        """All of a partition, once it has a leader and what was acknowledged by that alone is committed as well."""
         until = self.loop.time() + CATCH_UP_SECONDS
         while True:
-            values, end = await read_all(connection, self, partition)
-            if end >= self.judge.ledger(partition).acknowledged_end or self.loop.time() > until:
-                return values, end
-            await asyncio.sleep(0.01)
+            connection = await self.connect(await self.leader(partition), "reader", "reader")
+            if connection is not None:
+                found = await read_all(connection, self, partition)
+                connection.finish(self.rng)
+                is_late = self.loop.time() > until
+                if found is not None and (is_late or found[1] >= self.judge.ledger(partition).acknowledged_end):
+                    return found
+                if is_late:
+                    self.judge.fail(f"{partition} cannot be read")
+            self.forget_leader(partition)
+            await asyncio.sleep(0.05)
 
     def inspect(self) -> None:
         """Nothing that belongs to an ended connection is left in the brokers."""
@@ -401,7 +409,10 @@ def _drop(world: World) -> None:
     loop._ready.clear()
     loop._scheduled.clear()
     loop.close()
+    # Coroutines that were left in their midst complain when they go.
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     gc.collect()
+    sys.unraisablehook = hook
 
 
 __all__ = ["Outcome", "Scale", "ViolationError", "World", "play"]
