@@ -24,6 +24,7 @@ class Layout:
     """Places in an answer, or in a request (`offset_at`), counted from its length prefix."""
 
     error_at: int = -1
+    base_at: int = -1
     offset_at: int = -1
     records_at: int = -1
     rows_at: int = -1
@@ -110,7 +111,8 @@ def produce(topic: str, partition: int, records: bytes, acks: int) -> bytes:
 
 
 def produce_layout(topic: str) -> Layout:
-    return Layout(error_at=4 + 4 + 1 + 1 + len(compact_string(topic)) + 1 + 4)
+    error_at = 4 + 4 + 1 + 1 + len(compact_string(topic)) + 1 + 4
+    return Layout(error_at=error_at, base_at=error_at + 2)
 
 
 def cluster_metadata(topics: Sequence[str]) -> bytes:

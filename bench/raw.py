@@ -107,6 +107,7 @@ def produce(cell: Cell, broker: Broker, load: Load) -> Result:
             cell,
             load,
             check_at=frames.produce_layout(places[0][0]).error_at,
+            base_at=frames.produce_layout(places[0][0]).base_at if cell.acks else -1,
             max_requests=cell.max_bytes // len(requests[0]),
             rotate=int(bool(cell.sweep)),
         )
@@ -176,6 +177,7 @@ def fetch(cell: Cell, broker: Broker, load: Load) -> Result:
         cell,
         load,
         check_at=layout.error_at,
+        base_at=layout.records_at,
         offset_at=layout.offset_at,
         batch_bytes=batch_bytes,
         batch_records=SMALL_BATCH_RECORDS,

@@ -1,5 +1,7 @@
 /* Closed loop: each connection keeps `depth` requests in flight and sends the next when an answer is complete.
- * Answers are checked (length, correlation id, one error code) and otherwise dropped in the kernel with MSG_TRUNC. */
+ * Answers are checked (length, correlation id, one error code, one offset) and otherwise dropped in the kernel with
+ * MSG_TRUNC.  What is appended lies behind what this connection had appended to the partition before; what is fetched
+ * begins where the fetch did. */
 #define _GNU_SOURCE
 #include "histogram.h"
 #include "wire.h"
@@ -22,6 +24,8 @@ typedef struct {
     uint32_t next_id, awaited_id;
     uint64_t started[MAX_DEPTH];
     int next_frame;     /* with --rotate: the frame of the next request */
+    int sent_frame, frame_of[MAX_DEPTH];
+    int64_t *last;      /* by frame: the offset that its last answer told, -1 before the first */
     uint8_t head[HEAD]; /* begin of the answer */
     size_t answer_size, got; /* size with its prefix, once known */
     uint64_t offset;
@@ -48,6 +52,7 @@ static void take_next_frame(state *s, connection *c) {
     const frame *from = &s->frames[c->next_frame];
     memcpy(c->request.bytes, from->bytes, from->size);
     c->request.size = from->size;
+    c->sent_frame = c->next_frame;
     c->next_frame = (c->next_frame + s->o->connections) % s->frames_count;
 }
 
@@ -58,6 +63,7 @@ static void send_more(state *s, connection *c) {
             put32(c->request.bytes + 8, c->next_id);
             if (s->o->offset_at >= 0) put64(c->request.bytes + s->o->offset_at, c->offset);
             c->started[c->next_id % MAX_DEPTH] = now_ns();
+            c->frame_of[c->next_id % MAX_DEPTH] = c->sent_frame;
             c->next_id++;
         }
         ssize_t n = send(c->fd, c->request.bytes + c->sent, c->request.size - c->sent, MSG_NOSIGNAL);
@@ -77,11 +83,25 @@ static void send_more(state *s, connection *c) {
     want_write(s, c, 0);
 }
 
+/* Where the broker says that records are. */
+static void check_offset(const options *o, connection *c) {
+    const uint8_t *at = c->head + o->base_at;
+    if (o->offset_at < 0) {
+        int64_t *last = &c->last[c->frame_of[c->awaited_id % MAX_DEPTH]], base = (int64_t)get64(at);
+        if (base <= *last) die("offset %lld behind %lld", (long long)base, (long long)*last);
+        *last = base;
+        return;
+    }
+    while (*at++ & 0x80) continue; /* the records' size */
+    if (get64(at) != c->offset) die("records from %llu, not %llu", (unsigned long long)get64(at), (unsigned long long)c->offset);
+}
+
 static void finish_answer(state *s, connection *c) {
     const options *o = s->o;
     uint64_t end = now_ns();
     if (get32(c->head + 4) != c->awaited_id) die("answers out of order");
     if (o->check_at >= 0 && (c->head[o->check_at] || c->head[o->check_at + 1])) s->errors++;
+    else if (o->base_at >= 0) check_offset(o, c);
     if (o->offset_at >= 0) {
         uint64_t batches = c->answer_size / (size_t)o->batch_bytes;
         if (!batches) s->errors++;
@@ -144,7 +164,9 @@ int run_closed(const options *o) {
         connection *c = &all[i];
         frame *from = &frames[i % frames_count];
         c->request = (frame){malloc(largest), from->size};
-        c->next_frame = i % frames_count;
+        c->next_frame = c->sent_frame = i % frames_count;
+        c->last = malloc((size_t)frames_count * sizeof *c->last);
+        for (int j = 0; j < frames_count; j++) c->last[j] = -1;
         memcpy(c->request.bytes, from->bytes, from->size);
         c->fd = connect_now(o);
         if (o->offset_at >= 0) /* connections read from different places, like independent consumers */

@@ -13,7 +13,7 @@
 
 int main(int argc, char **argv) {
     options o = {.host = "127.0.0.1", .congestion = "", .port = 9092, .connections = 1, .depth = 1, .warm = 1,
-                 .seconds = 3, .rate = 1000, .check_at = -1, .offset_at = -1, .rows_at = -1,
+                 .seconds = 3, .rate = 1000, .check_at = -1, .base_at = -1, .offset_at = -1, .rows_at = -1,
                  .batch_bytes = 1, .batch_records = 1};
     if (argc < 2) die("usage: loadgen closed|e2e|storm --host H --port P --frames FILE [--name value ...]");
     for (int i = 2; i + 1 < argc; i += 2) {
@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "--rate")) o.rate = atof(value);
         else if (!strcmp(name, "--max-requests")) o.max_requests = atol(value);
         else if (!strcmp(name, "--check-at")) o.check_at = atol(value);
+        else if (!strcmp(name, "--base-at")) o.base_at = atol(value);
         else if (!strcmp(name, "--offset-at")) o.offset_at = atol(value);
         else if (!strcmp(name, "--batch-bytes")) o.batch_bytes = atol(value);
         else if (!strcmp(name, "--batch-records")) o.batch_records = atol(value);

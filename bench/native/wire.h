@@ -19,6 +19,7 @@ typedef struct {
     double warm, seconds, rate;
     long max_requests;
     long check_at;                                        /* place of an error code in the answer, or -1 */
+    long base_at;                                         /* place of an offset there, or of the records; or -1 */
     long offset_at, batch_bytes, batch_records, end_offset; /* sequential fetch; offset_at -1: none */
     long rows_at, row_bytes; /* place of the first partition in a fetch answer; size of one in a fetch request */
 } options;
