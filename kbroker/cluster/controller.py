@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 class Controller(ABC):
     """Changes the metadata of the cluster."""
 
+    async def ready(self, timeout_ms: int) -> None:
+        """Wait, for as long as a request may take, while this broker has been elected and has yet to take over: it
+        would refuse what clients come to it for."""
+        return
+
     # Topics
 
     @abstractmethod

@@ -50,6 +50,7 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         if request.timeout_ms <= 0:
             # The time has passed before anything is done, as for a controller elsewhere.
             raise RequestTimedOutError()
+        await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
         refused = [PartitionOutcome(name, error=error) for name in wanted or ()]

@@ -51,6 +51,7 @@ async def handle_alter_partition_reassignments(
         if request.timeout_ms <= 0:
             # The time has passed before anything is done, as for a controller elsewhere.
             raise RequestTimedOutError()
+        await ctx.services.controller.ready(request.timeout_ms)
         outcomes = iter(
             await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change)
         )

@@ -2,7 +2,8 @@
 
 CreateTopics and CreatePartitions
 - One result per topic, errors with Kafka's texts; topics that pass are made in one transaction before the answer, so
-  the request's timeout plays no part, but that one of 0 or less has passed before anything is done: REQUEST_TIMED_OUT.
+  the request's timeout is how long a controller that has just been elected is waited for; one of 0 or less has passed
+  before anything is done: REQUEST_TIMED_OUT.
   v1+ (CreatePartitions: all): `validate_only` makes nothing.
 - CreateTopics v5+: the topic's partition count, replication factor and settings; v7+: its id.  A name that the request
   repeats is INVALID_REQUEST.  Counts of -1 take the broker's defaults, from any version on, as in Kafka.
@@ -74,6 +75,7 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
         )
     allowed, refused = await _sort_allowed(new_topics, partial(may_create, ctx), "Authorization failed.", pace)
     outcomes = await _or_all_fail(
+        ctx,
         [topic.name for topic in allowed],
         lambda: ctx.services.controller.create_topics(allowed, request.validate_only, _quota(ctx, STRICT_CREATE)),
         request.timeout_ms,
@@ -154,6 +156,7 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
         growths.append(NewPartitions(topic.name, topic.count, brokers))
     allowed, refused = await _sort_allowed(growths, partial(may_topic, ctx, Operation.ALTER), None, pace)
     outcomes = await _or_all_fail(
+        ctx,
         [growth.name for growth in allowed],
         lambda: ctx.services.controller.create_partitions(allowed, request.validate_only, _quota(ctx, STRICT_GROW)),
         request.timeout_ms,
@@ -178,12 +181,17 @@ async def handle_create_partitions(ctx: RequestContext, request: wire.CreatePart
 
 
 async def _or_all_fail(
-    names: list[str], change: Callable[[], Awaitable[list[TopicOutcome]]], timeout_ms: int, pace: Pace
+    ctx: RequestContext,
+    names: list[str],
+    change: Callable[[], Awaitable[list[TopicOutcome]]],
+    timeout_ms: int,
+    pace: Pace,
 ) -> list[TopicOutcome]:
     """The outcomes of `change`, or its error for every name when it fails as a whole."""
     try:
         if timeout_ms <= 0:
             raise RequestTimedOutError()
+        await ctx.services.controller.ready(timeout_ms)
         return await change()
     except KafkaError as error:
         logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
@@ -217,6 +225,7 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     pace = ctx.services.slices.pace()
     results, topic_ids = await _sort_out(ctx, wanted, pace)
     try:
+        await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)

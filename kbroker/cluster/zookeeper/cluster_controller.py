@@ -45,6 +45,7 @@ from kbroker.errors import (
 )
 from kbroker.quotas.alteration import EntityAlteration, alter
 from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS, hosts_of
+from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
@@ -93,6 +94,10 @@ class ClusterController(Controller):
         self._slices = slices
         self._complained_at: dict[str, float] = {}
         self.term: Term | None = None
+
+    async def ready(self, timeout_ms: int) -> None:
+        if self.term is not None:
+            await set_within(self.term.has_begun, timeout_ms / 1000)
 
     def _elected(self) -> Administration:
         term = self.term

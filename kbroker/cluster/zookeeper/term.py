@@ -116,6 +116,7 @@ class Term:
         self.deletion = TopicDeletion(self.changes, partial(self.mark, Work.FINISHED_DELETIONS))
         self.changing = asyncio.Lock()
         self.state = TermState.TAKING_OVER
+        self.has_begun = asyncio.Event()
         self._work: dict[Work, float] = {}
         self._wake = asyncio.Event()
         self._changed_topics: set[str] = set()
@@ -148,6 +149,7 @@ class Term:
     def end(self) -> None:
         """Decide and send nothing any more."""
         self.state = TermState.ENDED
+        self.has_begun.set()
         self._task.cancel()
         self._on.channels.close_all()
         self._on.stats.end()
@@ -173,6 +175,7 @@ class Term:
                 await self._take_over()
                 self._on.stats.done("take_over", 0.0, self._loop.time() - began)
             self.state = TermState.ACTIVE
+            self.has_begun.set()
             self._on.stats.state = "active"
             while True:
                 await self._wake.wait()
