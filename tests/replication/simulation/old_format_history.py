@@ -84,6 +84,9 @@ class OldFormatHistory(History):
         if any(self.controller.nodes[each].alive for each in self._down):
             return False
         up = [found for each in self.nodes.values() if (found := each.hosted()) is not None]
+        # A fetch before version 9 names no leader epoch: whoever follows in an old one goes on with what it has.
+        if any(each.leader_epoch != image.leader_epoch for each in up):
+            return False
         known = max((*self.committed, *self.acknowledged), default=-1) + 1
         end = max([known, *(each.log.high_watermark for each in up)])
         in_sync = [self.nodes[each].hosted() for each in set(image.isr) - self._down]
