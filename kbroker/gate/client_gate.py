@@ -28,9 +28,11 @@ _NS_PER_PERCENT = 10_000_000
 class ClientGate(Gate):
     """`limits` has the quotas that apply; `now_ms` a clock that does not go back.
 
-    What is counted (KIP-13, KIP-124): of Produce the bytes of requests, of Fetch those of answers, and of each request
-    the share of a second that the loop spent on it.  An answer is counted before it is sent.  One above a quota names
-    the time for which the connection is muted afterwards, and a fetch's has no records then, which are not counted.
+    What is counted (KIP-13, KIP-124): of Produce the bytes of requests, of Fetch and ShareFetch those of answers, and
+    of each request the share of a second that the loop spent on it.  An answer is counted before it is sent.  One above
+    a quota names the time for which the connection is muted afterwards, and a fetch's has no records then, which are
+    not counted.  A share fetch's has them: they are acquired, so that nobody else would get them for as long as the
+    lock lasts, and each delivery counts.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class ClientGate(Gate):
             self._count(
                 kind if kind is not None and bandwidth_ms > request_ms else QuotaKind.REQUEST, throttle_ms, now_ms
             )
-        withheld = throttle_ms > 0 and kind is QuotaKind.FETCH
+        withheld = throttle_ms > 0 and ctx.api_key == ApiKey.FETCH
         if withheld:
             self._record(QuotaKind.FETCH, -size, now_ms)
         if self._mutations is not None and ctx.api_key in _MUTATING:
@@ -123,5 +125,9 @@ class ClientGate(Gate):
         return wire.FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=[])
 
 
-_BANDWIDTH: Mapping[int, QuotaKind] = {ApiKey.PRODUCE: QuotaKind.PRODUCE, ApiKey.FETCH: QuotaKind.FETCH}
+_BANDWIDTH: Mapping[int, QuotaKind] = {
+    ApiKey.PRODUCE: QuotaKind.PRODUCE,
+    ApiKey.FETCH: QuotaKind.FETCH,
+    ApiKey.SHARE_FETCH: QuotaKind.FETCH,
+}
 _MUTATING = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})

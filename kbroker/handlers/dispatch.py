@@ -117,6 +117,8 @@ def routes(handlers: Iterable[Handler]) -> list[Route]:
     return [_route(handler) for handler in handlers]
 
 
+# What their answers have is counted in bytes.
+_WITH_RECORDS = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 _FOR_ADDRESSES = frozenset({ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER})
 _FOR_NEITHER = frozenset(
     {
@@ -154,7 +156,7 @@ def _route(handler: Handler) -> Route:
         handler.lasting,
         handler.direct,
         partial(_throttle_at, api_key),
-        partial(_limits_at, api_key) if api_key is ApiKey.FETCH else None,
+        partial(_limits_at, api_key) if api_key in _WITH_RECORDS else None,
         _asks(api_key),
     )
 
@@ -172,7 +174,10 @@ def _throttle_at(api_key: ApiKey, version: int) -> int:
 
 @cache
 def _limits_at(api_key: ApiKey, version: int) -> int:
-    """Where a Fetch has min_bytes and, behind it, max_bytes; see `Route`."""
+    """Where a Fetch has min_bytes and, behind it, max_bytes; see `Route`.  A ShareFetch has texts before them: its
+    handler asks the gate."""
+    if api_key is not ApiKey.FETCH:
+        return -1
     names = [field.name for field in fields_of(request_schema(api_key), version)]
     # Only fields of 4 bytes stand before it, and only in versions with max_bytes is that the next one.
     return names.index("min_bytes") * 4 if "max_bytes" in names else -1

@@ -23,6 +23,7 @@ from tests.compat.waiting import wait_for
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 from tests.quotas.throttled import alter_quotas, consumed_per_second, fill, produced_per_second, set_quotas
+from tests.share.script import ALICE, Script
 
 TOPIC = "limited"
 RATE = 500_000
@@ -162,6 +163,36 @@ def test_a_fetch_above_the_quota_is_empty_and_reads_the_same_again(broker: Broke
                     whole = answer
     finally:
         set_quotas(broker.port, {"client-id": "hostile"}, consumer_byte_rate=None)
+
+
+def test_a_share_fetch_above_the_quota_mutes_its_connection_and_gives_each_record_once(broker: BrokerProcess) -> None:
+    """Members of share groups would read as fast as they like; or records that were acquired and not sent would be
+    locked for half a minute, and be given up after five such times."""
+    host, _, port = broker.bootstrap.partition(":")
+    script = Script(lambda: Connection(host, int(port), client_id="sharing"), "-quota")
+    script.create_topic("t")
+    script.set_group("g", share_auto_offset_reset="earliest")
+    script.produce("t", *[100] * 10)
+    set_quotas(broker.port, {"client-id": "sharing"}, consumer_byte_rate=1_000)
+    try:
+        script.join("g", ALICE, ["t"])
+        offsets: list[int] = []
+        begin, muted_ms, throttled, epoch = time.monotonic(), 0, 0, 0
+        while throttled < 3 and len(offsets) < 1_000:
+            answer = script.fetch(script.two, "g", ALICE, epoch, ["t"])
+            assert time.monotonic() - begin >= muted_ms / 1000
+            muted_ms += answer.throttle_time_ms
+            throttled += answer.throttle_time_ms > 0
+            epoch += 1
+            for partition in answer.responses[0].partitions if answer.responses else ():
+                for each in partition.acquired_records:
+                    assert each.delivery_count == 1
+                    offsets += range(each.first_offset, each.last_offset + 1)
+        assert offsets == list(range(len(offsets)))
+        assert throttled == 3
+    finally:
+        set_quotas(broker.port, {"client-id": "sharing"}, consumer_byte_rate=None)
+        script.close()
 
 
 def test_a_share_of_the_loops_time_mutes_any_request_for_a_window_at_most(broker: BrokerProcess) -> None:
