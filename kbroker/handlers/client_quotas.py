@@ -14,12 +14,11 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.alteration import EntityAlteration, QuotaEdit
-from kbroker.quotas.filters import Component, describe
+from kbroker.quotas.filters import Component, describe, in_order
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
-    from kbroker.metadata.image import QuotaEntity
 
 
 async def handle_describe_client_quotas(
@@ -28,7 +27,8 @@ async def handle_describe_client_quotas(
     """DescribeClientQuotas v0-v1."""
     response = wire.DescribeClientQuotasResponse
     pace = ctx.services.slices.pace()
-    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
+    # One by one, as far as they make sense: there are three kinds.
+    components = (Component(each.entity_type, each.match_type, each.match) for each in request.components)
     try:
         if not may_cluster(ctx, Operation.DESCRIBE_CONFIGS):
             # Without words, as Kafka's.
@@ -42,7 +42,7 @@ async def handle_describe_client_quotas(
         entries.append(
             response.EntryData(
                 entity=[response.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[response.ValueData(key=key, value=value) for key, value in values.items()],
+                values=[response.ValueData(key=key, value=value) for key, value in in_order(values)],
             )
         )
     return response(entries=entries, error_message="")
@@ -57,25 +57,33 @@ async def handle_alter_client_quotas(
     alterations = []
     for entry in request.entries:
         await pace
-        # Of a type that is named twice, the last name counts, as in Kafka.
-        entity: QuotaEntity = tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
-        edits = [QuotaEdit(op.key, None if op.remove else op.value) for op in entry.ops]
-        alterations.append(EntityAlteration(entity, edits))
+        names: dict[str, str | None] = {}
+        for each in entry.entity:
+            await pace
+            # Of a type that is named twice, the last name counts, as in Kafka.
+            names[each.entity_type] = each.entity_name
+        edits = []
+        for op in entry.ops:
+            await pace
+            edits.append(QuotaEdit(op.key, None if op.remove else op.value))
+        alterations.append(EntityAlteration(tuple(sorted(names.items())), edits))
     try:
         require_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.controller.alter_client_quotas(alterations, request.validate_only)
     except KafkaError as error:
         results = {alteration.entity: error for alteration in alterations}
-    return response(
-        entries=[
-            response.EntryData(
-                error_code=0 if error is None else error.code,
-                error_message=None if error is None else error.message,
-                entity=[response.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            )
-            for entity, error in results.items()
-        ]
-    )
+    entries = []
+    for entity, refusal in results.items():
+        await pace
+        answer = response.EntryData(
+            error_code=0 if refusal is None else refusal.code,
+            error_message=None if refusal is None else refusal.message,
+        )
+        entries.append(answer)
+        for kind, name in entity:
+            await pace
+            answer.entity.append(response.EntityData(entity_type=kind, entity_name=name))
+    return response(entries=entries)
 
 
 HANDLERS: tuple[Handler, ...] = (

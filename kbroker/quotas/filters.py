@@ -6,14 +6,25 @@ when it has all these types so; a strict filter takes no entity that has other t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kbroker.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
 from kbroker.metadata.image import QuotaEntity
-from kbroker.quotas.rules import CLIENT_ID, IP, USER
+from kbroker.quotas.rules import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+)
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+
+_FEWER = (CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, PRODUCER_BYTE_RATE)
+_ALL_FOUR = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
 
 
 class Component(NamedTuple):
@@ -24,8 +35,18 @@ class Component(NamedTuple):
     match: str | None
 
 
+def in_order(values: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The quotas of one entity in the order in which Kafka 4.3 names them: its hash table is larger for all four.
+
+    Where `request_percentage` and `producer_byte_rate` were set in two requests, Kafka begins with the one that was set
+    first; kbroker always with the former.
+    """
+    order = _ALL_FOUR if len(values) == len(_ALL_FOUR) else _FEWER
+    return sorted(values.items(), key=lambda each: order.index(each[0]) if each[0] in order else len(order))
+
+
 def describe(
-    quotas: Mapping[QuotaEntity, Mapping[str, float]], components: Sequence[Component], strict: bool
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], components: Iterable[Component], strict: bool
 ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
     """The entities that match, with their quotas.  InvalidRequestError or UnsupportedVersionError, with Kafka's text,
     for what is no filter."""

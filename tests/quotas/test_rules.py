@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.metadata.image import QuotaEntity
 from kbroker.network.admission import Admission, Verdict
 from kbroker.quotas.connection_rates import ConnectionRates, CreationRates
+from kbroker.quotas.filters import in_order
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.rate import Windows
 from kbroker.quotas.rules import (
@@ -21,12 +25,33 @@ from kbroker.quotas.rules import (
     Share,
 )
 
+# As Apache Kafka 4.3.1 named them, in whatever order one request had set them.
+KAFKAS_ORDERS = [
+    ("consumer_byte_rate", "controller_mutation_rate"),
+    ("consumer_byte_rate", "controller_mutation_rate", "producer_byte_rate"),
+    ("consumer_byte_rate", "controller_mutation_rate", "request_percentage"),
+    ("consumer_byte_rate", "producer_byte_rate"),
+    ("consumer_byte_rate", "request_percentage"),
+    ("consumer_byte_rate", "request_percentage", "producer_byte_rate"),
+    ("controller_mutation_rate", "producer_byte_rate"),
+    ("controller_mutation_rate", "request_percentage"),
+    ("controller_mutation_rate", "request_percentage", "producer_byte_rate"),
+    ("producer_byte_rate", "consumer_byte_rate", "controller_mutation_rate", "request_percentage"),
+    ("request_percentage", "producer_byte_rate"),
+]
 NAMES = st.sampled_from(["a", "b", None])
 ENTITIES: st.SearchStrategy[QuotaEntity] = st.one_of(
     st.builds(lambda user: ((USER, user),), NAMES),
     st.builds(lambda client: ((CLIENT_ID, client),), NAMES),
     st.builds(lambda client, user: ((CLIENT_ID, client), (USER, user)), NAMES, NAMES),
 )
+
+
+@pytest.mark.parametrize("order", KAFKAS_ORDERS)
+def test_quotas_are_described_in_kafkas_order(order: tuple[str, ...]) -> None:
+    """A script that compares what two brokers describe would find a difference where there is none."""
+    for set_in in permutations(order):
+        assert tuple(key for key, _ in in_order(dict.fromkeys(set_in, 1.0))) == order
 
 
 def rank(entity: QuotaEntity, user: str, client: str) -> int | None:
