@@ -70,7 +70,7 @@ from kbroker.metadata.image import (
     TopicImage,
 )
 from kbroker.metadata.store import MetadataStore, MetadataStoreError, ProducerIdBlock, StoreCalls
-from kbroker.quotas.alteration import EntityAlteration, alter
+from kbroker.quotas.alteration import Alterations, EntityAlteration
 from kbroker.quotas.host_names import HostNames
 from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import hosts_of
@@ -311,7 +311,11 @@ class LocalController(Controller):
     ) -> dict[QuotaEntity, KafkaError | None]:
         await self._hosts.look_up(hosts_of(alteration.entity for alteration in alterations))
         async with self._changing:
-            outcome = alter(alterations, self._cache.image.quotas, lambda name: bool(self._hosts.addresses_of(name)))
+            pace = self._slices.pace()
+            outcome = Alterations(self._cache.image.quotas, lambda name: bool(self._hosts.addresses_of(name)))
+            for each in alterations:
+                await pace
+                outcome.take(each)
             if outcome.changes and not validate_only:
                 await self._call(self._store.alter_client_quotas, outcome.changes)
                 logger.info("altered the quotas of %d entities", len(outcome.changes))

@@ -66,7 +66,10 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
     ) -> ConfigAlteration | None:
         configs = await _telling(resource.resource_type, resource.configs, pace)
         _check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
-        edits = [ConfigEdit(config.name, _operation(config), config.value or "") for config in configs]
+        edits = []
+        for config in configs:
+            await pace
+            edits.append(ConfigEdit(config.name, _operation(config), config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             if not may_cluster(ctx, Operation.ALTER_CONFIGS):
                 # Kafka has no words for this one.

@@ -54,6 +54,7 @@ async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecords
     pace = ctx.services.slices.pace()
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await pace
         offsets = wanted.setdefault(topic.name, {})
         for partition in topic.partitions:
             await pace
@@ -61,6 +62,7 @@ async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecords
     topics = []
     done = []
     for name, offsets in wanted.items():
+        await pace
         rows = []
         for index, offset in offsets.items():
             await pace

@@ -22,6 +22,8 @@ from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -41,7 +43,7 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         election = ElectionType(request.election_type if ctx.api_version >= TYPES_FROM else ElectionType.PREFERRED)
     except ValueError:
         error = KafkaError.of(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
+        refused = (PartitionOutcome(name, error=error) for name in wanted or ())
         is_empty = wanted is not None and not wanted
         code = ErrorCode.NONE if is_empty else error.code
         return response(error_code=code, replica_election_results=await _results(refused, pace))
@@ -53,7 +55,7 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
-        refused = [PartitionOutcome(name, error=error) for name in wanted or ()]
+        refused = (PartitionOutcome(name, error=error) for name in wanted or ())
         # v0 has no error of the whole.
         code = error.code if ctx.api_version >= TYPES_FROM else ErrorCode.NONE
         return response(error_code=code, replica_election_results=await _results(refused, pace))
@@ -70,13 +72,14 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
 async def _named(request: wire.ElectLeadersRequest, pace: Pace) -> list[TopicPartition]:
     wanted = []
     for topic in request.topic_partitions or ():
+        await pace
         for index in topic.partitions:
             await pace
             wanted.append(TopicPartition(topic.topic, index))
     return wanted
 
 
-async def _results(outcomes: list[PartitionOutcome], pace: Pace) -> list[ReplicaElectionResult]:
+async def _results(outcomes: Iterable[PartitionOutcome], pace: Pace) -> list[ReplicaElectionResult]:
     response = wire.ElectLeadersResponse
     results: list[ReplicaElectionResult] = []
     for outcome in outcomes:

@@ -34,7 +34,11 @@ async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeatur
         require_cluster(ctx, Operation.ALTER)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)
-    updates = [FeatureUpdate(row.feature, row.max_version_level, row.upgrade_type) for row in request.feature_updates]
+    pace = ctx.services.slices.pace()
+    updates = []
+    for row in request.feature_updates:
+        await pace
+        updates.append(FeatureUpdate(row.feature, row.max_version_level, row.upgrade_type))
     try:
         await ctx.services.controller.update_features(updates, request.validate_only)
     except KafkaError as error:
@@ -42,9 +46,9 @@ async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeatur
         return response(error_code=error.code, error_message=text)
     answer = response(error_message=None)
     if ctx.api_version <= RESULTS_UNTIL:
-        answer.results = [
-            response.UpdatableFeatureResult(feature=update.name, error_message="NONE") for update in updates
-        ]
+        for update in updates:
+            await pace
+            answer.results.append(response.UpdatableFeatureResult(feature=update.name, error_message="NONE"))
     return answer
 
 

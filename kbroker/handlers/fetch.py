@@ -68,7 +68,8 @@ def handle_fetch(
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
-    if sum([len(topic.partitions) for topic in request.topics]) > MANY_PARTITIONS:
+    count = sum([len(topic.partitions) for topic in request.topics])
+    if count + sum([len(topic.partitions) for topic in request.forgotten_topics_data]) > MANY_PARTITIONS:
         return _fetch_many(ctx, request, by_id)
     targets = [_target(topic, partition, by_id) for topic in request.topics for partition in topic.partitions]
     plan = _plan(ctx, request, _named_once(targets), by_id)
@@ -82,16 +83,24 @@ def handle_fetch(
 
 
 def _plan(
-    ctx: RequestContext, request: wire.FetchRequest, targets: list[FetchTarget], by_id: bool
+    ctx: RequestContext,
+    request: wire.FetchRequest,
+    targets: list[FetchTarget],
+    by_id: bool,
+    forgotten: list[PartitionKey] | None = None,
 ) -> FetchPlan | Struct:
-    """The `FetchPlan`, or the answer that refuses it."""
+    """The `FetchPlan`, or the answer that refuses it.  `forgotten`: what the request forgets, where that is known."""
+    if forgotten is None:
+        forgotten = [
+            _forgotten(topic, index, by_id) for topic in request.forgotten_topics_data for index in topic.partitions
+        ]
     services = ctx.services
     try:
         plan: FetchPlan = services.fetch_sessions.plan(
             request.session_id,
             request.session_epoch,
             targets,
-            _forgotten(request, by_id),
+            forgotten,
             by_id,
             services.clock.now_ms(),
         )
@@ -173,7 +182,12 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
             await pace
             target = _target(topic, partition, by_id)
             named[_key(target)] = target
-    plan = _plan(ctx, request, list(named.values()), by_id)
+    forgotten = []
+    for dropped in request.forgotten_topics_data:
+        for index in dropped.partitions:
+            await pace
+            forgotten.append(_forgotten(dropped, index, by_id))
+    plan = _plan(ctx, request, list(named.values()), by_id, forgotten)
     if not isinstance(plan, FetchPlan):
         return plan
     if ctx.gate is not None:
@@ -243,12 +257,8 @@ def _key(target: FetchTarget) -> PartitionKey:
     return target.topic or target.topic_id, target.index
 
 
-def _forgotten(request: wire.FetchRequest, by_id: bool) -> Iterable[PartitionKey]:
-    return [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+def _forgotten(topic: wire.FetchRequest.ForgottenTopic, index: int, by_id: bool) -> PartitionKey:
+    return (topic.topic_id if by_id else topic.topic), index
 
 
 def _since(fields: Iterable[Field]) -> dict[str, int]:

@@ -43,8 +43,9 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.net.pending import Pending
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -63,6 +64,8 @@ _UNEXPLAINED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# What Kafka takes away from around the name of a state, though not of a type.
+_BLANKS = "".join(map(chr, range(0x21)))
 # Members that leave at a time.
 PORTION = 250
 
@@ -334,11 +337,13 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> wire.Desc
 async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsRequest) -> Struct:
     """ListGroups v0-v5."""
     response = wire.ListGroupsResponse
+    pace = ctx.services.slices.pace()
+    states = await _words(request.states_filter, pace, _BLANKS)
+    types = await _words(request.types_filter, pace)
     try:
-        groups = ctx.services.group_coordinator.list_groups(request.states_filter, request.types_filter)
+        groups = ctx.services.group_coordinator.list_groups(states, types)
     except KafkaError as error:
         return response(error_code=error.code)
-    pace = ctx.services.slices.pace()
     sees_all = may_cluster(ctx, Operation.DESCRIBE)
     listed = []
     for group_id, protocol_type, state, group_type in groups:
@@ -351,6 +356,15 @@ async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsReques
             )
         )
     return response(groups=listed)
+
+
+async def _words(names: Iterable[str], pace: Pace, around: str | None = None) -> set[str]:
+    """The names of a filter in small letters, without what is `around` them."""
+    words = set()
+    for name in names:
+        await pace
+        words.add((name if around is None else name.strip(around)).lower())
+    return words
 
 
 async def handle_delete_groups(ctx: RequestContext, request: wire.DeleteGroupsRequest) -> wire.DeleteGroupsResponse:

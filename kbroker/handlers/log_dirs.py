@@ -58,6 +58,7 @@ async def handle_describe_log_dirs(ctx: RequestContext, request: wire.DescribeLo
     if request.topics is not None:
         wanted = set()
         for topic in request.topics:
+            await pace
             for partition in topic.partitions:
                 await pace
                 wanted.add((topic.topic, partition))
@@ -125,7 +126,9 @@ async def handle_alter_replica_log_dirs(ctx: RequestContext, request: wire.Alter
     moves: DirectoryMoves = ctx.services.directory_moves
     wanted: dict[TopicPartition, str] = {}
     for directory in request.dirs:
+        await pace
         for topic in directory.topics:
+            await pace
             for partition in topic.partitions:
                 await pace
                 wanted[TopicPartition(topic.name, partition)] = directory.path

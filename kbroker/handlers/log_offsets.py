@@ -92,6 +92,7 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
+        await pace
         for partition in topic.partitions:
             await pace
             key = (topic.name, partition.partition_index)
@@ -99,6 +100,7 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
     topics = []
     waiting: list[Waiting] = []
     for topic in request.topics:
+        await pace
         answers = []
         for asked in topic.partitions:
             await pace
@@ -129,6 +131,7 @@ async def _list_segment_offsets(ctx: RequestContext, request: wire.ListOffsetsRe
     pace = ctx.services.slices.pace()
     topics = []
     for topic in request.topics:
+        await pace
         answers = []
         for asked in topic.partitions:
             await pace
@@ -264,6 +267,7 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.Offs
     is_broker = may_cluster(ctx, Operation.CLUSTER_ACTION)
     topics = []
     for topic in request.topics:
+        await pace
         answers = []
         for asked in topic.partitions:
             await pace

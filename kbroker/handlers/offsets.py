@@ -65,6 +65,7 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
     slots: list[Slot] = []
     topics = []
     for asked in request.topics:
+        await pace
         topic, missing = _find_topic(cache, version, asked)
         if is_refused:
             topic, missing = None, ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -195,6 +196,7 @@ async def _fetch_failed(ctx: RequestContext, request: wire.OffsetFetchRequest, c
         return response(error_code=code)
     topics = []
     for topic in request.topics or ():
+        await pace
         partitions = []
         for index in topic.partition_indexes:
             await pace
@@ -250,6 +252,7 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
         return [await self._asked_topic(topic, require_stable) for topic in asked]
 
     async def _asked_topic(self, asked: AskedTopic, require_stable: bool) -> TopicT:
+        await self._pace
         name = asked.name
         if not self._by_id or isinstance(asked, wire.OffsetFetchRequest.OffsetFetchRequestTopic):
             partitions = await self._allowed_partitions(name, asked.partition_indexes, require_stable)
@@ -281,6 +284,7 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
             return []
         found = []
         for name, committed in list(self._offsets.topics.items()):
+            await self._pace
             if not may_topic(self._ctx, Operation.DESCRIBE, name):
                 continue
             if not self._by_id:
@@ -347,6 +351,7 @@ async def handle_offset_delete(ctx: RequestContext, request: wire.OffsetDeleteRe
         return response(error_code=error.code)
     topics = []
     for asked in request.topics:
+        await pace
         partitions = []
         is_readable = may_topic(ctx, Operation.READ, asked.name)
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_readable else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -367,6 +372,7 @@ async def _delete(
     cache = ctx.services.metadata_cache
     known: list[tuple[str, int]] = []
     for asked in request.topics:
+        await pace
         topic = cache.topic(asked.name)
         if topic is not None and may_topic(ctx, Operation.READ, asked.name):
             for each in asked.partitions:

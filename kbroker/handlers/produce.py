@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -117,8 +117,8 @@ async def handle_produce(
                     known[id(row)] = offsets
     guards: Guards = {}
     if request.transactional_id is not None and _are_valid(request.acks):
-        rows = _rows_to_append(ctx, request, known)
-        guards, refused = await verify_batches(ctx, request.transactional_id, rows)
+        rows = [each async for each in _rows_to_append(ctx, request, known, pace)]
+        guards, refused = await verify_batches(ctx, request.transactional_id, rows, pace)
         known.update(refused)
     return await _append_all(ctx, request, known, guards)
 
@@ -127,6 +127,7 @@ async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: P
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     responses: list[TopicProduceResponse] = []
     for topic in request.topic_data:
+        await pace
         answers: list[PartitionProduceResponse] = []
         for row in topic.partition_data:
             await pace
@@ -135,12 +136,13 @@ async def _refuse_all(ctx: RequestContext, request: wire.ProduceRequest, pace: P
     return _finish(ctx, request, responses, ())
 
 
-def _rows_to_append(
-    ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known]
-) -> Iterator[tuple[Row, Partition]]:
+async def _rows_to_append(
+    ctx: RequestContext, request: wire.ProduceRequest, known: dict[int, Known], pace: Pace
+) -> AsyncIterator[tuple[Row, Partition]]:
     """The rows that are still to be appended, each with the partition that it names; not where there is none."""
     for topic in request.topic_data:
         for row in topic.partition_data:
+            await pace
             if id(row) not in known:
                 with suppress(KafkaError):
                     yield row, _partition(ctx, topic, row.index)
@@ -218,6 +220,7 @@ async def _append_all(
     responses: list[TopicProduceResponse] = []
     waits: list[Unacknowledged] = []
     for topic in request.topic_data:
+        await pace
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             await pace

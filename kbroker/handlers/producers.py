@@ -36,6 +36,7 @@ async def handle_describe_producers(ctx: RequestContext, request: wire.DescribeP
     room = MAX_PRODUCERS
     topics = []
     for topic in request.topics:
+        await pace
         rows = []
         for index in topic.partition_indexes:
             await pace

@@ -26,7 +26,7 @@ from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -41,11 +41,13 @@ async def handle_alter_partition_reassignments(
     pace = ctx.services.slices.pace()
     wanted = []
     for topic in request.topics:
+        await pace
         for partition in topic.partitions:
             await pace
             name = TopicPartition(topic.name, partition.partition_index)
             wanted.append(Reassignment(name, partition.replicas))
     refusal: KafkaError | None = None
+    outcomes: Iterator[PartitionOutcome]
     try:
         require_cluster(ctx, Operation.ALTER)
         if request.timeout_ms <= 0:
@@ -57,9 +59,10 @@ async def handle_alter_partition_reassignments(
         )
     except KafkaError as error:
         refusal = error
-        outcomes = iter([PartitionOutcome(each.partition, error=error) for each in wanted])
+        outcomes = (PartitionOutcome(each.partition, error=refusal) for each in wanted)
     topics = []
     for topic in request.topics:
+        await pace
         rows = []
         for partition in topic.partitions:
             await pace
@@ -93,6 +96,7 @@ async def handle_list_partition_reassignments(
     else:
         found = []
         for topic in request.topics:
+            await pace
             known = image.topics.get(topic.name)
             for index in topic.partition_indexes:
                 await pace

@@ -22,6 +22,7 @@ from kbroker.replication.share.share_session import FINAL_EPOCH, ShareSession, T
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
@@ -54,13 +55,15 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
         )
     except KafkaError as refusal:
         return response(error_code=refusal.code, error_message=refusal.message)
-    said = acknowledgements(request.topics)
+    said = await acknowledgements(request.topics, services.slices.pace())
     results = await acknowledge_all(ctx, session, said, with_renewal=request.is_renew_ack)
     if request.share_session_epoch == FINAL_EPOCH:
         await end_session(services, session)
     topics: dict[bytes, wire.ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = {}
     leaders: set[int] = set()
+    pace = services.slices.pace()
     for named, error in results.items():
+        await pace
         topic = topics.get(named.topic_id)
         if topic is None:
             topic = topics[named.topic_id] = response.ShareAcknowledgeTopicResponse(topic_id=named.topic_id)
@@ -94,13 +97,16 @@ def check_member(group_id: str | None, member_id: str | None) -> None:
         raise InvalidRequestError()
 
 
-def acknowledgements(topics: Sequence[Topic]) -> dict[TopicIdPartition, Sequence[Batch]]:
+async def acknowledgements(topics: Sequence[Topic], pace: Pace) -> dict[TopicIdPartition, Sequence[Batch]]:
     """What a request says, by partition."""
-    return {
-        TopicIdPartition(bytes(topic.topic_id), partition.partition_index): partition.acknowledgement_batches
-        for topic in topics
-        for partition in topic.partitions
-    }
+    said: dict[TopicIdPartition, Sequence[Batch]] = {}
+    for topic in topics:
+        await pace
+        topic_id = bytes(topic.topic_id)
+        for partition in topic.partitions:
+            await pace
+            said[TopicIdPartition(topic_id, partition.partition_index)] = partition.acknowledgement_batches
+    return said
 
 
 def _checked(batches: Sequence[Batch], *, with_renewal: bool) -> list[AcknowledgementBatch]:

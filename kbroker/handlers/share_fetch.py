@@ -8,7 +8,7 @@ records that others release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
@@ -18,7 +18,6 @@ from kbroker.handlers.share_acknowledge import (
     FIRST_VERSION_WITH_RENEWAL,
     Results,
     acknowledge_all,
-    acknowledgements,
     check_member,
     end_session,
     endpoints,
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Partition
     from kbroker.replication.share.share_partition import SharePartition
 
+    AcknowledgedBatch = wire.ShareFetchRequest.AcknowledgementBatch
+    Topics = dict[bytes, wire.ShareFetchResponse.ShareFetchableTopicResponse]
+
 ShareFetchResponse = wire.ShareFetchResponse
 BATCH_OPTIMIZED = 0
 RECORD_LIMIT = 1
@@ -58,7 +60,26 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
     acquisition locks (`is_renew_ack`, KIP-1222) fetches nothing."""
     services = ctx.services
     partitions = services.share_partitions
-    said = {named: batches for named, batches in acknowledgements(request.topics).items() if batches}
+    named: dict[TopicIdPartition, None] = {}
+    said: dict[TopicIdPartition, Sequence[AcknowledgedBatch]] = {}
+    pace = services.slices.pace()
+    for topic in request.topics:
+        await pace
+        topic_id = bytes(topic.topic_id)
+        for partition in topic.partitions:
+            await pace
+            each = TopicIdPartition(topic_id, partition.partition_index)
+            named[each] = None
+            if partition.acknowledgement_batches:
+                said[each] = partition.acknowledgement_batches
+            else:
+                said.pop(each, None)
+    forgotten = []
+    for dropped in request.forgotten_topics_data:
+        await pace
+        for index in dropped.partitions:
+            await pace
+            forgotten.append(TopicIdPartition(bytes(dropped.topic_id), index))
     renews = ctx.api_version >= FIRST_VERSION_WITH_RENEWAL and request.is_renew_ack
     epoch = request.share_session_epoch
     try:
@@ -72,12 +93,8 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
             request.member_id or "",
             epoch,
             ctx.connection,
-            _named(request.topics),
-            (
-                TopicIdPartition(bytes(topic.topic_id), index)
-                for topic in request.forgotten_topics_data
-                for index in topic.partitions
-            ),
+            named,
+            forgotten,
             acknowledges=bool(said),
         )
         if request.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
@@ -90,17 +107,9 @@ async def handle_share_fetch(ctx: RequestContext, request: wire.ShareFetchReques
         await end_session(services, session)
     read = ShareRead(ctx, request, session, results)
     if epoch == FINAL_EPOCH or renews or request.max_records <= 0:
-        return read.response()
+        return await read.response_in_slices()
     await read.look_up()
-    return read.start()
-
-
-def _named(topics: list[wire.ShareFetchRequest.FetchTopic]) -> list[TopicIdPartition]:
-    return [
-        TopicIdPartition(bytes(topic.topic_id), partition.partition_index)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+    return await read.start()
 
 
 class _Found(NamedTuple):
@@ -126,7 +135,10 @@ class ShareRead:
         self._settings = services.share_partitions.settings(session.group_id)
         committed = self._settings.read_committed
         self._isolation = FetchIsolation.TXN_COMMITTED if committed else FetchIsolation.HIGH_WATERMARK
-        self._max_bytes = min(request.max_bytes, services.fetch_max_bytes)
+        room = -1 if ctx.gate is None else ctx.gate.answer_limit(ctx)
+        self._max_bytes = min(
+            request.max_bytes, services.fetch_max_bytes if room < 0 else min(services.fetch_max_bytes, room)
+        )
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._wait_ms = request.max_wait_ms
         self._max_records = request.max_records
@@ -138,11 +150,10 @@ class ShareRead:
         self._initializing: set[TopicIdPartition] = set()
         self._watched: dict[TopicIdPartition, tuple[SharePartitionKey, Partition]] = {}
 
-    def start(self) -> Struct | Pending:
+    async def start(self) -> Struct | Pending:
         """The answer, or what gives it when there is something to acquire."""
-        answer = self.attempt(force=self._wait_ms <= 0)
-        if answer is not None:
-            return answer
+        if self._acquire_some(force=self._wait_ms <= 0):
+            return await self.response_in_slices()
         services = self._ctx.services
         watched = list(self._watched.values())
         partitions = tuple(dict.fromkeys(partition for _, partition in watched))
@@ -151,6 +162,10 @@ class ShareRead:
 
     def attempt(self, force: bool) -> Struct | None:
         """Acquire what there is, and answer; None while there is too little and that need not be said (`force`)."""
+        return self.response() if self._acquire_some(force) else None
+
+    def _acquire_some(self, force: bool) -> bool:
+        """Acquire what there is; whether it is time to answer."""
         for _ in range(READS_AT_ONCE):
             found = self._find()
             size = sum(each.data.size for each in found)
@@ -160,8 +175,8 @@ class ShareRead:
                 break
             self._acquire(found)
             if self._answers:
-                return self.response()
-        return self.response() if force or not self._watched else None
+                return True
+        return force or not self._watched
 
     # Looking
 
@@ -266,15 +281,30 @@ class ShareRead:
 
     def response(self) -> Struct:
         """What was acquired, what the acknowledgements came to, and what went wrong."""
+        topics: Topics = {}
+        leaders: set[int] = set()
+        for _ in self._fill(topics, leaders):
+            pass
+        return self._finish(topics, leaders)
+
+    async def response_in_slices(self) -> Struct:
+        """The same, with the loop's other work in between."""
+        topics: Topics = {}
+        leaders: set[int] = set()
+        pace = self._ctx.services.slices.pace()
+        for _ in self._fill(topics, leaders):
+            await pace
+        return self._finish(topics, leaders)
+
+    def _fill(self, topics: Topics, leaders: set[int]) -> Iterator[None]:
         services = self._ctx.services
         named_all: dict[TopicIdPartition, None] = {}
         if self._is_first:
             named_all.update(self._session.partitions)
         for some in (self._answers, self._errors, self._results):
             named_all.update(dict.fromkeys(some))
-        topics: dict[bytes, wire.ShareFetchResponse.ShareFetchableTopicResponse] = {}
-        leaders: set[int] = set()
         for named in named_all:
+            yield
             answer = self._answers.get(named)
             if answer is None:
                 answer = ShareFetchResponse.PartitionData(partition_index=named.partition, records=EMPTY)
@@ -289,6 +319,8 @@ class ShareRead:
             if topic is None:
                 topic = topics[named.topic_id] = ShareFetchResponse.ShareFetchableTopicResponse(topic_id=named.topic_id)
             topic.partitions.append(answer)
+
+    def _finish(self, topics: Topics, leaders: set[int]) -> Struct:
         self._session.rotate(self._answers)
         response: Struct = ShareFetchResponse(
             acquisition_lock_timeout_ms=self._settings.record_lock_ms,

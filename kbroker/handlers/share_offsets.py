@@ -7,7 +7,7 @@ watermark that have not come to their end (KIP-1226); -1 where that is not known
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.errors import (
@@ -28,6 +28,7 @@ from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, Shar
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.share.share_groups import ShareGroups
     from kbroker.handlers.services import RequestContext, Services
@@ -54,8 +55,10 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
     """Versions 0 and 1.  Without topics: all that the group reads."""
     response = wire.DescribeShareGroupOffsetsResponse
     known = ctx.services.metadata_cache.topic
+    pace = ctx.services.slices.pace()
     groups = []
     for asked in request.groups:
+        await pace
         described = response.DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
         try:
             check_share_groups(ctx)
@@ -65,7 +68,7 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
             named = not asked.topics or any(map(known, (each.topic_name for each in asked.topics)))
             if not asked.group_id and named:
                 raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
-            described.topics = await _described_topics(ctx, asked.group_id, asked.topics)
+            described.topics = await _described_topics(ctx, asked.group_id, asked.topics, pace)
         except KafkaError as error:
             described.error_code, described.error_message = error.code, error.message
         groups.append(described)
@@ -77,19 +80,22 @@ def _check_group_id(group_id: str) -> None:
         raise InvalidGroupIdError()
 
 
-async def _described_topics(ctx: RequestContext, group_id: str, asked: Iterable[Asked] | None) -> list[Described]:
+async def _described_topics(
+    ctx: RequestContext, group_id: str, asked: Iterable[Asked] | None, pace: Pace
+) -> list[Described]:
     response = wire.DescribeShareGroupOffsetsResponse
     cache = ctx.services.metadata_cache
+    wanted: Iterable[tuple[str, Sequence[int]]]
     if asked is None:
         known = ctx.services.share_groups.describe(group_id).state_partitions.initialized.values()
-        wanted = [
+        wanted = (
             (state.name, sorted(state.partitions)) for state in known if may_topic(ctx, Operation.DESCRIBE, state.name)
-        ]
+        )
     else:
-        wanted = [(topic.topic_name, topic.partitions) for topic in asked]
-    pace = ctx.services.slices.pace()
+        wanted = ((topic.topic_name, topic.partitions) for topic in asked)
     topics = []
     for name, indexes in wanted:
+        await pace
         image = cache.topic(name)
         refusal = None
         if not may_topic(ctx, Operation.DESCRIBE, name):
@@ -159,6 +165,7 @@ async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGrou
     pace = services.slices.pace()
     topics = []
     for asked in request.topics:
+        await pace
         is_readable = may_topic(ctx, Operation.READ, asked.topic_name)
         image = services.metadata_cache.topic(asked.topic_name) if is_readable else None
         partitions = []
@@ -197,8 +204,10 @@ async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGr
         services.share_groups.empty(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)
+    pace = services.slices.pace()
     topics = []
     for asked in request.topics:
+        await pace
         image = services.metadata_cache.topic(asked.topic_name)
         answer = response.DeleteShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
         try:

@@ -42,6 +42,7 @@ class _Answer(Protocol):
 Asked = TypeVar("Asked", bound=_Asked)
 AskedOf = TypeVar("AskedOf", bound=_Asked, covariant=True)
 Answer = TypeVar("Answer", bound=_Answer)
+Result = TypeVar("Result")
 
 
 class _Topic(Protocol[AskedOf]):
@@ -57,13 +58,15 @@ async def _each(
     group_id: str,
     topics: Sequence[_Topic[Asked]],
     make: Callable[..., Answer],
+    make_topic: Callable[..., Result],
     operation: Callable[[SharePartitionKey, Asked, Answer], Awaitable[None]],
-) -> list[tuple[bytes, list[Answer]]]:
-    """Do `operation(key, asked, answer)` for each partition; the answers, by topic."""
+) -> list[Result]:
+    """Do `operation(key, asked, answer)` for each partition; the answers of each topic."""
     pace = ctx.services.slices.pace()
     results = []
     # Kafka answers nothing where no group is named.
     for topic in topics if group_id else ():
+        await pace
         partitions = []
         for asked in topic.partitions:
             await pace
@@ -75,7 +78,7 @@ async def _each(
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             partitions.append(answer)
-        results.append((topic.topic_id, partitions))
+        results.append(make_topic(topic_id=topic.topic_id, partitions=partitions))
     return results
 
 
@@ -94,9 +97,10 @@ async def handle_initialize(ctx: RequestContext, request: wire.InitializeShareGr
             coordinator.initialize(key, asked.state_epoch, asked.start_offset)
         )
 
-    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
     return response(
-        results=[response.InitializeStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows]
+        results=await _each(
+            ctx, request.group_id, request.topics, response.PartitionResult, response.InitializeStateResult, operation
+        )
     )
 
 
@@ -115,30 +119,37 @@ async def handle_read(ctx: RequestContext, request: wire.ReadShareGroupStateRequ
         answer.state_epoch, answer.start_offset = state.state_epoch, state.start_offset
         answer.state_batches = [response.StateBatch(**batch._asdict()) for batch in state.batches]
 
-    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
-    return response(results=[response.ReadStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
+    return response(
+        results=await _each(
+            ctx, request.group_id, request.topics, response.PartitionResult, response.ReadStateResult, operation
+        )
+    )
 
 
 async def handle_write(ctx: RequestContext, request: wire.WriteShareGroupStateRequest) -> Struct:
     """WriteShareGroupState v0-v1; v1 says how many records have come to their end."""
     response = wire.WriteShareGroupStateResponse
+    pace = ctx.services.slices.pace()
 
     async def operation(
         key: SharePartitionKey,
         asked: wire.WriteShareGroupStateRequest.PartitionData,
         _answer: wire.WriteShareGroupStateResponse.PartitionResult,
     ) -> None:
-        batches = tuple(
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in asked.state_batches
-        )
+        batches = []
+        for each in asked.state_batches:
+            await pace
+            batches.append(StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count))
         update = StateUpdate(
-            asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
+            asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, tuple(batches)
         )
         await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.write(key, update))
 
-    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
-    return response(results=[response.WriteStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
+    return response(
+        results=await _each(
+            ctx, request.group_id, request.topics, response.PartitionResult, response.WriteStateResult, operation
+        )
+    )
 
 
 async def handle_delete(ctx: RequestContext, request: wire.DeleteShareGroupStateRequest) -> Struct:
@@ -153,8 +164,11 @@ async def handle_delete(ctx: RequestContext, request: wire.DeleteShareGroupState
         ctx.services.share_coordinator.check_topic(key)
         await ctx.services.share_coordinator.committed(ctx.services.share_coordinator.delete(key))
 
-    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
-    return response(results=[response.DeleteStateResult(topic_id=topic_id, partitions=row) for topic_id, row in rows])
+    return response(
+        results=await _each(
+            ctx, request.group_id, request.topics, response.PartitionResult, response.DeleteStateResult, operation
+        )
+    )
 
 
 async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupStateSummaryRequest) -> Struct:
@@ -174,9 +188,10 @@ async def handle_read_summary(ctx: RequestContext, request: wire.ReadShareGroupS
             answer.start_offset = state.start_offset
             answer.delivery_complete_count = state.delivery_complete_count
 
-    rows = await _each(ctx, request.group_id, request.topics, response.PartitionResult, operation)
     return response(
-        results=[response.ReadStateSummaryResult(topic_id=topic_id, partitions=row) for topic_id, row in rows]
+        results=await _each(
+            ctx, request.group_id, request.topics, response.PartitionResult, response.ReadStateSummaryResult, operation
+        )
     )
 
 

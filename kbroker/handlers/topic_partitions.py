@@ -14,9 +14,9 @@ partitions (itself between 1 and `max.request.partition.size.limit`), and a curs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from heapq import merge
-from itertools import groupby, islice
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
@@ -43,23 +43,26 @@ SORTED_AT_ONCE = 2_000
 async def handle_describe_topic_partitions(ctx: RequestContext, request: wire.DescribeTopicPartitionsRequest) -> Struct:
     """DescribeTopicPartitions v0; see the module's docstring."""
     image = ctx.services.metadata_cache.image
-    requested = [topic.name for topic in request.topics]
+    pace = ctx.services.slices.pace()
+    requested = []
+    for each in request.topics:
+        await pace
+        requested.append(each.name)
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (requested and cursor.topic_name not in requested)):
-        return _invalid_request(requested)
+        return await _invalid_request(requested, pace)
     first_name = "" if cursor is None else cursor.topic_name
-    pace = ctx.services.slices.pace()
     limit = min(ctx.services.config.get("max.request.partition.size.limit"), max(1, request.response_partition_limit))
     response = wire.DescribeTopicPartitionsResponse
     alive = alive_for(ctx, image)
     topics: list[Topic] = []
     hidden: list[Topic] = []
     if requested:
-        for name in await _in_order(requested, pace):
+        async for name in _in_order(requested, pace):
             await pace
             if name >= first_name and not may_topic(ctx, Operation.DESCRIBE, name):
                 hidden.append(_refused(name))
-    for name in await _in_order(requested or image.topics, pace):
+    async for name in _in_order(requested or image.topics, pace):
         await pace
         if name < first_name or not may_topic(ctx, Operation.DESCRIBE, name):
             continue
@@ -78,7 +81,7 @@ async def handle_describe_topic_partitions(ctx: RequestContext, request: wire.De
     return response(topics=topics + hidden)
 
 
-async def _in_order(names: Iterable[str], pace: Pace) -> Iterator[str]:
+async def _in_order(names: Iterable[str], pace: Pace) -> AsyncIterator[str]:
     """Each name once, in order.  Portions are sorted one by one and merged as they are taken: sorting the million names
     that a message may hold would be one step of a second."""
     portions = []
@@ -86,7 +89,12 @@ async def _in_order(names: Iterable[str], pace: Pace) -> Iterator[str]:
     while portion := sorted(islice(left, SORTED_AT_ONCE)):
         portions.append(portion)
         await pace
-    return (name for name, _ in groupby(merge(*portions)))
+    last = None
+    for name in merge(*portions):
+        await pace
+        if name != last:
+            yield name
+        last = name
 
 
 def _page(topics: list[Topic], next_name: str, next_partition: int) -> Struct:
@@ -94,14 +102,13 @@ def _page(topics: list[Topic], next_name: str, next_partition: int) -> Struct:
     return response(topics=topics, next_cursor=response.Cursor(topic_name=next_name, partition_index=next_partition))
 
 
-def _invalid_request(names: list[str]) -> Struct:
+async def _invalid_request(names: list[str], pace: Pace) -> Struct:
     response = wire.DescribeTopicPartitionsResponse
-    return response(
-        topics=[
-            response.DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
-            for name in names
-        ]
-    )
+    topics = []
+    for name in names:
+        await pace
+        topics.append(response.DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name))
+    return response(topics=topics)
 
 
 def _refused(name: str) -> Topic:

@@ -32,10 +32,9 @@ from kbroker.schemas import wire
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
+    from kbroker.replication.partition import Settled
 
 REQUEST_TIMEOUT_SECONDS = 30.0
-SLICE_SECONDS = 0.005
-"""A request may name very many partitions: others have their turn in between."""
 
 
 async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMarkersRequest) -> Struct:
@@ -43,11 +42,11 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
     response = wire.WriteTxnMarkersResponse
     writer = ctx.services.markers
     is_allowed = may_cluster(ctx, Operation.ALTER) or may_cluster(ctx, Operation.CLUSTER_ACTION)
-    unsettled: list[asyncio.Future[None]] = []
-    loop = asyncio.get_running_loop()
-    slice_end = loop.time() + SLICE_SECONDS
+    unsettled = _Unsettled()
+    pace = ctx.services.slices.pace()
     markers = []
     for each in request.markers:
+        await pace
         marker = Marker(
             each.producer_id,
             each.producer_epoch,
@@ -57,43 +56,62 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
         )
         topics = []
         for topic in each.topics:
+            await pace
             rows = []
             for index in topic.partition_indexes:
+                await pace
                 # Until the marker is committed.
                 row = response.WritableTxnMarkerPartitionResult(
                     partition_index=index, error_code=ErrorCode.REQUEST_TIMED_OUT
                 )
                 rows.append(row)
-                done: asyncio.Future[None] = loop.create_future()
+                if not is_allowed:
+                    row.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                    continue
                 try:
-                    if not is_allowed:
-                        raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-                    writer.write(topic.name, index, marker, partial(_settled, row, done))
+                    writer.write(topic.name, index, marker, unsettled.await_one(row))
                 except KafkaError as error:
                     row.error_code = error.code
-                    continue
-                if not done.done():
-                    unsettled.append(done)
-                if loop.time() > slice_end:
-                    await asyncio.sleep(0)
-                    slice_end = loop.time() + SLICE_SECONDS
+                    unsettled.count -= 1
             if rows:
                 topics.append(response.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         if topics:
             markers.append(response.WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
-    if unsettled:
-        await asyncio.wait(unsettled, timeout=REQUEST_TIMEOUT_SECONDS)
+    await unsettled.settled(REQUEST_TIMEOUT_SECONDS)
     return response(markers=markers)
 
 
-def _settled(
-    row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult,
-    done: asyncio.Future[None],
-    error: KafkaError | None,
-) -> None:
-    if not done.done():
+class _Unsettled:
+    """Markers that are written and not committed yet."""
+
+    __slots__ = ("_done", "_is_over", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._done: asyncio.Future[None] | None = None
+        self._is_over = False
+
+    def await_one(self, row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult) -> Settled:
+        """What is to be called once for a marker, with what it came to."""
+        self.count += 1
+        return partial(self._settled, row)
+
+    def _settled(
+        self, row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult, error: KafkaError | None
+    ) -> None:
+        if self._is_over:
+            return
         row.error_code = error.code if error is not None else ErrorCode.NONE
-        done.set_result(None)
+        self.count -= 1
+        if not self.count and self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def settled(self, seconds: float) -> None:
+        """Wait for all of them, for so long at most; later ones are not answered."""
+        if self.count:
+            self._done = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._done], timeout=seconds)
+        self._is_over = True
 
 
 HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.WRITE_TXN_MARKERS, 0, 2, handle_write_txn_markers),)

@@ -17,6 +17,7 @@ from kbroker.gate.access import may, may_group, may_topic
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
+from kbroker.handlers.offsets import PORTION
 from kbroker.handlers.table import Handler
 from kbroker.handlers.verification import Batch, ClientGeneration
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -25,6 +26,7 @@ from kbroker.schemas import wire
 from kbroker.types import NO_SEQUENCE
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.handlers.services import RequestContext
 
     Slot = wire.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
@@ -46,6 +48,7 @@ async def handle_txn_offset_commit(
     topics = []
     refusal = _refusal(ctx, request)
     for asked in request.topics:
+        await pace
         topic = cache.topic(asked.name)
         partitions = []
         is_readable = may_topic(ctx, Operation.READ, asked.name)
@@ -75,12 +78,7 @@ async def handle_txn_offset_commit(
             )
         topics.append(response.TxnOffsetCommitResponseTopic(name=asked.name, partitions=partitions))
     if commits:
-        try:
-            codes = await _commit(ctx, request, commits)
-        except KafkaError as error:
-            codes = [_known(write_error(error), ctx.api_version)] * len(slots)
-        for slot, code in zip(slots, codes, strict=True):
-            slot.error_code = code
+        await _commit(ctx, request, commits, slots, pace)
     return response(topics=topics)
 
 
@@ -94,8 +92,36 @@ def _refusal(ctx: RequestContext, request: wire.TxnOffsetCommitRequest) -> Error
 
 
 async def _commit(
-    ctx: RequestContext, request: wire.TxnOffsetCommitRequest, commits: list[PartitionCommit]
-) -> list[ErrorCode]:
+    ctx: RequestContext,
+    request: wire.TxnOffsetCommitRequest,
+    commits: list[PartitionCommit],
+    slots: list[Slot],
+    pace: Pace,
+) -> None:
+    """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
+    who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+    producer = TransactionalProducer(request.producer_id, request.producer_epoch)
+    refusal: KafkaError | None = None
+    try:
+        await _verify(ctx, request)
+    except KafkaError as error:
+        refusal = error
+    for start in range(0, len(commits), PORTION):
+        await pace
+        portion = slots[start : start + PORTION]
+        asked = commits[start : start + PORTION]
+        try:
+            if refusal is not None:
+                raise refusal
+            codes = ctx.services.group_coordinator.commit_transactional_offsets(who, asked, producer, ctx.api_version)
+        except KafkaError as error:
+            codes = [_known(write_error(error), ctx.api_version)] * len(portion)
+        for slot, code in zip(portion, codes, strict=True):
+            slot.error_code = code
+
+
+async def _verify(ctx: RequestContext, request: wire.TxnOffsetCommitRequest) -> None:
+    """The producer may write offsets of the group in its transaction.  Raises KafkaError."""
     services = ctx.services
     if not request.group_id:
         raise InvalidGroupIdError()
@@ -112,9 +138,6 @@ async def _commit(
         (error,) = await verification.verify(services, request.transactional_id, [batch], generation)
         if error is not None:
             raise error
-    who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
-    producer = TransactionalProducer(request.producer_id, request.producer_epoch)
-    return services.group_coordinator.commit_transactional_offsets(who, commits, producer, ctx.api_version)
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:

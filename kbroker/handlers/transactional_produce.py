@@ -17,6 +17,7 @@ from kbroker.handlers.verification import Batch, ClientGeneration
 from kbroker.storage.log.verification import VerificationGuard
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
     from kbroker.schemas import wire
@@ -44,7 +45,7 @@ def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) ->
 
 
 async def verify_batches(
-    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Row, Partition]]
+    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Row, Partition]], pace: Pace
 ) -> tuple[Guards, Refused]:
     """Let in the batches of a produce that are part of their producer's transaction; each row comes with the partition
     that it names.  A row without a transactional batch gets no guard."""
@@ -53,6 +54,7 @@ async def verify_batches(
     refused: Refused = {}
     asked: list[tuple[Row, Batch]] = []
     for row, partition in rows:
+        await pace
         try:
             batch = _transactional(row, partition)
             if batch is None:

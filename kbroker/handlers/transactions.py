@@ -44,6 +44,7 @@ from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.net.pending import Pending
     from kbroker._fast.wire.codec import Struct
     from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
@@ -125,7 +126,7 @@ async def handle_add_partitions_to_txn(
 ) -> Struct | Pending:
     """AddPartitionsToTxn v0-v5; see the module's docstring."""
     if ctx.api_version < _BATCHED:
-        return _add_one(ctx, request)
+        return await _add_one(ctx, request)
     try:
         # Brokers send these.
         require_cluster(ctx, Operation.CLUSTER_ACTION)
@@ -137,28 +138,30 @@ async def handle_add_partitions_to_txn(
     for each in request.transactions:
         await pace
         producer = ProducerRequest(each.transactional_id, each.producer_id, each.producer_epoch, EPOCH_PER_TRANSACTION)
+        asked = await _asked(ctx, each.topics, pace)
+        _batched_codes(ctx, producer, asked, verify_only=bool(each.verify_only))
         results.append(
             _AddResponse.AddPartitionsToTxnResult(
-                transactional_id=each.transactional_id,
-                topic_results=_rows(_batched_codes(ctx, producer, each.topics, verify_only=bool(each.verify_only))),
+                transactional_id=each.transactional_id, topic_results=list(asked.topics.values())
             )
         )
     return _AddResponse(results_by_transaction=results)
 
 
-def _add_one(ctx: RequestContext, request: wire.AddPartitionsToTxnRequest) -> Struct | Pending:
-    topics = request.v3_and_below_topics
+async def _add_one(ctx: RequestContext, request: wire.AddPartitionsToTxnRequest) -> Struct | Pending:
+    asked = await _asked(ctx, request.v3_and_below_topics, ctx.services.slices.pace())
+
+    def answer(code: ErrorCode) -> Struct:
+        if not asked.is_refused:
+            asked.refuse(code)
+        return _AddResponse(results_by_topic_v3_and_below=list(asked.topics.values()))
+
     try:
         require_transactional_id(ctx, Operation.WRITE, request.v3_and_below_transactional_id)
     except KafkaError as error:
-        codes = dict.fromkeys(_partitions(topics), error.code)
-        return _AddResponse(results_by_topic_v3_and_below=_rows(codes))
-    missing = _missing(ctx, topics)
-
-    def answer(code: ErrorCode) -> Struct:
-        return _AddResponse(results_by_topic_v3_and_below=_rows(missing or dict.fromkeys(_partitions(topics), code)))
-
-    if missing:
+        asked.refuse(error.code)
+        return answer(error.code)
+    if asked.is_refused:
         return answer(ErrorCode.NONE)
     producer = ProducerRequest(
         request.v3_and_below_transactional_id,
@@ -168,32 +171,27 @@ def _add_one(ctx: RequestContext, request: wire.AddPartitionsToTxnRequest) -> St
     )
     try:
         _check_id(producer)
-        outcome = ctx.services.transaction_coordinator.add_partitions(producer, frozenset(_partitions(topics)))
+        outcome = ctx.services.transaction_coordinator.add_partitions(producer, frozenset(asked.rows))
     except KafkaError as error:
         return answer(code_for(error, ctx.api_version, _KNOWS_FENCED))
     return answer_when_committed(outcome, lambda _: answer(ErrorCode.NONE), answer)
 
 
-def _batched_codes(
-    ctx: RequestContext, producer: ProducerRequest, topics: Topics, *, verify_only: bool
-) -> dict[TopicPartition, ErrorCode]:
-    missing = _missing(ctx, topics)
-    if missing:
-        return missing
-    partitions = frozenset(_partitions(topics))
+def _batched_codes(ctx: RequestContext, producer: ProducerRequest, asked: _Asked, *, verify_only: bool) -> None:
+    if asked.is_refused:
+        return
+    partitions = frozenset(asked.rows)
     try:
         _check_id(producer)
         coordinator = ctx.services.transaction_coordinator
         if verify_only:
-            added = coordinator.verify(producer, partitions)
-        else:
-            outcome = coordinator.add_partitions(producer, partitions)
-            if not outcome.is_committed:
-                raise KafkaError.of(ErrorCode.CONCURRENT_TRANSACTIONS)
-            added = partitions
+            asked.refuse(ErrorCode.TRANSACTION_ABORTABLE, partitions - coordinator.verify(producer, partitions))
+            return
+        outcome = coordinator.add_partitions(producer, partitions)
+        if not outcome.is_committed:
+            raise KafkaError.of(ErrorCode.CONCURRENT_TRANSACTIONS)
     except KafkaError as error:
-        return dict.fromkeys(partitions, write_error(error))
-    return {each: ErrorCode.NONE if each in added else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+        asked.refuse(write_error(error))
 
 
 def _check_id(producer: ProducerRequest) -> None:
@@ -201,35 +199,57 @@ def _check_id(producer: ProducerRequest) -> None:
         raise KafkaError.of(ErrorCode.INVALID_REQUEST)
 
 
-def _partitions(topics: Topics) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+class _Asked:
+    """The partitions that are to be added, each with the row of its answer; `is_refused`: one of them does not exist,
+    or may not be written, and none is added."""
+
+    __slots__ = ("is_refused", "rows", "topics")
+
+    def __init__(self) -> None:
+        self.rows: dict[TopicPartition, _AddResponse.AddPartitionsToTxnPartitionResult] = {}
+        self.topics: dict[str, _AddResponse.AddPartitionsToTxnTopicResult] = {}
+        self.is_refused = False
+
+    def add(self, name: str, index: int, code: ErrorCode) -> None:
+        """One more; named twice it is answered once."""
+        if code:
+            self.is_refused = True
+        row = _AddResponse.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        if self.rows.setdefault(TopicPartition(name, index), row) is not row:
+            return
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = _AddResponse.AddPartitionsToTxnTopicResult(name=name)
+        topic.results_by_partition.append(row)
+
+    def refuse(self, code: ErrorCode, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Answer these with a code; None: all."""
+        for row in self.rows.values() if partitions is None else map(self.rows.__getitem__, partitions):
+            row.partition_error_code = code
 
 
-def _missing(ctx: RequestContext, topics: Topics) -> dict[TopicPartition, ErrorCode]:
-    """The codes of all partitions where one of them does not exist, or may not be written; nothing where all can be."""
+async def _asked(ctx: RequestContext, topics: Topics, pace: Pace) -> _Asked:
     cache = ctx.services.metadata_cache
-    codes = {}
     # Later versions are the brokers' own, and come with CLUSTER_ACTION.
     of_client = ctx.api_version < _BATCHED
-    for topic_partition in _partitions(topics):
-        if of_client and not may_topic(ctx, Operation.WRITE, topic_partition.topic):
-            codes[topic_partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            continue
-        topic = cache.topic(topic_partition.topic)
-        exists = topic is not None and 0 <= topic_partition.partition < len(topic.partitions)
-        codes[topic_partition] = ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return {} if set(codes.values()) <= {ErrorCode.OPERATION_NOT_ATTEMPTED} else codes
-
-
-def _rows(codes: dict[TopicPartition, ErrorCode]) -> list[_AddResponse.AddPartitionsToTxnTopicResult]:
-    topics: dict[str, list[_AddResponse.AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), code in codes.items():
-        row = _AddResponse.AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        topics.setdefault(topic, []).append(row)
-    return [
-        _AddResponse.AddPartitionsToTxnTopicResult(name=name, results_by_partition=rows)
-        for name, rows in topics.items()
-    ]
+    asked = _Asked()
+    for each in topics:
+        await pace
+        known = cache.topic(each.name)
+        may_write = not of_client or may_topic(ctx, Operation.WRITE, each.name)
+        for index in each.partitions:
+            await pace
+            code = ErrorCode.NONE
+            if not may_write:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif known is None or not 0 <= index < len(known.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            asked.add(each.name, index, code)
+    if asked.is_refused:
+        for row in asked.rows.values():
+            await pace
+            row.partition_error_code = row.partition_error_code or ErrorCode.OPERATION_NOT_ATTEMPTED
+    return asked
 
 
 # AddOffsetsToTxn

@@ -5,8 +5,7 @@ An entity with an error keeps all its quotas; the other entities of the request 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kbroker.errors import InvalidRequestError, KafkaError
@@ -43,34 +42,42 @@ class EntityAlteration(NamedTuple):
     edits: Sequence[QuotaEdit]
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What comes of a request: an error or None for each entity, and the values of the entities that change."""
+class Alterations:
+    """What alterations make of the quotas: `results` has an error or None for each entity, `changes` the values of the
+    entities that change.  `resolves(name)`: whether it is an address or a host that has one."""
 
-    results: dict[QuotaEntity, KafkaError | None] = field(default_factory=dict)
-    changes: dict[QuotaEntity, Values] = field(default_factory=dict)
+    def __init__(self, current: Mapping[QuotaEntity, Values], resolves: Callable[[str], bool]) -> None:
+        self.results: dict[QuotaEntity, KafkaError | None] = {}
+        self.changes: dict[QuotaEntity, Values] = {}
+        self._current = current
+        self._resolves = resolves
+
+    def take(self, alteration: EntityAlteration) -> None:
+        """One more."""
+        entity, edits = alteration
+        if entity in self.results or len({edit.key for edit in edits}) < len(edits):
+            self.results[entity] = InvalidRequestError(f"Ignoring duplicate entity {_shown(entity)}")
+            return
+        try:
+            keys = _keys_for(entity, self._resolves)
+            values = _edited(dict(self._current.get(entity, {})), edits, keys)
+        except InvalidRequestError as error:
+            self.results[entity] = error
+            return
+        self.results[entity] = None
+        if values != self._current.get(entity, {}):
+            self.changes[entity] = values
 
 
 def alter(
-    alterations: Sequence[EntityAlteration],
+    alterations: Iterable[EntityAlteration],
     current: Mapping[QuotaEntity, Values],
     resolves: Callable[[str], bool],
-) -> Outcome:
-    """What the alterations make of the quotas.  `resolves(name)`: whether it is an address or a host that has one."""
-    outcome = Outcome()
-    for entity, edits in alterations:
-        if entity in outcome.results or len({edit.key for edit in edits}) < len(edits):
-            outcome.results[entity] = InvalidRequestError(f"Ignoring duplicate entity {_shown(entity)}")
-            continue
-        try:
-            keys = _keys_for(entity, resolves)
-            values = _edited(dict(current.get(entity, {})), edits, keys)
-        except InvalidRequestError as error:
-            outcome.results[entity] = error
-            continue
-        outcome.results[entity] = None
-        if values != current.get(entity, {}):
-            outcome.changes[entity] = values
+) -> Alterations:
+    """What these make of the quotas, at once."""
+    outcome = Alterations(current, resolves)
+    for each in alterations:
+        outcome.take(each)
     return outcome
 
 

@@ -6,8 +6,11 @@ The broker runs in the test's own loop with slices of no length, in which every 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,13 +20,29 @@ from kbroker._fast.base.slices import Slices
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
+from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
-from kbroker.schemas import message
+from kbroker.schemas import message, request_message, response_message
+from tests.broker.large_requests import GROUP, TRANSACTIONAL_ID, LargeRequest, known_names, large_requests
 from tests.ports import free_port
 from tests.scenarios.batches import Batch
 from tests.scenarios.wire import build
 
 ITEMS = 2_500
+# Lines of Python that may run from one rest to the next.  A tight loop over all items has two to four of them each: of
+# 100,000 items that is some 10 ms.
+MOST_STEPS = 4 * ITEMS + 1_000
+# What has a bound of its own has a small one here, so that it does not pass for what grows.
+SMALL_BOUNDS = {
+    "kbroker.handlers.offsets.PORTION": 25,
+    "kbroker.handlers.transactional_offsets.PORTION": 25,
+    "kbroker.handlers.groups.PORTION": 25,
+    "kbroker.handlers.share_groups.MOST_NAMES": 100,
+    "kbroker.handlers.streams_groups.MOST_NAMES": 100,
+    "kbroker.handlers.consumer_groups.MOST_NAMES": 100,
+}
+# Brokers alone send it, and a share-partition has at most `share.partition.max.record.locks` batches in flight.
+BOUNDED = {"WRITE_SHARE_GROUP_STATE v1 topics.partitions.state_batches"}
 TOPIC = "wide"
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 DELETE = 1
@@ -175,6 +194,29 @@ REQUESTS: dict[str, tuple[str, int, Callable[[], Values]]] = {
 }
 
 
+class Steps:
+    """Counts the lines of Python that run from one rest to the next."""
+
+    def __init__(self, slices: Slices) -> None:
+        self.longest = 0
+        self._slices = slices
+        self._rests = slices.count
+        self._count = 0
+
+    def called(self, _frame: FrameType, _event: str, _argument: object) -> Callable[..., Any]:
+        """Trace a call."""
+        return self.ran
+
+    def ran(self, _frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        """Trace what happens in it."""
+        if event == "line":
+            if self._slices.count != self._rests:
+                self._rests, self._count = self._slices.count, 0
+            self._count += 1
+            self.longest = max(self.longest, self._count)
+        return self.ran
+
+
 class Running:
     """A broker in a loop of the test, whose work rests at every step."""
 
@@ -188,6 +230,7 @@ class Running:
                 "metrics.listener": "none",
                 "auto.create.topics.enable": "false",
                 "offsets.topic.num.partitions": "1",
+                "transaction.state.log.num.partitions": "1",
                 "group.initial.rebalance.delay.ms": "0",
             }
         )
@@ -196,7 +239,11 @@ class Running:
         self.run(self.broker.start())
         topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
         assert self.ask("CreateTopics", 5, {"topics": [topic], "timeout_ms": 1000}).topics[0].error_code == 0
-        self.ask("FindCoordinator", 2, {"key": "large"})
+        self.topic_id = self.ask("Metadata", 12, {"topics": [{"name": TOPIC}]}).topics[0].topic_id
+        self.ask("FindCoordinator", 2, {"key": GROUP})
+        self.ask("FindCoordinator", 2, {"key": TRANSACTIONAL_ID, "key_type": 1})
+        begun = self.ask("InitProducerId", 1, {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000})
+        self.producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(asyncio.wait_for(work, 60))
@@ -210,6 +257,28 @@ class Running:
         writer.write(encode_request(request.api_key, version, 1, "test", build(request, values)))
         size = int.from_bytes(await reader.readexactly(4), "big")
         answer = decode_response(message(f"{api}Response"), version, bytearray(await reader.readexactly(size)))[1]
+        writer.close()
+        return answer
+
+    def longest(self, api_key: int, version: int, values: Values) -> int:
+        """How many lines of Python run at most without a rest while a request is served."""
+        request, response = request_message(ApiKey(api_key)), response_message(ApiKey(api_key))
+        frame = encode_request(api_key, version, 1, "test", build(request, values))
+        steps = Steps(self.slices)
+        answer = self.run(self._watched(frame, steps))
+        decode_response(response, version, answer)
+        return steps.longest
+
+    async def _watched(self, frame: bytes, steps: Steps) -> bytearray:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 27)
+        before = sys.gettrace()
+        sys.settrace(steps.called)
+        try:
+            writer.write(frame)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+        finally:
+            sys.settrace(before)
+        answer = bytearray(await reader.readexactly(size))
         writer.close()
         return answer
 
@@ -233,6 +302,21 @@ def test_a_large_request_rests_at_each_thing_that_it_names(running: Running, nam
     before = running.slices.count
     running.ask(api, version, asked)
     assert running.slices.count - before >= ITEMS
+
+
+@pytest.mark.parametrize("names_exist", [False, True], ids=["unknown", "known"])
+@pytest.mark.parametrize("large", [each for each in large_requests() if str(each) not in BOUNDED], ids=str)
+def test_no_array_of_any_request_is_worked_through_at_once(
+    running: Running, large: LargeRequest, names_exist: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new API, or a loop without a rest in an old one, would let one client stop all the others."""
+    for name, bound in SMALL_BOUNDS.items():
+        monkeypatch.setattr(name, bound)
+    values = dict(running.producer)
+    if names_exist:
+        values |= known_names(running.topic_id)
+    asked = replace(large, values=values).build(ITEMS)
+    assert running.longest(large.api_key, large.version, asked) <= MOST_STEPS
 
 
 @pytest.mark.parametrize("count", [3, ITEMS])

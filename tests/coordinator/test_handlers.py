@@ -350,6 +350,25 @@ def protocol_of(name: str, metadata: bytes) -> Any:
     return MemberProtocol(name, metadata)
 
 
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ({"states_filter": [" Empty"]}, 1),
+        ({"states_filter": ["\x00eMPTY\n"]}, 1),
+        ({"states_filter": ["\u2003Empty"]}, 0),
+        ({"states_filter": ["Em pty", " "]}, 0),
+        ({"states_filter": [""]}, 0),
+        ({"types_filter": ["CLASSIC"]}, 1),
+        ({"types_filter": [" classic"]}, 0),
+    ],
+)
+def test_the_names_of_states_are_trimmed_and_those_of_types_are_not(filters: dict[str, list[str]], count: int) -> None:
+    """A tool that lists groups by a state with a blank before it, as after a comma, would show none."""
+    world = World()
+    world.commit("simple", 1)
+    assert len(Client(world).call("ListGroups", 5, **filters).groups) == count
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
 def test_groups_are_listed_in_every_version(version: int) -> None:
     """Tools would show no groups."""

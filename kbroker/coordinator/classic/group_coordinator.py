@@ -13,7 +13,7 @@ answer through a callback.  Methods raise `KafkaError` (what concerns the whole 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -340,17 +340,14 @@ class GroupCoordinator:
             members=group.described_members(),
         )
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Iterable[ListedGroup]:
-        """Groups in one of the states and of one of the types, in any letter case; all where a filter is empty."""
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> Iterable[ListedGroup]:
+        """Groups in one of the states and of one of the types, both in small letters; all where a filter is empty."""
         self.registry.check_complete()
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {group_type.lower() for group_type in types}
         # One by one as they are asked for: there may be 100,000.
         return (
             line
             for line in map(_line, list(self.registry.groups.values()))
-            if (not wanted_states or line.state.lower() in wanted_states)
-            and (not wanted_types or line.group_type in wanted_types)
+            if (not states or line.state.lower() in states) and (not types or line.group_type in types)
         )
 
     def delete_group(self, group_id: str) -> None:

@@ -93,6 +93,8 @@ def heartbeat(
     if after != before or after.member_id not in group.members:
         written.append(records.member_record(group.group_id, after))
     resubscribed = after.member_id not in group.members or after.topic_names != before.topic_names
+    # Each of the names, of which there may be thousands, is looked up once.
+    topics = Topics({name: topics.find(name) for name in subscribed}.get, topics.hash_of)
     metadata_hash = topics.hash_of(subscribed)
     epoch = group.epoch
     if resubscribed or metadata_hash != group.metadata_hash or _is_ready(group, subscribed, topics):

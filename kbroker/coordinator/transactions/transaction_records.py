@@ -46,9 +46,10 @@ def transaction_key(transactional_id: str) -> bytes:
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, both in order."""
     found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
+    for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)
-    return found
+    # Numbers are sorted many times faster than pairs.
+    return {topic: sorted(found[topic]) for topic in sorted(found)}
 
 
 def transaction_value(metadata: TransactionMetadata, transaction_version: int) -> bytes:
