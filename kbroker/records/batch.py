@@ -6,7 +6,7 @@ For internal topics, command-line tools and tests.  What clients send and fetch 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
@@ -96,6 +96,25 @@ class RecordBatchBuilder:
         append_record(self._payload, timestamp_ms - self._base_timestamp, self._count, key, value, headers)
         self._max_timestamp = max(self._max_timestamp, timestamp_ms)
         self._count += 1
+
+    def extend(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], begin: int, timestamp_ms: int, most_bytes: int
+    ) -> int:
+        """Add records of one time, from number `begin` on, until the batch has `most_bytes`; the number of the next."""
+        if self._count == 0:
+            self._base_timestamp = timestamp_ms
+        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        payload, delta, offset_delta = self._payload, timestamp_ms - self._base_timestamp, self._count
+        most_bytes -= BATCH_OVERHEAD
+        at = begin
+        for at in range(begin, len(records)):
+            key, value = records[at]
+            append_record(payload, delta, offset_delta, key, value)
+            offset_delta += 1
+            if len(payload) >= most_bytes:
+                break
+        self._count = offset_delta
+        return at + 1
 
     @property
     def count(self) -> int:

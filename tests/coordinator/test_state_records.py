@@ -134,6 +134,24 @@ def test_offsets_survive_being_written(group_id: str, topic: str, partition: int
     assert parse_record(key, None) == OffsetRecord(group_id, topic, partition, None)
 
 
+@given(st.lists(st.tuples(text, st.integers(0, 2**31 - 1), offsets, st.booleans()), max_size=8))
+def test_offsets_that_are_encoded_together_are_those_that_are_encoded_alone(
+    commits: list[tuple[str, int, CommittedOffset, bool]],
+) -> None:
+    """A commit of many partitions would be stored with the text, the time or the topic of its neighbour."""
+    encoder = state_records.OffsetEncoder("g")
+    last: tuple[str, CommittedOffset] | None = None
+    for each, partition, other, repeats in commits:
+        topic, committed = each, other
+        if repeats and last is not None:
+            topic, committed = last[0], last[1]._replace(offset=other.offset)
+        if partition % 3 == 0:
+            committed = committed._replace(expire_timestamp=7)
+        last = topic, committed
+        alone = state_records.offset_key("g", topic, partition), state_records.offset_value(committed)
+        assert encoder.record(topic, partition, committed) == alone
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_of_a_group_is_read(version: int) -> None:
     """Groups that an old Kafka wrote would be lost."""

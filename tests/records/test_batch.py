@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.records.record_batch import BatchError, InvalidRecordsError, read_header, validate
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, BatchError, InvalidRecordsError, read_header, validate
 from kbroker._fast.records.record_codec import append_record, decode_records
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, iter_decompress
@@ -41,6 +41,26 @@ def test_round_trip(rows: list[tuple], codec: Codec, base_offset: int) -> None: 
     for record, row in zip(reference.walk(payload, len(rows)), rows, strict=True):
         assert (record.key, record.value) == row[:2]
         assert record.headers == tuple((name.encode(), value) for name, value in row[3])
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=30)), min_size=1, max_size=12),
+    st.integers(0, 200),
+)
+def test_records_that_are_added_together_make_the_batches_of_those_that_are_added_alone(
+    records: list[tuple[bytes, bytes | None]], room: int
+) -> None:
+    """A group's record would be lost, or written twice, where a batch is full."""
+    begin = 0
+    while begin < len(records):
+        together, alone = RecordBatchBuilder(), RecordBatchBuilder()
+        end = together.extend(records, begin, 77, BATCH_OVERHEAD + room)
+        for key, value in records[begin:end]:
+            assert alone.size_bytes < BATCH_OVERHEAD + room or not alone.count
+            alone.append(key, value, 77)
+        assert end == len(records) or alone.size_bytes >= BATCH_OVERHEAD + room
+        assert (together.count, together.build()) == (alone.count, alone.build())
+        begin = end
 
 
 def test_producer_fields() -> None:

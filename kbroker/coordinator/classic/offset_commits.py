@@ -111,6 +111,7 @@ class OffsetCommits:
         codes: list[ErrorCode] = []
         accepted: list[tuple[str, int, CommittedOffset]] = []
         records: list[KeyValue] = []
+        encoder = state_records.OffsetEncoder(group.group_id)
         for topic, partition, offset, epoch, metadata, commit_timestamp, expire_timestamp, topic_id in commits:
             if len(metadata) > self._max_metadata_bytes:
                 codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -124,8 +125,7 @@ class OffsetCommits:
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
             committed = CommittedOffset(offset, epoch, metadata, timestamp, expire_timestamp, topic_id)
             accepted.append((topic, partition, committed))
-            key = state_records.offset_key(group.group_id, topic, partition)
-            records.append((key, state_records.offset_value(committed)))
+            records.append(encoder.record(topic, partition, committed))
             codes.append(ErrorCode.NONE)
         return codes, accepted, records
 

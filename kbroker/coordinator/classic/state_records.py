@@ -28,7 +28,7 @@ from kbroker.schemas import message, wire
 OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
 
-_SHORT = struct.Struct(">h")
+_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _OFFSET_KEY_PREFIX = _SHORT.pack(1)
 _GROUP_KEY_PREFIX = _SHORT.pack(GROUP_TYPE)
 _GROUP_VERSION = 3
@@ -75,6 +75,34 @@ def offset_value(committed: CommittedOffset) -> bytes:
     )
     version = 4 if committed.expire_timestamp == NO_EXPIRY else 1
     return _program("OffsetCommitValue", version).encode(value, _PREFIXES[version])
+
+
+class OffsetEncoder:
+    """The records of many offsets of one group, as `offset_key` and `offset_value` make them.  What follow each other
+    have in common is encoded once: the key up to the partition, which ends it, and all of the value but the offset,
+    which comes behind its version."""
+
+    __slots__ = ("_group_id", "_head", "_key", "_others", "_tail", "_topic")
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._topic: str | None = None
+        self._key = b""
+        self._others: tuple[object, ...] = ()
+        self._head = b""
+        self._tail = b""
+
+    def record(self, topic: str, partition: int, committed: CommittedOffset) -> tuple[bytes, bytes]:
+        """The record of a commit."""
+        if topic != self._topic:
+            self._key = offset_key(self._group_id, topic, 0)[: -_INT.size]
+            self._topic = topic
+        others = committed[1:]
+        if others != self._others:
+            value = offset_value(committed)
+            self._head, self._tail = value[: _SHORT.size], value[_SHORT.size + _LONG.size :]
+            self._others = others
+        return self._key + _INT.pack(partition), self._head + _LONG.pack(committed.offset) + self._tail
 
 
 def group_key(group_id: str) -> bytes:

@@ -275,19 +275,14 @@ class Shard(Generic[S]):
     def append_divided(self, records: Iterable[KeyValue], appended: Callable[[list[KeyValue]], None]) -> None:
         """The same as one batch or several; `appended` is called with the records of each when it is durable."""
         now_ms = self._clock.now_ms()
-        builder = self._builder(NO_TRANSACTION)
-        portion: list[KeyValue] = []
-        for key, value in records:
-            builder.append(key, value, now_ms)
-            portion.append((key, value))
-            if builder.size_bytes >= MAX_BATCH_BYTES:
-                self._log.append(self.index, builder.build())
-                appended(portion)
-                builder = self._builder(NO_TRANSACTION)
-                portion = []
-        if portion:
+        left = records if isinstance(records, list) else list(records)
+        begin = 0
+        while begin < len(left):
+            builder = self._builder(NO_TRANSACTION)
+            end = builder.extend(left, begin, now_ms, MAX_BATCH_BYTES)
             self._log.append(self.index, builder.build())
-            appended(portion)
+            appended(left if end - begin == len(left) else left[begin:end])
+            begin = end
 
     def _builder(self, producer: TransactionalProducer) -> RecordBatchBuilder:
         return RecordBatchBuilder(
