@@ -152,6 +152,15 @@ class RecordBatchBuilder:
         return batch
 
 
+def empty_batch(first_offset: int, last_offset: int, leader_epoch: int) -> bytes:
+    """A batch without records, as compaction leaves them: readers go on behind `last_offset`."""
+    none = NO_TIMESTAMP, NO_TIMESTAMP, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    delta = last_offset - first_offset
+    batch = bytearray(HEADER.pack(first_offset, 0, leader_epoch, MAGIC_V2, 0, 0, delta, *none, 0))
+    seal(batch, Codec.NONE)
+    return bytes(batch)
+
+
 def iterate_records(
     batch: bytes | bytearray | memoryview, info: BatchInfo | None = None, *, limit_bytes: int = STORED_LIMIT_BYTES
 ) -> Iterator[Record]:

@@ -222,3 +222,41 @@ def test_segment_that_is_cut_while_it_is_served_is_said_and_answered(
     assert f"t-0: damaged, offsets {first + left} to" in text_of(
         f"{broker.metrics_url.removesuffix('/metrics')}/readyz"
     )
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
+def test_a_segment_that_is_gone_from_the_middle_is_damage(kbroker_process: StartBroker, kill: bool) -> None:
+    """Consumers would go on behind the records that are lost, and one line of a long log would say so."""
+    broker = kbroker_process()
+    _, middle, _ = filled(broker)
+    with Client(broker.port) as client:
+        client.create("empty")
+    broker.kill() if kill else broker.stop()
+    kept = broker.directory / "kept"
+    kept.mkdir()
+    for path in middle.parent.glob(f"{middle.stem}.*"):
+        path.rename(kept / path.name)
+    broker.start()
+    with Client(broker.port) as client:
+        assert {error for error, _ in in_many_ways(client, 19)} == {0}
+        for offset in (20, 39):
+            assert set(in_many_ways(client, offset)) == {(ErrorCode.CORRUPT_MESSAGE, 0)}
+        assert {error for error, _ in in_many_ways(client, 40)} == {0}
+    (told,) = [line for line in broker.output().splitlines() if "DAMAGED" in line]
+    assert "offsets 20 to 39 are missing" in told
+    assert "t-0: damaged, offsets 20 to 39" in text_of(f"{broker.metrics_url}/readyz")
+    assert scrape(broker.metrics_url)['kbroker_log_damages{kind="damaged"}'] == 1
+    said = logs("explain", "t", "0", "--metrics", broker.metrics_url)
+    assert "offsets 20 to 39 are missing" in said and "--to-offset 40" in said
+    assert broker.stop() == 0
+    where = ("repair", "t", "0", "--directory", str(broker.data_dir))
+    assert "offsets 20 to 39 are missing" in logs(*where, status=1)
+    logs(*where, "--skip")
+    assert "no damage" in logs(*where)
+    broker.start()
+    with Client(broker.port) as client:
+        assert {error for error, _ in in_many_ways(client, 20)} == {0}
+    assert broker.offsets("t") == {0: (0, RECORDS)}
+    assert 'kbroker_log_damages{kind="damaged"}' not in {
+        name for name, value in scrape(broker.metrics_url).items() if value
+    }

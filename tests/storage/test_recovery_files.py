@@ -11,7 +11,7 @@ import pytest
 from kbroker.config import LogConfig
 from kbroker.storage.log.log_values import AppendOrigin
 from kbroker.storage.log.unified_log import UnifiedLog
-from tests.storage.batches import START_MS, append, batch, marker, open_log
+from tests.storage.batches import START_MS, append, batch, marker, open_log, read_all
 
 SEED = 7
 PRODUCERS = 9
@@ -112,3 +112,25 @@ def test_gaps_are_told_where_nothing_explains_them(
         again = open_log(tmp_path, config)
     assert again.log_end_offset == 12
     assert any("are missing" in message for message in caplog.messages) is warns
+
+
+def test_gaps_that_compaction_has_left_are_no_damage(tmp_path: Path) -> None:
+    """A topic that is not compacted any more could not be read past the places where its records were taken out."""
+    config = LogConfig(internal_segment_bytes=330)
+    log = open_log(tmp_path, config)
+    for number in range(24):
+        append(log, batch([b"%02d" % number]))
+    bases = [segment.base_offset for segment in log.local.segments]
+    log.close()
+    for base in bases[2:4]:
+        for path in tmp_path.glob(f"{base:020d}.*"):
+            path.unlink()
+    # The first of the batches before was taken out as well.
+    path = tmp_path / f"{bases[1]:020d}.log"
+    content = path.read_bytes()
+    path.write_bytes(content[int.from_bytes(content[8:12]) + 12 :])
+    for suffix in ("index", "timeindex"):
+        (tmp_path / f"{bases[1]:020d}.{suffix}").unlink()
+    again = open_log(tmp_path, config, clean=True)
+    assert [offset for offset, _ in read_all(again, bases[2])] == list(range(bases[4], 24))
+    assert again.local.environment.damages.known({again.topic_partition: again}) == []

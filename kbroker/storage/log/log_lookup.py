@@ -29,7 +29,7 @@ from kbroker.storage.log.segment_damage import (
     readable_headers,
     readable_position,
 )
-from kbroker.storage.log.segment_search import check_end
+from kbroker.storage.log.segment_search import check_end, missing_behind
 from kbroker.storage.log.segment_view import BatchPlace, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
@@ -59,6 +59,8 @@ def region(
             break
         if following is not None and segment.base_offset <= start_offset and not local.config.compact:
             check_end(segment, local.environment.files, start_offset)
+            if (hole := missing_behind(segment, local.environment.files, following)) is not None:
+                raise DamagedSegmentError(segment.path, hole)
             local.environment.damages.gap(local.topic_partition, segment.path, start_offset, following.base_offset)
         segment = following
     if segment is None or place is None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.batch_seek import FollowUps, find_batch, walk_batches
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
 from kbroker.storage.log.segment_damage import (
     CorruptSegmentError,
     DamagedSegmentError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
 
 logger = logging.getLogger("kbroker.storage")
+
+MOST_OFFSETS = 0x7FFFFFFF
+"""Of one segment, whose indexes have 31 bits for them."""
 
 _SCAN_BYTES = 16384
 _SHORT_SCAN_BYTES = 4096
@@ -216,3 +220,36 @@ def measure(segment: Segment, files: FileSystem) -> tuple[int, int, int]:
         if info.max_timestamp > largest[0]:
             largest = info.max_timestamp, info.last_offset
     return (next_offset, timestamp, offset) if timestamp > largest[0] else (next_offset, *largest)
+
+
+def missing_behind(segment: Segment, files: FileSystem, following: Segment) -> Hole | None:
+    """The hole behind a segment that ends before the next one begins, in a log that is not to be compacted.
+
+    A segment begins where the one before it ends, so another one was there.  None where compaction may be the reason,
+    as it has left its traces on either side (`is_thinned`) or a gap that no segment can fill, or nothing can tell.
+    """
+    start, first = trusted_start(segment, files, following.base_offset - 1, segment.size)
+    stop = read_to(segment, files, start, first, segment.size, following.base_offset)
+    if stop.reason or stop.batch is not None or stop.next_offset >= following.base_offset or segment.size == 0:
+        return None
+    if following.base_offset - stop.next_offset > MOST_OFFSETS:
+        return None
+    if is_thinned(segment, files, start, first) or is_thinned(following, files, 0, following.base_offset):
+        return None
+    last = following.base_offset - 1
+    reason = f"offsets {stop.next_offset} to {last} are missing: a segment between it and the next one is gone"
+    hole = Hole(segment.size, segment.size, stop.next_offset, None, reason)
+    segment.add_hole(hole)
+    return hole
+
+
+def is_thinned(segment: Segment, files: FileSystem, position: int, next_offset: int) -> bool:
+    """Whether batches lack records or follow each other with gaps, or are of a format that does not tell."""
+    if position >= segment.size:
+        return False
+    scan = files.scan_segment(segment.file().fd, position, segment.size, check_crc=False, max_batches=BATCHES_AT_ONCE)
+    for info in scan.batches:
+        if info.base_offset != next_offset or info.records_count != info.last_offset - info.base_offset + 1:
+            return True
+        next_offset = info.last_offset + 1
+    return False

@@ -28,8 +28,14 @@ from kbroker.storage.log.local_log import LogEnvironment
 from kbroker.storage.log.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.producer_state import ProducerState
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, iterate_headers
-from kbroker.storage.log.segment_damage import Stop, hole_at, readable_headers, readable_position
-from kbroker.storage.log.segment_search import rebuild_offset_index
+from kbroker.storage.log.segment_damage import (
+    DamagedSegmentError,
+    Stop,
+    hole_at,
+    readable_headers,
+    readable_position,
+)
+from kbroker.storage.log.segment_search import missing_behind, rebuild_offset_index
 from kbroker.storage.log.time_search import is_latest, rebuild_time_index
 from kbroker.storage.log.txn_index import CorruptIndexError
 from kbroker.storage.recovery.log_mending import mend_epochs, note_stored
@@ -135,7 +141,7 @@ class LogRecovery:
                 if segment.base_offset < end:
                     self._drop(segments[at:], f"segment {segment.base_offset} begins before offset {end}")
                     break
-                self._tell_gap(end, segment.base_offset)
+                self._tell_gap(kept[-1], end, segment)
                 kept.append(segment)
                 position, end = 0, segment.base_offset
             left = sum(each.size for each in later)
@@ -148,10 +154,17 @@ class LogRecovery:
         self._state.map_end_offset = end
         return kept, end
 
-    def _tell_gap(self, end: int, following: int) -> None:
-        if following > end:
-            level = logging.DEBUG if self._is_compacted else logging.WARNING
-            logger.log(level, "%s: offsets %d to %d are missing", self._topic_partition, end, following - 1)
+    def _tell_gap(self, segment: LogSegment, end: int, following: LogSegment) -> None:
+        if following.base_offset <= end or segment.is_damaged:
+            return
+        environment = self._environment
+        hole = None if self._is_compacted else missing_behind(segment, environment.files, following)
+        if hole is not None:
+            error = DamagedSegmentError(segment.path, hole)
+            environment.damages.damaged(self._topic_partition, error, following.base_offset)
+            return
+        level = logging.DEBUG if self._is_compacted else logging.WARNING
+        logger.log(level, "%s: offsets %d to %d are missing", self._topic_partition, end, following.base_offset - 1)
 
     def _keep(self, segment: LogSegment, end: int, following: LogSegment | None) -> None:
         """Takes a snapshot where a segment follows, and has what was read saved when the recovery is a long one."""

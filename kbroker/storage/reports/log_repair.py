@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
+from kbroker.records.batch import empty_batch
 from kbroker.storage.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -23,12 +25,14 @@ from kbroker.storage.files.open_files import OpenFiles
 from kbroker.storage.log.log_segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     LogSegment,
 )
-from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
+from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, iterate_headers
 from kbroker.storage.log.segment_damage import Stop, hole_at
+from kbroker.storage.log.segment_search import is_thinned, missing_behind
 from kbroker.storage.log.segment_view import Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
 from kbroker.types import TopicPartition
@@ -69,15 +73,23 @@ class PartitionFiles:
         ]
 
     def check(self) -> Iterator[Finding]:
-        """Reads everything; the segments that have damage."""
-        for segment in self.segments:
+        """Reads everything; the segments that have damage, or are followed by one that is gone."""
+        may_have_gaps = any(is_thinned(each, self._files, 0, each.base_offset) for each in self.segments)
+        for segment, following in zip_longest(self.segments, self.segments[1:]):
             holes = tuple(_holes(segment, self._files))
+            if not holes and following is not None and not may_have_gaps:
+                hole = missing_behind(segment, self._files, following)
+                holes = (hole,) if hole is not None else ()
             segment.close_files()
             if holes:
                 yield Finding(segment, holes)
 
     def skip(self, finding: Finding) -> int:
-        """Takes the holes out of a segment.  Returns the bytes that left."""
+        """Takes the holes out of a segment.  Returns the bytes that left.
+
+        What no batch follows in the segment is filled by an empty batch, as compaction leaves them: a gap between two
+        segments says that one is gone.
+        """
         segment, files = finding.segment, self._files
         path = segment.path
         temporary = f"{path}.repaired"
@@ -90,6 +102,9 @@ class PartitionFiles:
                     files.pwrite(target, data, written)
                     written += len(data)
                 start = resume
+            left = written
+            if finding.holes[-1].end_offset is None:
+                files.pwrite(target, self._filler(segment, finding.holes[-1]), written)
             files.fsync(target)
         finally:
             files.close(source)
@@ -98,7 +113,16 @@ class PartitionFiles:
         files.rename(path, f"{path}{DAMAGED_SUFFIX}")
         files.rename(temporary, path)
         files.fsync_directory(self._directory)
-        return segment.size - written
+        return segment.size - left
+
+    def _filler(self, segment: LogSegment, hole: Hole) -> bytes:
+        """A batch without records from a hole's first offset to the next segment; nothing where none follows."""
+        following = next((each.base_offset for each in self.segments if each.base_offset > segment.base_offset), None)
+        if following is None or not hole.offset < following <= hole.offset + MAX_RELATIVE_OFFSET:
+            return b""
+        before = iterate_headers(self._files, segment, 0, hole.position)
+        epoch = max((info.partition_leader_epoch for info in before), default=0)
+        return empty_batch(hole.offset, following - 1, epoch)
 
     def truncate(self, finding: Finding, topic_partition: TopicPartition) -> int:
         """Ends the log in front of a segment's first hole.  Returns the new log end offset."""
@@ -107,6 +131,7 @@ class PartitionFiles:
             files.rename(segment.path, f"{segment.path}{DAMAGED_SUFFIX}")
             self._drop_indexes(segment)
             files.unlink_if_exists(segment.path_of(TXN_INDEX_SUFFIX))
+        self.segments = self.segments[: self.segments.index(finding.segment) + 1]
         self.skip(finding._replace(holes=(hole._replace(end_position=finding.segment.size),)))
         if finding.segment.has_txn_index:
             path = finding.segment.path_of(TXN_INDEX_SUFFIX)
