@@ -33,9 +33,15 @@ def first_image(cluster_id: str, broker: BrokerImage) -> ClusterImage:
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set."""
+    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set.
+
+    ValueError where others cannot be told of it.
+    """
     named = config.get("inter.broker.listener.name")
     if named:
+        found = [each.name for each in config.advertised_listeners or config.listeners]
+        if named.upper() not in found:
+            raise ValueError(f"inter.broker.listener.name: {named} is not among the listeners, {', '.join(found)}")
         return str(named).upper()
     protocol = config.get("security.inter.broker.protocol")
     return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
@@ -56,6 +62,7 @@ def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
                 f"listeners: {each} is every interface, and nothing that others could connect to: set "
                 "advertised.listeners, or leave the host out for this machine's name"
             )
+    inter_broker_listener(config)
     protocol_version(config.get("inter.broker.protocol.version"))
     check_message_format(config)
     return settings

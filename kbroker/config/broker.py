@@ -257,7 +257,9 @@ class BrokerConfig:
                 raise self._fail(key, "Value must be at least 1, or -1 for the system's default")
 
     def _wrong_place(self) -> tuple[str, str] | None:
-        names = [each.name for each in self.advertised_listeners or self.listeners]
+        # One that is not advertised answers with the address that was dialled; a member of a cluster needs one that is,
+        # as other brokers are told of no other (`assembly.member_choice`).
+        names = [each.name for each in self.listeners]
         return wrong_place(self.get, self._static.keys(), self.node_id, names)
 
 

@@ -122,6 +122,17 @@ def test_volatile_and_read_only_file_systems_are_found(tmp_path: Path) -> None:
     ("settings", "level", "words"),
     [
         ({"zookeeper.connect": "zk:port"}, "problem", "'zk:port' of 'zk:port' is not host:port"),
+        (
+            {
+                "zookeeper.connect": "{there}",
+                "listeners": "X://127.0.0.1:1,PLAINTEXT://127.0.0.1:0",
+                "listener.security.protocol.map": "X:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                "advertised.listeners": "PLAINTEXT://127.0.0.1:2",
+                "inter.broker.listener.name": "X",
+            },
+            "problem",
+            "X is not among the listeners",
+        ),
         ({"zookeeper.connect": "127.0.0.1:1/kafka"}, "problem", "all servers of zookeeper.connect take no connections"),
         ({"zookeeper.connect": "127.0.0.1:1,{there}"}, "warning", "take no connections: 127.0.0.1:1"),
         ({"zookeeper.connect": "{there}/kafka"}, "ok", "all servers of zookeeper.connect take connections"),
