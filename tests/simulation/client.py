@@ -24,7 +24,7 @@ NOT_NOW = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""A broker that does not lead the partition says so, and has stored nothing."""
+"""A broker that does not lead the partition, or not any more, says so."""
 IN_DOUBT = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 

@@ -87,7 +87,7 @@ class Judge:
         floor: int,
         *,
         committed: bool,
-        certain: bool = True,
+        certain: bool,
     ) -> None:
         """An answer says that the values lie at `base` and behind."""
         ledger = self.ledger(partition)

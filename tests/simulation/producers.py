@@ -71,15 +71,20 @@ class Producer(Client):
     async def run(self) -> None:
         world = self.world
         while self.requests > 0 or self._unsettled:
-            node = await world.leader(self.partitions[0])
+            first = next(iter(self._unsettled)).partition if self._unsettled else self.rng.choice(self.partitions)
+            node = await world.leader(first)
             connection = await self.connect(node)
             if connection is None:
+                world.forget_leader(first)
                 await self.try_later()
                 continue
             self._here = [each for each in self.partitions if world.leads(node, each)]
             if self.idempotent and self.producer[0] < 0:
                 await self._introduce(connection)
+            before = self.requests, len(self._unsettled)
             await self._talk(connection)
+            if before == (self.requests, len(self._unsettled)):
+                await self.try_later()
 
     async def _introduce(self, connection: ModelConnection) -> None:
         answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
@@ -195,7 +200,9 @@ class Producer(Client):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
             elif code in NOT_NOW and not self.idempotent:
                 self._unsettled.pop(sent, None)
-                self.judge.refused(sent.partition, sent.values)
+                # One that was the leader says so of batches, too, that the next one has.
+                if not self.world.may_lose_leaders:
+                    self.judge.refused(sent.partition, sent.values)
             elif not self.idempotent:
                 self._unsettled.pop(sent, None)
             if code in NOT_NOW:
