@@ -9,6 +9,7 @@
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
 #   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
+#   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1   make mutations  what it finds
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
@@ -45,7 +46,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate mutations lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -181,6 +182,15 @@ HISTORIES ?= 10000
 histories: install $(MADE)/test
 	KBROKER_HISTORIES=$(HISTORIES) KBROKER_HISTORY_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest tests/replication/simulation -k stays -n $(WORKERS) --timeout 0 $(PYTEST)
+
+# Whole brokers on virtual time, every answer judged: make simulate SIMULATIONS=100000 SEED=1; one again: REPLAY=77
+SIMULATIONS ?= 1000
+simulate: install $(MADE)/test
+	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),--simulations $(SIMULATIONS) --seed $(or $(SEED),1))
+
+# Faults that are put into the code one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
+mutations: install $(MADE)/test
+	$(BIN)/python -m tests.simulation.mutations $(if $(ONLY),--only $(ONLY)) --simulations $(SIMULATIONS)
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .

@@ -53,6 +53,11 @@ class Client:
         if not self.world.is_crowd and rng.random() < 0.3:
             await asyncio.sleep(rng.choice((0.0, 0.0001, 0.001, 0.02)))
 
+    def sends_last(self, connection: ModelConnection) -> None:
+        """At times the end of what a client sends comes right behind its last request."""
+        if not connection.end.closed and connection.outstanding and self.rng.random() < 0.2:
+            connection.half_close()
+
     async def try_later(self) -> None:
         """The broker is not there."""
         await asyncio.sleep(self.rng.uniform(0.05, 0.3))

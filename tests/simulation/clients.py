@@ -36,6 +36,8 @@ class Asker(Client):
                     self.requests -= 1
                     self._ask(connection)
                 connection.flush()
+                if self.requests <= 0:
+                    self.sends_last(connection)
                 if self.rng.random() < self.world.scale.aborts:
                     connection.abort()
                 await self.pause()

@@ -69,6 +69,8 @@ class Fetcher(Client):
                 self.requests -= 1
                 self._fetch(connection)
             connection.flush()
+            if self.requests <= 0:
+                self.sends_last(connection)
             if self.slow and rng.random() < 0.2 and not connection.end.paused:
                 self.read_slowly(connection)
             if rng.random() < self.world.scale.aborts:

@@ -113,6 +113,8 @@ class Producer(Client):
             if connection.end.closed:
                 break
             connection.flush()
+            if self.requests <= 0:
+                self.sends_last(connection)
             if self.slow and rng.random() < 0.2 and not connection.end.paused:
                 self.read_slowly(connection)
             if rng.random() < self.world.scale.aborts:
