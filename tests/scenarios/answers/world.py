@@ -105,12 +105,22 @@ class TcpConnection(ModelConnection, asyncio.BufferedProtocol):
 
 
 class RealWorld:
-    """`ports`: of each broker by its id.  Errors that tell of a change of leaders only a cluster may show."""
+    """`ports`: of each broker by its id.  Errors that tell of a change of leaders only a cluster may show.
+    `may_break`: brokers fail, and connections end at any moment."""
 
-    def __init__(self, ports: Mapping[int, int], seed: int, replicas: int, *, is_kafka: bool = False) -> None:
+    def __init__(
+        self,
+        ports: Mapping[int, int],
+        seed: int,
+        replicas: int,
+        *,
+        is_kafka: bool = False,
+        acks: tuple[int, ...] = (-1, -1, 1, 0),
+        may_break: bool = False,
+    ) -> None:
         self.ports = dict(ports)
         self.nodes = list(self.ports)
-        self.scale = Scale(nodes=len(self.ports), aborts=0.005, crashes=0.0)
+        self.scale = Scale(nodes=len(self.ports), acks=acks, aborts=0.005, crashes=0.0)
         self.loop: Any = asyncio.get_running_loop()
         self.rng = random.Random(seed)
         self.judge = RunJudge()
@@ -122,9 +132,16 @@ class RealWorld:
         self.writers_done = False
         self.is_stopping = False
         self._replicas = replicas
+        self._may_break = self.may_lose_leaders = may_break
+        self.loop.set_exception_handler(self._note_failure)
         self._names: dict[bytes, str] = {}
         self._leaders: dict[Partition, int] = {}
         self._value = self._correlation_id = 0
+
+    def _note_failure(self, _loop: object, context: Mapping[str, Any]) -> None:
+        """A callback has failed: the judge has said why, or a client of the model is wrong."""
+        if not self.judge.violations:
+            self.judge.violations.append(f"{context['message']}: {context.get('exception')!r}")
 
     # What clients ask
 
@@ -175,6 +192,7 @@ class RealWorld:
         except OSError:
             return None
         made.node = node
+        made.may_be_closed = self._may_break
         self.connections.append(made)
         return made
 

@@ -5,9 +5,10 @@
 With `--kind kafka` the brokers are Apache Kafka 3.9.1's: what is put down to a client, the same run shows there.
 
 Three producers number what they write with acks=all: librdkafka and Java with idempotence, librdkafka without.  Two
-groups read and commit.  Each round has one fault or two at once, which end after some seconds; then every producer must
-get acknowledgements again.  In the end all is read, and held against what was acknowledged (`verdict.py`); the logs of
-the replicas must be the same, byte for byte.
+groups read and commit.  Of 32 raw connections with several requests under way every answer is judged (`judged.py`).
+Each round has one fault or two at once, which end after some seconds; then every producer must get acknowledgements
+again.  In the end all is read, and held against what was acknowledged (`verdict.py`); the logs of the replicas must be
+the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
 from tests.scenarios.faults.clients import Counting, JavaProducer, LibrdkafkaProducer, count_of, groups, read_numbers
 from tests.scenarios.faults.cluster import BROKERS, PARTITIONS, Cluster
+from tests.scenarios.faults.judged import JudgedConnections
 from tests.scenarios.faults.proxy import State
 from tests.scenarios.faults.verdict import duplicates, fell, judge
 from tests.scenarios.soak import history
@@ -73,7 +75,7 @@ def plan(rng: random.Random, controller: int) -> list[Fault]:
 class Faults:
     """One run."""
 
-    def __init__(self, cluster: Cluster, folder: Path, seed: int) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, seed: int, *, is_kafka: bool = False) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
         cluster.create(["librdkafka", "java", "plain"])
@@ -83,6 +85,9 @@ class Faults:
             LibrdkafkaProducer(bootstrap, "plain", folder, is_idempotent=False),
             JavaProducer(bootstrap, "java", folder),
         ]
+        self.judged = JudgedConnections(
+            {number: node.clients.port for number, node in cluster.nodes.items()}, len(BROKERS), seed, is_kafka=is_kafka
+        )
         self.groups = groups(bootstrap, ("librdkafka", "java"), folder)
         self.committed: dict[tuple[str, int], int] = {}
         self.wrong: list[str] = []
@@ -109,6 +114,7 @@ class Faults:
                 f"{time.monotonic() - begin:.1f} s in all, {records} records",
                 flush=True,
             )
+            self.wrong += self.judged.wrong
             if self.wrong:
                 return
 
@@ -223,7 +229,9 @@ class Faults:
             producer.stop()
             self.wrong += producer.failed[:5]
         self.cluster.settle(PROGRESS_SECONDS)
-        report: dict[str, object] = {}
+        self.judged.end()
+        self.wrong += [each for each in self.judged.wrong if each not in self.wrong]
+        report: dict[str, object] = {"judged answers": self.judged.answers}
         ends: dict[str, dict[int, int]] = {}
         for producer in self.producers:
             repeated = 0
@@ -283,7 +291,7 @@ class Faults:
 def faults(folder: Path, seed: int, kind: type[BrokerProcess] = BrokerProcess) -> Iterator[Faults]:
     """A cluster with its clients; all of it ends."""
     with clusters.running(folder, kind=kind) as cluster:
-        run = Faults(cluster, folder, seed)
+        run = Faults(cluster, folder, seed, is_kafka=kind is not BrokerProcess)
         try:
             yield run
         except BaseException:
