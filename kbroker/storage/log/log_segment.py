@@ -408,6 +408,11 @@ class LogSegment(SegmentFields):
             self.become_inactive(loading=True)
             self.tail = None
 
+    def fill(self, batch: bytes) -> None:
+        """Puts a batch without records behind an inactive segment's last one, up to where the next segment begins."""
+        self._files.pwrite(self.file().fd, batch, self._size)
+        self._size += len(batch)
+
     def index_batch(self, tail: AppendTail, last_offset: int, position: int) -> None:
         """Makes the index entries that are due with a batch."""
         offset_index, time_index = self.offset_index, self.time_index

@@ -22,6 +22,7 @@ from kbroker._fast.log.index import TAIL_ENTRIES
 from kbroker._fast.log.segment_replay import account, last_of_each
 from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker._fast.records.record_batch import BatchInfo
+from kbroker.records.batch import empty_batch
 from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LogEnvironment
@@ -35,7 +36,7 @@ from kbroker.storage.log.segment_damage import (
     readable_headers,
     readable_position,
 )
-from kbroker.storage.log.segment_search import missing_behind, rebuild_offset_index
+from kbroker.storage.log.segment_search import is_thinned, missing_behind, rebuild_offset_index
 from kbroker.storage.log.time_search import is_latest, rebuild_time_index
 from kbroker.storage.log.txn_index import CorruptIndexError
 from kbroker.storage.recovery.log_mending import mend_epochs, note_stored
@@ -158,11 +159,21 @@ class LogRecovery:
         if following.base_offset <= end or segment.is_damaged:
             return
         environment = self._environment
-        hole = None if self._is_compacted else missing_behind(segment, environment.files, following)
-        if hole is not None:
-            error = DamagedSegmentError(segment.path, hole)
-            environment.damages.damaged(self._topic_partition, error, following.base_offset)
-            return
+        if not self._is_compacted and following.base_offset > self._durable_offset:
+            # A failing machine may lose the end of one file and not the next: it is told, and no damage, now or later.
+            if not is_thinned(segment, environment.files, 0, segment.base_offset):
+                reason = f"offsets {end} to {following.base_offset - 1} are missing behind {segment.path}"
+                directory = _directory_of(segment)
+                environment.damages.missing(self._topic_partition, directory, end, following.base_offset, reason)
+            if end < following.base_offset <= end + MAX_RELATIVE_OFFSET:
+                with suppressing_no_space():
+                    segment.fill(empty_batch(end, following.base_offset - 1, self._epochs.latest_epoch))
+        elif not self._is_compacted:
+            hole = missing_behind(segment, environment.files, following)
+            if hole is not None:
+                error = DamagedSegmentError(segment.path, hole)
+                environment.damages.damaged(self._topic_partition, error, following.base_offset)
+                return
         level = logging.DEBUG if self._is_compacted else logging.WARNING
         logger.log(level, "%s: offsets %d to %d are missing", self._topic_partition, end, following.base_offset - 1)
 
