@@ -83,6 +83,11 @@ class ControllerChannel:
         request = wire.AlterPartitionRequest
         await self._connected()
         version = self._version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
+        # A leader may know its partition, by LeaderAndIsr, before it hears of the topic.
+        ids = {each.partition.topic: each.topic_id for each in changes}
+        ids = {name: self._topic_id(name) if known == ZERO_UUID else known for name, known in ids.items()}
+        if ZERO_UUID in ids.values():
+            version = min(version, LAST_VERSION_BY_NAME)
         topics: dict[str, list[wire.AlterPartitionRequest.PartitionData]] = {}
         for change in changes:
             row = request.PartitionData(
@@ -98,7 +103,6 @@ class ControllerChannel:
                     request.BrokerState(broker_id=node, broker_epoch=epoch) for node, epoch in change.isr
                 ]
             topics.setdefault(change.partition.topic, []).append(row)
-        ids = {name: self._topic_id(name) for name in topics}
         answer = await self._ask(
             request(
                 broker_id=broker.node_id,

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
-from kbroker.types import TopicPartition
+from kbroker.types import ZERO_UUID, TopicPartition
 
 DEFAULT = -1
 NO_BROKER_EPOCH = -1
@@ -85,13 +85,14 @@ class BrokerEpoch:
 class IsrChange:
     """The ISR that the leader of a partition proposes, with the epochs that it knows.
 
-    `isr` pairs node ids with broker epochs (-1: not known).
+    `isr` pairs node ids with broker epochs (-1: not known).  A topic id of zeros is not known.
     """
 
     partition: TopicPartition
     leader_epoch: int
     partition_epoch: int
     isr: Sequence[tuple[int, int]]
+    topic_id: bytes = ZERO_UUID
 
 
 class ElectionType(IntEnum):

@@ -48,12 +48,18 @@ async def handle_controlled_shutdown(ctx: RequestContext, request: wire.Controll
 async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartitionRequest) -> Struct:
     """AlterPartition v0-v3: the ISRs that a leader proposes."""
     response = wire.AlterPartitionResponse
-    by_id = ctx.api_version >= FIRST_WITH_TOPIC_IDS
+    try:
+        require_cluster(ctx, Operation.CLUSTER_ACTION)
+        # What the controller knows: this broker's own metadata may be behind, and leaders would take that for its word.
+        known = ctx.services.controller.image().topics_by_id if ctx.api_version >= FIRST_WITH_TOPIC_IDS else None
+    except KafkaError as error:
+        return response(error_code=error.code)
     rows: list[tuple[str, bytes, list[wire.AlterPartitionResponse.PartitionData]]] = []
     changes: list[IsrChange] = []
     asked: list[wire.AlterPartitionResponse.PartitionData] = []
     for topic in request.topics:
-        name = _name(ctx, topic) if by_id else topic.topic_name
+        found = None if known is None else known.get(topic.topic_id)
+        name = topic.topic_name if known is None else None if found is None else found.name
         answers: list[wire.AlterPartitionResponse.PartitionData] = []
         rows.append((topic.topic_name, topic.topic_id, answers))
         for row in topic.partitions:
@@ -71,7 +77,6 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
             changes.append(IsrChange(named, row.leader_epoch, row.partition_epoch, isr))
             asked.append(answer)
     try:
-        require_cluster(ctx, Operation.CLUSTER_ACTION)
         broker = BrokerEpoch(request.broker_id, request.broker_epoch)
         outcomes = await ctx.services.controller.alter_partitions(broker, changes)
     except KafkaError as error:
@@ -89,11 +94,6 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
             for name, topic_id, answers in rows
         ]
     )
-
-
-def _name(ctx: RequestContext, topic: wire.AlterPartitionRequest.TopicData) -> str | None:
-    known = ctx.services.metadata_cache.topic_by_id(topic.topic_id)
-    return None if known is None else known.name
 
 
 async def handle_allocate_producer_ids(ctx: RequestContext, request: wire.AllocateProducerIdsRequest) -> Struct:

@@ -49,6 +49,7 @@ FIRST_BACKOFF_SECONDS = 0.02
 # A throttle may be lifted while a partition waits for it.
 LONGEST_THROTTLE_SECONDS = 0.5
 MOST_DOUBLINGS = 10
+MOST_NAMED = 10
 
 FetchRequest = wire.FetchRequest
 
@@ -121,6 +122,7 @@ class ReplicaFetcher:
         self._names: dict[bytes, str] | None = None
         self._changed = asyncio.Event()
         self._failures = 0
+        self._fenced: list[Partition] = []
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -299,6 +301,17 @@ class ReplicaFetcher:
                 ask = asked.get((each.partition.topic, each.partition.topic_id, row.partition_index))
                 if ask is not None and self._is_as_asked(each.partition, ask):
                     await self._apply_one(each, ask, row)
+        self._tell_fenced()
+
+    def _tell_fenced(self) -> None:
+        """One line for all: a broker that is gone costs thousands of partitions their epoch at once."""
+        fenced, self._fenced = self._fenced, []
+        if fenced:
+            shown = ", ".join(f"{each} (epoch {each.leader_epoch})" for each in fenced[:MOST_NAMED])
+            more = ", …" if len(fenced) > MOST_NAMED else ""
+            logger.info(
+                "%d partitions wait for the controller, as their epochs are over: %s%s", len(fenced), shown, more
+            )
 
     def _name_of(self, topic_id: bytes) -> str | None:
         if self._names is None:
@@ -347,7 +360,7 @@ class ReplicaFetcher:
 
     def _refused(self, each: _Followed, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            logger.info("%s waits for the controller: epoch %d is over", each.partition, each.partition.leader_epoch)
+            self._fenced.append(each.partition)
             self.remove(each.partition.topic_partition)
             return
         self._leave_out(each)
@@ -451,6 +464,7 @@ class ReplicaFetcher:
                 if partition.role is not Role.FOLLOWER or partition.leader_epoch != leader_epoch:
                     continue
                 self._truncate_by_answer(each, row)
+        self._tell_fenced()
 
     def _truncate_by_answer(self, each: _Followed, row: wire.OffsetForLeaderEpochResponse.EpochEndOffset) -> None:
         partition = each.partition

@@ -111,7 +111,7 @@ class IsrManager:
             logger.info("%s: the ISR is to expand from %s to %s", name, list(partition.isr), list(isr))
         self._proposals[name] = (
             partition,
-            IsrChange(name, partition.leader_epoch, partition.partition_epoch, epochs),
+            IsrChange(name, partition.leader_epoch, partition.partition_epoch, epochs, partition.topic_id),
         )
         if self._task is None:
             self._task = self._loop.create_task(self._send_all())

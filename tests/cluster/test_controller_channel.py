@@ -14,12 +14,13 @@ from kbroker.cluster.client import Channel
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.protocol_version import protocol_version
-from kbroker.cluster.requests import BrokerEpoch
+from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import NotControllerError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.types import TopicPartition
 from tests.cluster.test_client import Peer
 
 OLD, NEW, US = 1, 2, BrokerEpoch(3, 7)
@@ -44,8 +45,34 @@ class Stuck(TcpTransport):
 async def versions(peer: Peer) -> None:
     """Answers ApiVersions."""
     header, _ = await peer.request()
-    row = wire.ApiVersionsResponse.ApiVersion(api_key=ApiKey.ALLOCATE_PRODUCER_IDS, max_version=0)
-    peer.answer(header.correlation_id, wire.ApiVersionsResponse(api_keys=[row]), header.api_version, flexible=False)
+    newest = {ApiKey.ALLOCATE_PRODUCER_IDS: 0, ApiKey.ALTER_PARTITION: 3}
+    rows = [wire.ApiVersionsResponse.ApiVersion(api_key=key, max_version=most) for key, most in newest.items()]
+    peer.answer(header.correlation_id, wire.ApiVersionsResponse(api_keys=rows), header.api_version, flexible=False)
+
+
+@pytest.mark.parametrize(("topic_id", "version"), [(b"1" * 16, 3), (bytes(16), 1)])
+def test_an_isr_is_asked_for_before_the_metadata_have_its_topic(topic_id: bytes, version: int) -> None:
+    """The controller would be asked about a topic that it cannot know, and the ISR stay as it is for good."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        peer = Peer()
+        await peer.start()
+        brokers = [BrokerImage(OLD, {LISTENER: Endpoint("127.0.0.1", peer.port)})]
+        cache = MetadataCache(ClusterImage.of("c", controller_id=OLD, brokers=brokers))
+        channel = ControllerChannel(loop, TcpTransport(loop), cache, lambda: LISTENER, 3, protocol_version("3.9"))
+        change = IsrChange(TopicPartition("t", 0), 5, 6, [(3, -1)], topic_id)
+        asked = asyncio.ensure_future(channel.alter_partitions(US, [change]))
+        await versions(peer)
+        header, body = await peer.request()
+        assert header.api_version == version
+        (topic,) = body.topics
+        assert (topic.topic_id == topic_id) if version > 1 else (topic.topic_name == "t")
+        asked.cancel()
+        channel.close()
+        await peer.stop()
+
+    within(main)
 
 
 @pytest.mark.parametrize("hangs", ["when it is asked", "before it says its versions", "before it accepts"])

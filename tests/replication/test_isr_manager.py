@@ -42,7 +42,13 @@ def test_a_replica_is_named_in_the_epoch_of_its_last_fetch() -> None:
         manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, controller, lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
         refused = asyncio.Event()
         partition = SimpleNamespace(
-            topic_partition=NAME, leader_epoch=4, partition_epoch=5, isr=(1,), role=Role.LEADER, isr_refused=refused.set
+            topic_partition=NAME,
+            topic_id=bytes(16),
+            leader_epoch=4,
+            partition_epoch=5,
+            isr=(1,),
+            role=Role.LEADER,
+            isr_refused=refused.set,
         )
 
         async def propose(isr: tuple[int, ...]) -> list[tuple[int, int]]:

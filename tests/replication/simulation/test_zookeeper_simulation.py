@@ -41,6 +41,12 @@ def test_a_history_is_the_same_under_its_seed() -> None:
     assert (first.events, first.committed) == (again.events, again.committed)
 
 
+def test_an_isr_grows_under_a_controller_whose_own_metadata_are_behind() -> None:
+    """A leader that is told that there is no such topic waits for the controller's next word, which never comes: its
+    ISR would stay as it is for good."""
+    play(500597, kind=ZooKeeperHistory)
+
+
 def stay_the_controller_and_write_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     """Either by itself is harmless: who knows that it is deposed writes nothing, and a fence stops the rest."""
 
