@@ -14,6 +14,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from kbroker.schemas import wire
@@ -70,7 +71,9 @@ class TcpEnd:
         self._transport.write(data)
 
     def write_eof(self) -> None:
-        self._transport.write_eof()
+        # The broker may be gone by now.
+        with suppress(OSError):
+            self._transport.write_eof()
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -89,7 +92,8 @@ class TcpEnd:
     def reset(self) -> None:
         """The same, and the broker learns of it."""
         raw = self._transport.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with suppress(OSError):
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.abort()
 
 
