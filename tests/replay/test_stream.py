@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
@@ -128,3 +129,43 @@ def test_a_wrong_option_of_a_stream_is_named(spark: SparkSession, tmp_path: Path
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(Exception, match="did you mean startingOffsets"):
         query.awaitTermination()
+
+
+def test_available_now_reads_all_there_is_in_batches_of_the_limit(
+    spark: SparkSession, kbroker_broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """A scheduled job would end with a part of the topic, as if that were all; or take in one batch what is limited."""
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 gives Python sources no trigger")
+    topic = Admin(kbroker_broker.bootstrap).create_topic("available", PARTITIONS)
+    written = _write(kbroker_broker.bootstrap, topic, 0, 1000)
+
+    def run() -> tuple[int, int]:
+        counts: list[int] = []
+        rows = (
+            spark.readStream.format("kbroker")
+            .option("kafka.bootstrap.servers", kbroker_broker.bootstrap)
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "300")
+            .load()
+        )
+        query = (
+            rows.writeStream.foreachBatch(lambda batch, _number: counts.append(batch.count()))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        return sum(counts), sum(count > 0 for count in counts)
+
+    assert run() == (written, 4)
+    more = _write(kbroker_broker.bootstrap, topic, 1000, 100)
+    assert run() == (more, 1)
+
+
+def _write(bootstrap: str, topic: str, first: int, count: int) -> int:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(first, first + count):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+    return count

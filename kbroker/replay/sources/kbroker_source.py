@@ -13,12 +13,21 @@ from pyspark.sql.types import StructType
 
 from kbroker.replay.sources.batch_reader import BatchReader
 from kbroker.replay.sources.option_values import OptionError, OptionValues
-from kbroker.replay.sources.read_options import parse
+from kbroker.replay.sources.read_options import ReadOptions, parse
 from kbroker.replay.sources.spark_schema import columns_of, schema_of
 from kbroker.replay.sources.stream_reader import RefusedStream, StreamReader
 from kbroker.replay.sources.workers import FromSpark
 from kbroker.replay.sources.write_options import parse_write
 from kbroker.replay.sources.writer import BatchWriter, StreamWriter
+
+
+def stream_reader(options: ReadOptions, columns: tuple[str, ...]) -> StreamReader:
+    """The reader that this Spark makes most of."""
+    try:
+        from kbroker.replay.sources.admission import AdmittingStreamReader
+    except ImportError:
+        return StreamReader(options, columns)
+    return AdmittingStreamReader(options, columns)
 
 
 class KbrokerSource(FromSpark, DataSource):
@@ -36,7 +45,7 @@ class KbrokerSource(FromSpark, DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
-            return StreamReader(parse(self.options, streaming=True), columns_of(schema))
+            return stream_reader(parse(self.options, streaming=True), columns_of(schema))
         except OptionError as error:
             return RefusedStream(error)
 

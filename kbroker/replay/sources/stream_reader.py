@@ -68,18 +68,18 @@ class StreamReader(FromSpark, DataSourceStreamReader):
         return {**self.__dict__, "_cluster": None, "_begin": None, "_position": None}
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
-        begin = self._find_begin()
+        begin = self.begin()
         if self._position is None:
             self._position = dict(begin)
         return to_checkpoint(begin, begin)
 
     def latestOffset(self) -> dict[str, object]:  # noqa: N802
-        begin = self._find_begin()
-        finder = self._finder()
+        begin = self.begin()
+        finder = self.finder()
         latest = finder.latest(finder.partitions())
         position = dict(begin if self._position is None else self._position)
         position.update(finder.earliest(latest.keys() - position.keys()))
-        return to_checkpoint(self._next(position, latest), begin)
+        return to_checkpoint(self.next_offsets(position, latest), begin)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         first, first_begin = from_checkpoint(start)
@@ -104,23 +104,25 @@ class StreamReader(FromSpark, DataSourceStreamReader):
             self._cluster.close()
             self._cluster = None
 
-    def _finder(self) -> OffsetFinder:
+    def finder(self) -> OffsetFinder:
+        """What finds offsets, over one connection for the query."""
         if self._cluster is None:
             self._cluster = Cluster(self.options.bootstrap, self.options.client)
         return OffsetFinder(self._cluster, self.options)
 
-    def _find_begin(self) -> Offsets:
+    def begin(self) -> Offsets:
+        """Where the query began."""
         if self._begin is None:
-            finder = self._finder()
+            finder = self.finder()
             self._begin = finder.resolve(self.options.starting, finder.partitions())
         return self._begin
 
-    def _next(self, position: Offsets, latest: Offsets) -> Offsets:
-        """Where the next batch ends: the latest offsets, within the limits of a trigger."""
+    def next_offsets(self, position: Offsets, latest: Offsets, *, everything: bool = False) -> Offsets:
+        """Where the next batch ends: the latest offsets, within the limits of a trigger that has some."""
         options = self.options
         here = {at: position[at] for at in latest}
         new = sum(max(latest[at] - here[at], 0) for at in latest)
-        if new == 0:
+        if new == 0 or everything:
             return latest
         now = time.monotonic()
         waited_ms = (now - self._last_batch_at) * 1000
@@ -143,7 +145,7 @@ class StreamReader(FromSpark, DataSourceStreamReader):
             report_loss(
                 options, f"{names(gone)} is gone, read up to {', '.join(str(first[at]) for at in sorted(gone)[:10])}"
             )
-        added = self._finder().earliest(last.keys() - first.keys())
+        added = self.finder().earliest(last.keys() - first.keys())
         for at, offset in added.items():
             if offset > 0:
                 report_loss(options, f"the new partition {at[0]}-{at[1]} starts at {offset} instead of 0")

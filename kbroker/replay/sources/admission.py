@@ -1,0 +1,47 @@
+"""The streaming reader for a Spark that says where a query is and which trigger it has: Spark 4.2 and later.
+
+With `availableNow` a query reads up to where topics ended when it began, in batches of `maxOffsetsPerTrigger`.  Spark
+4.0 and 4.1 ask a Python source once for its latest offset then, and take one batch for all that there is.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, to_checkpoint
+from kbroker.replay.sources.read_options import ReadOptions
+from kbroker.replay.sources.stream_reader import StreamReader
+
+
+class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
+    """See the module."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        super().__init__(options, columns)
+        self._target: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**super().__getstate__(), "_target": None}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        finder = self.finder()
+        self._target = finder.latest(finder.partitions())
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
+        position, begin = from_checkpoint(start)
+        latest = self._target
+        if latest is None:
+            finder = self.finder()
+            latest = finder.latest(finder.partitions())
+        position = {**self.finder().earliest(latest.keys() - position.keys()), **position}
+        everything = isinstance(limit, ReadAllAvailable)
+        return to_checkpoint(self.next_offsets(position, latest, everything=everything), begin or self.begin())
