@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, to_checkpoint
+from kbroker.replay.sources.offset_json import Offsets
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.stream_reader import StreamReader
 
@@ -33,15 +33,10 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        finder = self.finder()
-        self._target = finder.latest(finder.partitions())
+        self._target = super().latest()
 
-    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # type: ignore[override]  # noqa: N802
-        position, begin = from_checkpoint(start)
-        latest = self._target
-        if latest is None:
-            finder = self.finder()
-            latest = finder.latest(finder.partitions())
-        position = {**self.finder().earliest(latest.keys() - position.keys()), **position}
-        everything = isinstance(limit, ReadAllAvailable)
-        return to_checkpoint(self.next_offsets(position, latest, everything=everything), begin or self.begin())
+    def latest(self) -> Offsets:
+        return super().latest() if self._target is None else self._target
+
+    def takes_all(self, limit: object) -> bool:
+        return isinstance(limit, ReadAllAvailable)

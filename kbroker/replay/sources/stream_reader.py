@@ -42,7 +42,9 @@ class RefusedStream(FromSpark, DataSourceStreamReader):
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         raise self._error
 
-    def latestOffset(self) -> dict[str, object]:  # noqa: N802
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, object] | None = None, limit: object = None
+    ) -> dict[str, object]:
         raise self._error
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
@@ -73,13 +75,27 @@ class StreamReader(FromSpark, DataSourceStreamReader):
             self._position = dict(begin)
         return to_checkpoint(begin, begin)
 
-    def latestOffset(self) -> dict[str, object]:  # noqa: N802
-        begin = self.begin()
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, object] | None = None, limit: object = None
+    ) -> dict[str, object]:
+        """`start` and `limit` come from Spark 4.2 on; earlier ones leave it to the reader to know where the query is."""
+        begin, here = self.begin(), self._position
+        if start is not None:
+            here, before = from_checkpoint(start)
+            begin = before or begin
+        latest = self.latest()
+        position = dict(begin if here is None else here)
+        position.update(self.finder().earliest(latest.keys() - position.keys()))
+        return to_checkpoint(self.next_offsets(position, latest, everything=self.takes_all(limit)), begin)
+
+    def latest(self) -> Offsets:
+        """Up to where the query may read now."""
         finder = self.finder()
-        latest = finder.latest(finder.partitions())
-        position = dict(begin if self._position is None else self._position)
-        position.update(finder.earliest(latest.keys() - position.keys()))
-        return to_checkpoint(self.next_offsets(position, latest), begin)
+        return finder.latest(finder.partitions())
+
+    def takes_all(self, limit: object) -> bool:
+        """Whether the trigger asks for all there is, whatever the options say."""
+        return False
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         first, first_begin = from_checkpoint(start)

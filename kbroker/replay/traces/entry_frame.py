@@ -7,7 +7,7 @@ more memory than one entry.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -54,8 +54,8 @@ def entry_frame(
 
 def _reader(
     plan: FilePlan, rule: EntryRule, fields: str | None, header: bool
-) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pattern = re.compile(fields) if fields is not None else None
         for batch in batches:
             for number in batch.column(0).to_pylist():
