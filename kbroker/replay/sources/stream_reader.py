@@ -78,7 +78,7 @@ class StreamReader(FromSpark, DataSourceStreamReader):
     def latestOffset(  # noqa: N802
         self, start: dict[str, object] | None = None, limit: object = None
     ) -> dict[str, object]:
-        """`start` and `limit` come from Spark 4.2 on; earlier ones leave it to the reader to know where the query is."""
+        """`start` and `limit` come from Spark 4.2 on; before, the reader has to know where the query is."""
         begin, here = self.begin(), self._position
         if start is not None:
             here, before = from_checkpoint(start)
