@@ -69,7 +69,8 @@ class Cluster(World):
         values["broker.id"] = str(node)
         values["zookeeper.connect"] = "model:2181"
         values["controlled.shutdown.enable"] = "false"
-        values["min.insync.replicas"] = "1"
+        values["min.insync.replicas"] = self.rng.choice(("1", "2"))
+        values["replica.lag.time.max.ms"] = self.rng.choice(("500", "5000", "30000"))
         return values
 
     async def start(self, node: int) -> None:
@@ -104,6 +105,19 @@ class Cluster(World):
         self.loop.call_later(SESSION_MS / 1000, session.drop)
         self._leaders.clear()
         await super().crash(node)
+
+    async def fail(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.5:
+            one, other = rng.sample(self.nodes, 2)
+            self.judge.note("brokers %d and %d cannot reach each other", one, other)
+            self.network.separate(f"broker-{one}", f"broker-{other}")
+            await asyncio.sleep(rng.choice((0.0, 0.2, 2.0, 8.0)) * rng.random())
+        if rng.random() < 0.7:
+            await super().fail()
+        if rng.random() < 0.5:
+            self.judge.note("all brokers reach each other")
+            self.network.heal()
 
     def _gave_up(self, why: str) -> None:
         self.judge.fail(f"a broker gives up: {why}")

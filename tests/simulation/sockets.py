@@ -334,6 +334,17 @@ class Network:
     def is_cut(self, one: End, other: End) -> bool:
         return bool(self.cut) and frozenset((one.process.name, other.process.name)) in self.cut
 
+    def separate(self, one: str, other: str) -> None:
+        """Nothing gets through between two processes any more; they find out when they wait for it in vain."""
+        self.cut.add(frozenset((one, other)))
+
+    def heal(self) -> None:
+        """All reach each other; connections of which something was lost are at their end."""
+        pairs, self.cut = self.cut, set()
+        for end in list(self.ends):
+            if frozenset((end.process.name, end.peer.process.name)) in pairs:
+                end.reset()
+
     # Connections
 
     def serve(self, factory: Callable[[], Any], address: Address) -> Server:

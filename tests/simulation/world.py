@@ -200,12 +200,17 @@ class World:
         for _ in range(rng.randint(1, 4)):
             await asyncio.sleep(rng.choice((0.01, 0.1, 1.0)) * rng.random())
             if self.writers_done:
-                return
-            node = rng.choice(self.nodes)
-            if node in self.brokers:
-                await self.crash(node)
-                await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
-                await self.start(node)
+                break
+            await self.fail()
+        self.network.heal()
+
+    async def fail(self) -> None:
+        """One fault, and the end of it."""
+        rng = self.rng
+        node = rng.choice(self.nodes)
+        await self.crash(node)
+        await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
+        await self.start(node)
 
     async def start(self, node: int) -> None:
         """Start a broker, in a process of its own."""
