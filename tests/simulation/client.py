@@ -22,9 +22,10 @@ NOT_NOW = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
-"""A broker that does not lead the partition, or not any more, says so."""
+"""What a broker says that does not lead the partition, or not any more, or has too few replicas."""
 IN_DOUBT = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 

@@ -9,6 +9,7 @@ from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.producers import Producer
+from tests.simulation.transactors import Transactor
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -109,5 +110,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         kind = rng.choices((Producer, Fetcher, Asker), (6, 3, 1))[0]
         if number == 0:
             kind = Producer
+        elif kind is Producer and world.scale.nodes == 1 and not world.is_crowd and rng.random() < 0.15:
+            kind = Transactor
         made.append(kind(world, f"{kind.__name__.lower()}-{number}", budget))
     return made

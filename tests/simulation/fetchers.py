@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 FIRST_FETCH_WITH_SESSIONS = 7
 FETCH_VERSIONS = (4, 6, 7, 10, 11, 12, 13, 16, 17)
 LONG_WAIT_MS = 1000
+READ_COMMITTED = 1
 
 
 class Fetcher(Client):
@@ -110,6 +111,8 @@ class Fetcher(Client):
             for name, rows in by_topic.items()
         ]
         floors = {each: judge.ledger(each).committed_end for each in asked}
+        # What is committed may belong to transactions that are under way.
+        is_bare = self.isolation == READ_COMMITTED and bool(world.transactions)
         sent_at = world.loop.time()
         connection.ask(
             request(
@@ -124,7 +127,7 @@ class Fetcher(Client):
             self.version,
             lambda answer: self._answered(connection, asked, floors, sent_at, answer),
             allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
-            late=lambda: any(judge.ledger(each).committed_end > at for each, at in asked.items()),
+            late=lambda: not is_bare and any(judge.ledger(each).committed_end > at for each, at in asked.items()),
         )
 
     def _answered(
@@ -177,7 +180,8 @@ class Fetcher(Client):
         if not found and not failed:
             behind = {each: end for each, end in floors.items() if end > asked[each]}
             # The next leader learns late what is committed.
-            if behind and not world.may_lose_leaders:
+            in_doubt = world.may_lose_leaders or (self.isolation == READ_COMMITTED and world.transactions)
+            if behind and not in_doubt:
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not world.is_stopping:
                 judge.fail(
@@ -186,7 +190,7 @@ class Fetcher(Client):
 
 
 async def read_all(
-    connection: ModelConnection, world: World, partition: Partition
+    connection: ModelConnection, world: World, partition: Partition, isolation: int = 0
 ) -> tuple[dict[int, bytes], int] | None:
     """What a partition holds from its beginning to its end, and that end; None where this is not to be had now."""
     request = wire.FetchRequest
@@ -196,7 +200,7 @@ async def read_all(
         row = request.FetchPartition(partition=partition[1], fetch_offset=position, partition_max_bytes=1 << 20)
         topic = request.FetchTopic(topic=partition[0], partitions=[row])
         answer = await connection.answer(
-            request(max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, topics=[topic], session_epoch=-1), 11
+            request(isolation_level=isolation, min_bytes=0, max_bytes=1 << 24, topics=[topic], session_epoch=-1), 11
         )
         if answer is None:
             return None
@@ -206,11 +210,19 @@ async def read_all(
         if got.error_code != 0:
             world.judge.fail(f"{partition} cannot be read: {ErrorCode(got.error_code).name}")
         end = got.high_watermark
+        if isolation == READ_COMMITTED and got.last_stable_offset != end:
+            return None  # A transaction has not come to its end.
+        aborted = sorted((each.first_offset, each.producer_id) for each in got.aborted_transactions or ())
+        dropped: set[int] = set()
         before = position
         for batch in read_batches(got.records):
+            while aborted and aborted[0][0] <= batch.base_offset:
+                dropped.add(aborted.pop(0)[1])
             if batch.base_offset != position:
                 world.judge.fail(f"{partition} goes on at {batch.base_offset} behind {position}")
-            if not batch.is_control:
+            if batch.is_control:
+                dropped.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in dropped):
                 found.update((at, value) for at, value in batch.values if value is not None)
             position = batch.last_offset + 1
         if position == before and position != end:

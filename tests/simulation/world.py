@@ -25,11 +25,12 @@ from kbroker.schemas import wire
 from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
-from tests.simulation.fetchers import Fetcher, read_all
+from tests.simulation.fetchers import READ_COMMITTED, Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
+from tests.simulation.transactors import Transaction, judge_transactions
 
 MEMORY = Path("/dev/shm")
 PORT = 9092
@@ -88,6 +89,7 @@ class World:
         """Whether all producers press for the same few partitions, without a pause."""
         self.keeps_order = True
         """Whether partitions of an answer come in the order of the request."""
+        self.transactions: list[Transaction] = []
         self.writers_done = False
         self.is_stopping = False
         self._names: dict[bytes, str] = {}
@@ -157,6 +159,8 @@ class World:
             "num.network.threads": "1",
             "socket.busy.poll.us": rng.choice(("0", "0", "50")),
             "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "1",
             "auto.create.topics.enable": "false",
             "kbroker.fsync": rng.choice(("os", "commit")),
@@ -310,6 +314,23 @@ class World:
             for number in range(topic.partitions):
                 partition = (topic.name, number)
                 self.judge.read_back(partition, *await self._read_all(partition))
+        if self.transactions:
+            await self._judge_transactions()
+
+    async def _judge_transactions(self) -> None:
+        """None is under way any more: what who reads committed records gets to see is whole transactions."""
+        visible: dict[Partition, set[bytes]] = {}
+        connection = await self.connect(1, "committed", "reader")
+        assert connection is not None
+        for partition in sorted({partition for each in self.transactions for partition in each.values}):
+            until = self.loop.time() + CATCH_UP_SECONDS
+            while (found := await read_all(connection, self, partition, isolation=READ_COMMITTED)) is None:
+                if self.loop.time() > until:
+                    self.judge.fail(f"a transaction in {partition} does not come to its end")
+                await asyncio.sleep(0.05)
+            visible[partition] = set(found[0].values())
+        judge_transactions(self, visible)
+        connection.finish(self.rng)
 
     async def _read_all(self, partition: Partition) -> tuple[dict[int, bytes], int]:
         """All of a partition, once it has a leader and what was acknowledged by that alone is committed as well."""
