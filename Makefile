@@ -183,10 +183,12 @@ histories: install $(MADE)/test
 	KBROKER_HISTORIES=$(HISTORIES) KBROKER_HISTORY_SEED=$(or $(SEED),1) \
 	  $(BIN)/python -m pytest tests/replication/simulation -k stays -n $(WORKERS) --timeout 0 $(PYTEST)
 
-# Whole brokers on virtual time, every answer judged: make simulate SIMULATIONS=100000 SEED=1; one again: REPLAY=77
+# Whole brokers on virtual time, every answer judged: make simulate SIMULATIONS=100000 SEED=1; one again: REPLAY=77,
+# made small: SHRINK=77
 SIMULATIONS ?= 1000
 simulate: install $(MADE)/test
-	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),--simulations $(SIMULATIONS) --seed $(or $(SEED),1))
+	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
+	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)))
 
 # Faults that are put into the code one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
 mutations: install $(MADE)/test

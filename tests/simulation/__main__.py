@@ -8,6 +8,7 @@ import sys
 import time
 
 from tests.simulation.runner import play_each, play_seed
+from tests.simulation.shrink import shrink
 from tests.simulation.world import ViolationError
 
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--replay", type=int)
+    parser.add_argument("--shrink", type=int)
     parser.add_argument("--most-failures", type=int, default=10)
     given = parser.parse_args()
     if given.replay is not None:
@@ -26,6 +28,10 @@ def main() -> int:
             print(error)
             return 1
         return 0
+    if given.shrink is not None:
+        smallest = shrink(given.shrink)
+        print("no violation" if smallest is None else smallest)
+        return 0 if smallest is None else 1
     return simulate(range(given.seed, given.seed + given.simulations), given.workers, given.most_failures)
 
 

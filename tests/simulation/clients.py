@@ -112,5 +112,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
             kind = Producer
         elif kind is Producer and world.scale.nodes == 1 and not world.is_crowd and rng.random() < 0.15:
             kind = Transactor
-        made.append(kind(world, f"{kind.__name__.lower()}-{number}", budget))
-    return made
+        made.append(kind(world, f"{kind.__name__.lower()}-{number}", max(1, int(budget * world.scale.share))))
+    only = world.scale.only
+    return [client for number, client in enumerate(made) if only is None or number in only]

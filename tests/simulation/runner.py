@@ -1,7 +1,8 @@
 """Many histories, each in a process of its own: what one leaves behind, or a crash in C, is nobody else's.
 
-python -m tests.simulation --simulations 1000 --seed 1        # the seeds from 1 on
-python -m tests.simulation --replay 77                        # one, with all that happens in it
+python -m tests.simulation --simulations 1000 --seed 1      # the seeds from 1 on
+python -m tests.simulation --replay 77                      # one, with all that happens in it
+python -m tests.simulation --shrink 77                      # the smallest one like it that fails
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ def kind_of(seed: int) -> tuple[type[World], Scale]:
     return (Cluster, CLUSTER_SCALE) if random.Random(seed).random() < CLUSTERS else (World, Scale())
 
 
-def play_seed(seed: int) -> Outcome:
-    """The history of a seed.  ViolationError."""
-    kind, scale = kind_of(seed)
-    return play(seed, scale, kind)
+def play_seed(seed: int, scale: Scale | None = None) -> Outcome:
+    """The history of a seed, at its own scale unless there is another one.  ViolationError."""
+    kind, own = kind_of(seed)
+    return play(seed, scale or own, kind)
 
 
 class _Child:
     """A process that plays one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scale: Scale | None = None) -> None:
         self.seed = seed
         self.until = time.monotonic() + LIMIT_SECONDS
         self._data = bytearray()
@@ -57,7 +58,7 @@ class _Child:
             status = 1
             try:
                 with os.fdopen(writes, "wb") as pipe:
-                    pickle.dump(_judged(seed), pipe)
+                    pickle.dump(_judged(seed, scale), pipe)
                 status = 0
             finally:
                 os._exit(status)
@@ -83,9 +84,17 @@ class _Child:
         return result
 
 
-def _judged(seed: int) -> Result:
+def play_apart(seed: int, scale: Scale) -> Result:
+    """The result of one history, in a process of its own."""
+    child = _Child(seed, scale)
+    while not child.take():
+        pass
+    return child.result()
+
+
+def _judged(seed: int, scale: Scale | None = None) -> Result:
     try:
-        return Result(seed, play_seed(seed), None)
+        return Result(seed, play_seed(seed, scale), None)
     except ViolationError as error:
         return Result(seed, None, str(error))
 

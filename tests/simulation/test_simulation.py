@@ -12,6 +12,8 @@ import sys
 
 import pytest
 
+from kbroker.storage.log.group_commit import LogCommitter
+from tests.simulation import shrink as shrinking
 from tests.simulation.cluster import Cluster
 from tests.simulation.runner import kind_of, play_each, play_seed
 from tests.simulation.world import World
@@ -25,6 +27,7 @@ PRINT_TRACES = (
 )
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(2))
 def test_every_answer_is_right_under_every_interleaving(part: int) -> None:
     """A client could be given another client's answer, or one that no broker may give."""
@@ -33,6 +36,16 @@ def test_every_answer_is_right_under_every_interleaving(part: int) -> None:
     assert not failed, "\n\n".join(failed[:3])
     answers = sum(result.outcome.answers for result in results if result.outcome is not None)
     assert answers > ANSWERS * len(results), "the histories test nothing"
+
+
+def test_a_history_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could read hundreds of requests of which three matter."""
+    monkeypatch.setattr(LogCommitter, "holds", lambda *_: False)
+    monkeypatch.setattr(LogCommitter, "bound", lambda _, end: end)
+    monkeypatch.setattr(shrinking, "MOST_ATTEMPTS", 30)
+    story = next(result.story for result in play_each(range(1, 500)) if result.story is not None)
+    smaller = shrinking.shrink(int(story.split(":")[0].removeprefix("seed ")))
+    assert smaller is not None and len(smaller) < len(story) / 2
 
 
 def test_a_seed_is_the_same_history_in_any_process() -> None:
