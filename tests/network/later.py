@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 import struct
 from typing import Any
 
@@ -43,3 +46,17 @@ class Later(Pending):
 
     def lost(self) -> None:
         self.told.append("gone")
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection as that of a client that has died: the broker is told at once."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def is_cold(fd: int) -> bool:
+    try:
+        os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return True
+    return False

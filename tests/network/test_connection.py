@@ -26,7 +26,7 @@ from kbroker.network.socket_options import SocketOptions
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from tests.extensions.direct_requests import EchoesTogether
 from tests.network import socket_kinds
-from tests.network.later import Later, PlainProgram
+from tests.network.later import Later, PlainProgram, is_cold
 
 ECHO, LATER, FILE, SILENT, TASK, KEEP, HOLD, CONTROLLED_SHUTDOWN, WAKE, BARE, TOGETHER = range(11)
 MAX_FRAME = 8 << 20
@@ -144,24 +144,10 @@ def frame(api_key: int, correlation_id: int, body: bytes, client_id: bytes = b"t
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
-def reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection as that of a client that has died: the broker is told at once."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
 async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     data = await reader.readexactly(size)
     return struct.unpack(">i", data[:4])[0], data[4:]
-
-
-def is_cold(fd: int) -> bool:
-    try:
-        os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return True
-    return False
 
 
 async def until(condition: Any) -> None:

@@ -7,7 +7,8 @@ import struct
 
 import uvloop
 
-from tests.network.test_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, reset, running, until
+from tests.network.later import reset
+from tests.network.test_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, running, until
 
 
 def test_requests_before_a_bad_frame_get_their_answers() -> None:
