@@ -1,30 +1,53 @@
-"""Real brokers under many raw connections with several requests under way: every answer judged (`answers/run.py`)."""
+"""kbroker's answers against those that Apache Kafka gave, scenario by scenario."""
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.scenarios.answers.run import run
+from tests.scenarios.differences import masked, reasons
+from tests.scenarios.golden import load, scenarios
+from tests.scenarios.session import Answers, run
 
-SECONDS = 2.0
+RECORD = load()
+COMPATIBILITY = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "node",
-        "fsync",
-        "workers",
-        pytest.param("cluster", marks=pytest.mark.slow),
-        pytest.param("kafka", marks=(pytest.mark.slow, pytest.mark.kafka)),
-    ],
-)
-def test_every_answer_of_real_brokers_is_right(tmp_path: Path, kind: str) -> None:
-    """A client would be given another one's answer, offset or records, or none; Apache Kafka is held to the same."""
-    seed = random.randrange(1 << 31)
-    answers, wrong = run(kind, SECONDS, seed, tmp_path)
-    assert wrong == "", f"seed {seed}"
-    assert answers > 1000
+def unlike(name: str, expected: Answers, found: Answers) -> list[str]:
+    """A line for each step whose answer is not the one on record."""
+    lines = [f"{step}: not asked any more" for step in expected if step not in found]
+    for step, answer in found.items():
+        ours, theirs = masked(name, step, answer), masked(name, step, expected.get(step, "not on record"))
+        lines += [f"{step}: {line}" for line in differing_parts(theirs, ours, "")]
+    return lines
+
+
+def differing_parts(theirs: Any, ours: Any, path: str) -> Iterator[str]:
+    """A line for each part of an answer that differs."""
+    if theirs == ours:
+        return
+    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
+        for key, value in theirs.items():
+            yield from differing_parts(value, ours[key], f"{path}.{key}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, value in enumerate(theirs):
+            yield from differing_parts(value, ours[index], f"{path}[{index}]")
+    else:
+        yield f"{path}: Kafka {theirs!r}, kbroker {ours!r}"
+
+
+@pytest.mark.parametrize("name", sorted(scenarios()))
+def test_answers_are_those_of_kafka(name: str, kbroker_port: int) -> None:
+    """Clients and tools that rely on an answer of Kafka's would meet another one."""
+    differing = unlike(name, RECORD.get(name, {}), run(scenarios()[name], kbroker_port))
+    assert not differing, "\n  ".join(["answers differ:", *differing])
+
+
+def test_each_difference_is_told_to_users() -> None:
+    """Users would be surprised by a difference that the documentation does not mention."""
+    text = " ".join(COMPATIBILITY.read_text().split())
+    missing = [reason for reason in reasons() if reason not in text]
+    assert not missing

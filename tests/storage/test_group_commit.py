@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.metadata.image import PartitionImage
@@ -56,12 +57,24 @@ class HandLoop(Executor):
             callback()
 
     def fsync(self) -> None:
-        """The thread runs the one fsync that is under way, and the loop hears of it."""
+        """The thread runs the one fsync that is under way, and the loop hears of it; what is settled by that is
+        answered in the turn behind it."""
         (job,) = self.jobs
         self.jobs = []
         self.fsyncs += 1
         job()
         self.turn()
+        answers, self.soon = (
+            [each for each in self.soon if is_ready(each)],
+            [each for each in self.soon if not is_ready(each)],
+        )
+        for each in answers:
+            each()
+
+
+def is_ready(callback: Callable[[], None]) -> bool:
+    """Whether it drains a queue of what is ready."""
+    return isinstance(getattr(callback, "__self__", None), ReadyQueue)
 
 
 def void(_: object) -> None:
@@ -90,7 +103,9 @@ class World:
             commits=self.commits,
         )
         self.log = open_log(directory, config, env=environment, topic_partition=topic_partition)
-        purgatory: Any = SimpleNamespace(mark=void)
+        loop: Any = self.loop
+        self.ready = ReadyQueue(loop)
+        purgatory: Any = SimpleNamespace(mark=void, ready=self.ready)
         image = PartitionImage(topic_partition.partition, 1, 0, (1,), (1,))
         self.partition = Partition(*topic_partition, bytes(16), self.log, 1, image, purgatory)
         self.commits.attach(self.loop, self.loop, lambda log: self.partition.advance(), self.on_refused)

@@ -16,7 +16,7 @@ from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.session import ConnectionLossError
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings, ZooKeeperSettingsError
-from kbroker.config import BrokerConfig, log_config
+from kbroker.config import BrokerConfig, ConfigError, log_config
 from kbroker.metadata.image import BrokerImage, Endpoint
 from tests.cluster.zookeeper.fake import FakeEnsemble
 from tests.cluster.zookeeper.membered import member_over, run, started
@@ -85,7 +85,14 @@ def test_a_server_that_nothing_knows_is_named() -> None:
         ),
         (
             {"inter_broker_listener_name": "INSIDE"},
-            "inter.broker.listener.name: INSIDE is not among the listeners, PLAINTEXT",
+            "Listener with name INSIDE defined in inter.broker.listener.name not found",
+        ),
+        (
+            {
+                "inter_broker_listener_name": "INSIDE",
+                "listener_security_protocol_map": "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            },
+            "INSIDE",
         ),
     ],
 )
@@ -94,7 +101,7 @@ def test_a_broker_that_others_could_not_reach_does_not_start(settings: dict[str,
 
     async def body() -> None:
         loop = asyncio.get_running_loop()
-        with pytest.raises(ValueError, match="listener") as caught:
+        with pytest.raises((ValueError, ConfigError), match="listener") as caught:
             member_of(config(**settings), loop, SYSTEM_CLOCK, Slices(loop), pytest.fail)
         assert words in str(caught.value)
 

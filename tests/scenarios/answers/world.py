@@ -23,6 +23,7 @@ from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
 from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.transactors import Transaction, judge_transactions
 from tests.simulation.world import Scale, Topic
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HOST = "127.0.0.1"
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CHECK_SECONDS = 1.0
 METADATA_SECONDS = 60.0
 ROUND_SECONDS = 300.0
@@ -129,6 +131,7 @@ class RealWorld:
         self.rng = random.Random(seed)
         self.judge = RunJudge()
         self.topics: dict[str, Topic] = {}
+        self.transactions: list[Transaction] = []
         self.connections: list[ModelConnection] = []
         self.is_crowd = False
         # Apache Kafka's answers to Produce have partitions in the order of a hash table.
@@ -300,15 +303,29 @@ class RealWorld:
                 self.judge.fail(f"{len(left)} clients are not through after {ROUND_SECONDS:.0f} s")
 
     async def read_back(self) -> int:
-        """Everything is where it was said to be; how many records there are."""
+        """Everything is where it was said to be, and transactions are whole; how many records there are."""
         count = 0
         for topic in self.topics.values():
             for number in range(topic.partitions):
-                partition = (topic.name, number)
-                connection = await self.connect(await self.leader(partition), "reader", "reader")
-                assert connection is not None
-                values, end = await read_all(connection, cast("World", self), partition)
-                self.judge.read_back(partition, values, end)
-                connection.finish(self.rng)
+                values, end = await self._read_all((topic.name, number), READ_UNCOMMITTED)
+                self.judge.read_back((topic.name, number), values, end)
                 count += len(values)
+        places = sorted({partition for each in self.transactions for partition in each.values})
+        visible = {each: set((await self._read_all(each, READ_COMMITTED))[0].values()) for each in places}
+        judge_transactions(cast("World", self), visible)
         return count
+
+    async def _read_all(self, partition: Partition, isolation: int) -> tuple[dict[int, bytes], int]:
+        """All of a partition, once it has a leader and no transaction is under way there."""
+        until = time.monotonic() + METADATA_SECONDS
+        while True:
+            connection = await self.connect(await self.leader(partition), "reader", "reader")
+            if connection is not None:
+                found = await read_all(connection, cast("World", self), partition, isolation=isolation)
+                connection.finish(self.rng)
+                if found is not None:
+                    return found
+            self.forget_leader(partition)
+            if time.monotonic() > until:
+                self.judge.fail(f"{partition} cannot be read")
+            await asyncio.sleep(0.05)
