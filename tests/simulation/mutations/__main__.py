@@ -1,0 +1,66 @@
+"""`python -m tests.simulation.mutations [NAME …]`: each fault is put into a copy of the tree, and has to be found.
+
+A mutation counts as found where a history fails that does not fail without it.  Those in `UNFOUND` run by name alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from tests.simulation.mutations.mutant import ROOT, Finding, first_failure, mutant
+from tests.simulation.mutations.patches import Mutation, mutations
+from tests.simulation.mutations.unfound import UNFOUND
+
+MOST_HISTORIES = 2000
+VIOLATION_LETTERS = 160
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument("--simulations", type=int, default=MOST_HISTORIES)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    known = {each.name: each for each in mutations()}
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"no such mutation: {', '.join(unknown)}")
+    chosen = [known[name] for name in given.names] or [each for each in known.values() if each.name not in UNFOUND]
+    if given.list:
+        for each in known.values():
+            print(f"{each.name}: {each.fault}{' NOT FOUND: ' + UNFOUND[each.name] if each.name in UNFOUND else ''}")
+        return 0
+    missed = []
+    print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)
+    for each in chosen:
+        began = time.monotonic()
+        found = find(each, given.seed, given.simulations, given.workers)
+        violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
+        print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
+        print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+        if found.seed is None and each.name not in UNFOUND:
+            missed.append(each.name)
+    if missed:
+        print(f"not found: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+def find(mutation: Mutation, first: int, most: int, workers: int) -> Finding:
+    """The first history that the mutation makes fail."""
+    with mutant(mutation) as folder:
+        played = 0
+        while played < most:
+            found = first_failure(folder, most - played, workers, first + played)
+            played += found.histories
+            if found.seed is None or first_failure(ROOT, 1, 1, found.seed).seed is None:
+                return Finding(played, found.seed, found.violation)
+            print(f"{mutation.name}: seed {found.seed} fails without it as well", file=sys.stderr)
+    return Finding(played)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
