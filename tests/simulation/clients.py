@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
+from tests.simulation.groups import Committer
 from tests.simulation.producers import Producer
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
     from tests.simulation.world import World
 
+COMMITTING = 0.3
+"""The share of histories in which groups commit offsets."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -110,4 +113,8 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         if number == 0:
             kind = Producer
         made.append(kind(world, f"{kind.__name__.lower()}-{number}", budget))
+    if rng.random() < COMMITTING:
+        made.extend(
+            Committer(world, f"committer-{number}", rng.choice((5, 20, 50))) for number in range(rng.randint(1, 3))
+        )
     return made
