@@ -63,6 +63,8 @@ class Producer(Client):
             self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
+        if topic.is_old:
+            self.idempotent, self.codec = False, 0
         self.producer = (-1, -1)
         self._here: list[Partition] = []
         self._states: dict[Partition, _State] = {}
