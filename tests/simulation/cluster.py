@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.judge import Partition
 
-CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.2)
+CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
 START_SECONDS = 60.0
 SESSION_MS = 6_000
 
