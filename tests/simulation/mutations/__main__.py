@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 
@@ -25,7 +26,10 @@ def main() -> int:
     parser.add_argument("--simulations", type=int, default=MOST_HISTORIES)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
     given = parser.parse_args()
+    # The copy of the tree and the processes that play there go with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     known = {each.name: each for each in mutations()}
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"no such mutation: {', '.join(unknown)}")
@@ -38,7 +42,7 @@ def main() -> int:
     print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)
     for each in chosen:
         began = time.monotonic()
-        found = find(each, given.seed, given.simulations, given.workers)
+        found = find(each, given.seed, given.simulations, given.workers, clusters=given.clusters)
         violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
         print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
         print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
@@ -49,12 +53,12 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def find(mutation: Mutation, first: int, most: int, workers: int) -> Finding:
+def find(mutation: Mutation, first: int, most: int, workers: int, *, clusters: bool = False) -> Finding:
     """The first history that the mutation makes fail."""
     with mutant(mutation) as folder:
         played = 0
         while played < most:
-            found = first_failure(folder, most - played, workers, first + played)
+            found = first_failure(folder, most - played, workers, first + played, clusters=clusters)
             played += found.histories
             if found.seed is None or first_failure(ROOT, 1, 1, found.seed).seed is None:
                 return Finding(played, found.seed, found.violation)

@@ -77,17 +77,11 @@ def _environment(folder: Path, only: str = "") -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder), "KBROKER_EXT": only, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def first_failure(folder: Path, most: int, workers: int, first_seed: int = 1) -> Finding:
+def first_failure(folder: Path, most: int, workers: int, first_seed: int = 1, *, clusters: bool = False) -> Finding:
     """Play a mutant's histories in processes of their own, until one fails or `most` have been played."""
-    command = [sys.executable, "-c", PLAY, str(first_seed), str(most), str(workers)]
+    command = [sys.executable, "-c", PLAY, str(first_seed), str(most), str(workers), str(int(clusters))]
     played = subprocess.run(command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False)
     if played.returncode != 0:
         raise MutantError(f"its histories cannot be played:\n{played.stdout}{played.stderr}")
     histories, seed, violation = json.loads(played.stdout.splitlines()[-1])
     return Finding(histories, seed, violation)
-
-
-def judged(mutation: Mutation, most: int, workers: int, first_seed: int = 1) -> Finding:
-    """What the histories say of a mutation."""
-    with mutant(mutation) as folder:
-        return first_failure(folder, most, workers, first_seed)
