@@ -54,6 +54,9 @@ class Producer(Client):
             self.depth = min(self.depth, 5)
         self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
         self.pad = rng.choice((0, 0, 100, 5000))
+        if not self.several and rng.random() < 0.1:
+            # With requests that no pooled buffer holds.
+            self.pad = 35_000
         self.slow = rng.random() < 0.15
         topic = rng.choice(list(world.topics.values()))
         self.partitions = [(topic.name, number) for number in range(topic.partitions)]
@@ -63,7 +66,7 @@ class Producer(Client):
             self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
-        if topic.is_old:
+        if world.topics[self.partitions[0][0]].is_old:
             self.idempotent, self.codec = False, 0
         self.producer = (-1, -1)
         self._here: list[Partition] = []

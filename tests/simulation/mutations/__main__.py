@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
-from tests.simulation.mutations.mutant import ROOT, Finding, first_failure, mutant
+from tests.simulation.mutations.mutant import ALL, ROOT, Finding, Which, copied, first_failure, mutant
 from tests.simulation.mutations.patches import Mutation, mutations
 from tests.simulation.mutations.unfound import UNFOUND
 
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
+    parser.add_argument("--crashes", action="store_true", help="play none without crashes, but count them")
     given = parser.parse_args()
     # The copy of the tree and the processes that play there go with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -38,29 +40,32 @@ def main() -> int:
         for each in known.values():
             print(f"{each.name}: {each.fault}{' NOT FOUND: ' + UNFOUND[each.name] if each.name in UNFOUND else ''}")
         return 0
-    missed = []
     print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)
-    for each in chosen:
-        began = time.monotonic()
-        found = find(each, given.seed, given.simulations, given.workers, clusters=given.clusters)
-        violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
-        print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
-        print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-        if found.seed is None and each.name not in UNFOUND:
-            missed.append(each.name)
+    with copied(ROOT) as tree:
+        missed = [each.name for each in chosen if not _report(each, tree, given)]
     if missed:
         print(f"not found: {', '.join(missed)}")
     return 1 if missed else 0
 
 
-def find(mutation: Mutation, first: int, most: int, workers: int, *, clusters: bool = False) -> Finding:
-    """The first history that the mutation makes fail."""
-    with mutant(mutation) as folder:
+def _report(each: Mutation, tree: Path, given: argparse.Namespace) -> bool:
+    """Tell what is found of a mutation; whether that is enough."""
+    began = time.monotonic()
+    found = find(each, tree, given.seed, given.simulations, given.workers, Which(given.clusters, given.crashes))
+    violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
+    print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
+    print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found.seed is not None or each.name in UNFOUND
+
+
+def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, which: Which = ALL) -> Finding:
+    """The first history that the mutation of a tree makes fail."""
+    with mutant(mutation, tree) as folder:
         played = 0
         while played < most:
-            found = first_failure(folder, most - played, workers, first + played, clusters=clusters)
+            found = first_failure(folder, most - played, workers, first + played, which)
             played += found.histories
-            if found.seed is None or first_failure(ROOT, 1, 1, found.seed).seed is None:
+            if found.seed is None or first_failure(tree, 1, 1, found.seed).seed is None:
                 return Finding(played, found.seed, found.violation)
             print(f"{mutation.name}: seed {found.seed} fails without it as well", file=sys.stderr)
     return Finding(played)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.simulation.mutations.patches import Mutation, mutated
 
@@ -24,6 +25,16 @@ class MutantError(Exception):
     """The mutant cannot be built, or its histories cannot be played."""
 
 
+class Which(NamedTuple):
+    """Which histories may find a fault: those of clusters, those with crashes."""
+
+    clusters: bool
+    crashes: bool
+
+
+ALL = Which(clusters=False, crashes=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What the histories of a mutant were like; `seed` is None where none failed."""
@@ -34,19 +45,26 @@ class Finding:
 
 
 @contextmanager
-def mutant(mutation: Mutation) -> Iterator[Path]:
-    """A built copy of the tree with the fault in it.  UnfitPatchError, MutantError."""
-    changed = mutated(mutation, ROOT)
+def copied(tree: Path) -> Iterator[Path]:
+    """A copy of a built tree, for as long as it is needed."""
     folder = Path(tempfile.mkdtemp(prefix="kbroker-mutant-"))
     try:
         for name in COPIED:
-            _copy(ROOT / name, folder / name)
+            _copy(tree / name, folder / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def mutant(mutation: Mutation, tree: Path) -> Iterator[Path]:
+    """A built copy of a tree with the fault in it.  UnfitPatchError, MutantError."""
+    changed = mutated(mutation, tree)
+    with copied(tree) as folder:
         for name, text in changed.items():
             (folder / name).write_text(text)
         _build(folder, [Path(name) for name in changed])
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -77,9 +95,17 @@ def _environment(folder: Path, only: str = "") -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder), "KBROKER_EXT": only, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def first_failure(folder: Path, most: int, workers: int, first_seed: int = 1, *, clusters: bool = False) -> Finding:
+def first_failure(folder: Path, most: int, workers: int, first_seed: int = 1, which: Which = ALL) -> Finding:
     """Play a mutant's histories in processes of their own, until one fails or `most` have been played."""
-    command = [sys.executable, "-c", PLAY, str(first_seed), str(most), str(workers), str(int(clusters))]
+    command = [
+        sys.executable,
+        "-c",
+        PLAY,
+        str(first_seed),
+        str(most),
+        str(workers),
+        *(str(int(each)) for each in which),
+    ]
     played = subprocess.run(command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False)
     if played.returncode != 0:
         raise MutantError(f"its histories cannot be played:\n{played.stdout}{played.stderr}")

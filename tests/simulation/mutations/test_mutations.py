@@ -50,6 +50,6 @@ def test_a_patch_whose_lines_are_not_there_once_is_refused(tmp_path: Path) -> No
 def test_a_mutation_is_built_and_found() -> None:
     """`make mutations` could find nothing whatever is wrong."""
     (mutation,) = (each for each in mutations() if each.name == EARLY)
-    found = find(mutation, first=1, most=20, workers=2)
+    found = find(mutation, ROOT, first=1, most=20, workers=2)
     assert found.seed is not None
     assert "did not ask for" in found.violation
