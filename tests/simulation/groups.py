@@ -88,7 +88,11 @@ class Committer(Client):
         if answer.error_code != 0:
             self._require(answer.error_code in NOT_HERE, answer)
             return None
-        return await self.connect(answer.node_id)
+        found = await self.connect(answer.node_id)
+        if found is not None and self.world.may_lose_leaders:
+            # A coordinator that is replaced amid a commit cannot say whether that counts, and hangs up.
+            found.may_be_closed = True
+        return found
 
     def _commit(self, connection: ModelConnection) -> None:
         request = wire.OffsetCommitRequest
