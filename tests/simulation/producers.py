@@ -50,6 +50,9 @@ class Producer(Client):
         self.version = rng.choice(PRODUCE_VERSIONS)
         self.several = rng.random() < 0.4
         self.idempotent = self.acks != 0 and rng.random() < 0.4
+        if self.acks == 1 and world.may_lose_leaders:
+            # The next leader may lack a batch that was acknowledged, and would miss its sequence for good.
+            self.idempotent = False
         if self.idempotent:
             self.depth = min(self.depth, 5)
         self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
