@@ -190,9 +190,9 @@ simulate: install $(MADE)/test
 	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)))
 
-# Faults that are put into the code one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
+# Faults that are put into copies of the tree one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
 mutations: install $(MADE)/test
-	$(BIN)/python -m tests.simulation.mutations $(if $(ONLY),--only $(ONLY)) --simulations $(SIMULATIONS)
+	$(BIN)/python -m tests.simulation.mutations $(ONLY)
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
+from tests.simulation.groups import Committer
 from tests.simulation.producers import Producer
 from tests.simulation.transactors import Transactor
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
     from tests.simulation.world import World
 
+COMMITTING = 0.3
+"""The share of histories in which groups commit offsets."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -110,8 +113,9 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         kind = rng.choices((Producer, Fetcher, Asker), (6, 3, 1))[0]
         if number == 0:
             kind = Producer
-        elif kind is Producer and world.scale.nodes == 1 and not world.is_crowd and rng.random() < 0.15:
-            kind = Transactor
-        made.append(kind(world, f"{kind.__name__.lower()}-{number}", max(1, int(budget * world.scale.share))))
-    only = world.scale.only
-    return [client for number, client in enumerate(made) if only is None or number in only]
+        made.append(kind(world, f"{kind.__name__.lower()}-{number}", budget))
+    if rng.random() < COMMITTING:
+        made.extend(
+            Committer(world, f"committer-{number}", rng.choice((5, 20, 50))) for number in range(rng.randint(1, 3))
+        )
+    return made

@@ -23,6 +23,7 @@ from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.loop import Process
+from tests.simulation.records import read_batches
 from tests.simulation.world import Scale, World
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
     from tests.simulation.judge import Partition
 
-CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003)
+CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
 START_SECONDS = 60.0
 SESSION_MS = 6_000
+MOST_BYTES = 1 << 26
 
 
 class _Session(SlowSession):
@@ -128,6 +130,29 @@ class Cluster(World):
 
     async def stop_all(self) -> None:
         """Nothing: a history of a cluster ends with its processes."""
+
+    def inspect(self) -> None:
+        super().inspect()
+        for topic in self.topics.values():
+            for number in range(topic.partitions):
+                self._replicas_agree(topic.name, number)
+
+    def _replicas_agree(self, name: str, number: int) -> None:
+        """What a replica takes for committed every other one has as well, or has yet to get."""
+        known: dict[int, tuple[bytes | None, int]] = {}
+        for node, broker in self.brokers.items():
+            partition = broker.services.replica_manager.topics.get(name, {}).get(number)
+            if partition is None:
+                continue
+            high = partition.log.high_watermark
+            for batch in read_batches(partition.log.read_bytes(partition.log.log_start_offset, MOST_BYTES)):
+                for at, value in batch.values if batch.last_offset < high else ():
+                    there, other = known.setdefault(at, (value, node))
+                    if there != value:
+                        self.judge.fail(
+                            f"{name}-{number} has {value!r:.40} at {at} on broker {node}, and {there!r:.40} "
+                            f"on broker {other}"
+                        )
 
     # What clients ask
 

@@ -50,10 +50,16 @@ class Producer(Client):
         self.version = rng.choice(PRODUCE_VERSIONS)
         self.several = rng.random() < 0.4
         self.idempotent = self.acks != 0 and rng.random() < 0.4
+        if self.acks == 1 and world.may_lose_leaders:
+            # The next leader may lack a batch that was acknowledged, and would miss its sequence for good.
+            self.idempotent = False
         if self.idempotent:
             self.depth = min(self.depth, 5)
         self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
         self.pad = rng.choice((0, 0, 100, 5000))
+        if not self.several and rng.random() < 0.1:
+            # With requests that no pooled buffer holds.
+            self.pad = 35_000
         self.slow = rng.random() < 0.15
         topic = rng.choice(list(world.topics.values()))
         self.partitions = [(topic.name, number) for number in range(topic.partitions)]
@@ -63,6 +69,8 @@ class Producer(Client):
             self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
+        if world.topics[self.partitions[0][0]].is_old:
+            self.idempotent, self.codec = False, 0
         self.producer = (-1, -1)
         self._here: list[Partition] = []
         self._states: dict[Partition, _State] = {}

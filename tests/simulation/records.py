@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from tests.scenarios.batches import Batch
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 BEFORE_CRC_BYTES = 21
+OLD_HEAD = struct.Struct(">qiIbb")
+MAGIC_POSITION = 16
 GZIP, ZSTD = 1, 4
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -65,7 +68,16 @@ def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
     """The whole batches of an answer; one at its end that is cut off is left out, as clients do."""
     view = memoryview(data or b"")
     position = 0
-    while len(view) - position >= HEAD.size:
+    while len(view) - position > MAGIC_POSITION:
+        if view[position + MAGIC_POSITION] < 2:
+            (size,) = struct.unpack_from(">i", view, position + 8)
+            if position + 12 + size > len(view):
+                return
+            yield _message(bytes(view[position : position + 12 + size]))
+            position += 12 + size
+            continue
+        if len(view) - position < HEAD.size:
+            return
         head = HEAD.unpack_from(view, position)
         base, length, epoch, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, sequence, count = (
             head
@@ -86,6 +98,19 @@ def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
         values = tuple(_records(payload, base, count))
         yield ReadBatch(base, base + last_delta, epoch, attributes, producer_id, producer_epoch, sequence, values)
         position = end
+
+
+def _message(data: bytes) -> ReadBatch:
+    """A message of the formats before batches, which is not compressed."""
+    offset, _, crc, magic, attributes = OLD_HEAD.unpack_from(data)
+    if zlib.crc32(data[MAGIC_POSITION:]) != crc or attributes & 7:
+        raise MalformedBatchError(f"the message at offset {offset} has a wrong checksum, or attributes {attributes}")
+    position = OLD_HEAD.size + (8 if magic else 0)
+    (key_size,) = struct.unpack_from(">i", data, position)
+    position += 4 + max(0, key_size)
+    (size,) = struct.unpack_from(">i", data, position)
+    value = None if size < 0 else data[position + 4 : position + 4 + size]
+    return ReadBatch(offset, offset, -1, 0, -1, -1, -1, ((offset, value),))
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -50,10 +50,8 @@ class Scale:
     aborts: float = 0.01
     crashes: float = 0.3
     """The chance that brokers of a history crash."""
-    only: frozenset[int] | None = None
-    """The numbers of the clients that take part; None: all."""
-    share: float = 1.0
-    """How much of its requests each client has."""
+    old_formats: float = 0.0
+    """The chance that a topic is stored in a format from before batches; only clusters with ZooKeeper have those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,8 @@ class Topic:
     name: str
     topic_id: bytes
     partitions: int
+    is_old: bool = False
+    """Whether it is stored in a format from before batches, which has neither leader epochs nor producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,15 +288,22 @@ class World:
         rng = self.rng
         request = wire.CreateTopicsRequest
         wanted = [(f"t{number}", rng.choice((1, 1, 2, 5))) for number in range(rng.randint(1, 3))]
+        old = {name for name, _ in wanted if rng.random() < self.scale.old_formats}
+        config = request.CreatableTopicConfig(name="message.format.version", value=rng.choice(("0.9.0", "0.10.2")))
         rows = [
-            request.CreatableTopic(name=name, num_partitions=count, replication_factor=self.scale.nodes)
+            request.CreatableTopic(
+                name=name,
+                num_partitions=count,
+                replication_factor=self.scale.nodes,
+                configs=[config] if name in old else [],
+            )
             for name, count in wanted
         ]
         answer = await self.make_topics(request(topics=rows, timeout_ms=10_000))
         for (name, count), row in zip(wanted, answer.topics, strict=True):
             if row.error_code != 0:
                 self.judge.fail(f"{name} cannot be made: {row.error_code} {row.error_message}")
-            self.topics[name] = Topic(name, bytes(row.topic_id), count)
+            self.topics[name] = Topic(name, bytes(row.topic_id), count, name in old)
             self._names[bytes(row.topic_id)] = name
 
     async def all_gone(self) -> None:

@@ -1,84 +1,74 @@
-"""Puts each fault into a copy of the code, builds it, and plays histories there until one fails.
+"""`python -m tests.simulation.mutations [NAME …]`: each fault is put into a copy of the tree, and has to be found.
 
-    python -m tests.simulation.mutations --only lost-wake-up --simulations 2000
-
-A patch is a fault as it was, or as it could have been; its name says which.  One that no history finds within
-`--simulations` of them is reported, and so is one that does not apply any more.
+A mutation counts as found where a history fails that does not fail without it.  Those in `UNFOUND` run by name alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import shutil
-import subprocess
+import signal
 import sys
-import tempfile
+import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-COPIED = ("kbroker", "tests", "build/cython-release", "setup.py", "pyproject.toml", "README.md")
-PLAYED = re.compile(r"(\d+) histories with")
-PATCHES = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.patch"))}
+from tests.simulation.mutations.mutant import ALL, ROOT, Finding, Which, copied, first_failure, mutant
+from tests.simulation.mutations.patches import Mutation, mutations
+from tests.simulation.mutations.unfound import UNFOUND
 
-
-class NotFoundError(Exception):
-    """A fault that the simulation does not find."""
-
-
-def copy_code(target: Path) -> None:
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, target / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target / name)
-
-
-def build(folder: Path, patch: Path) -> None:
-    """Compile what the patch changes: the extensions that it names, all of them where it changes what they share."""
-    changed = [Path(name) for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)]
-    if not any(path.suffix in (".pyx", ".pxd", ".h") for path in changed):
-        return
-    environ = {**os.environ, "KBROKER_TEST_EXTENSIONS": "1"}
-    if all(path.suffix in (".pyx", ".py") for path in changed):
-        environ["KBROKER_EXT"] = ",".join(path.stem for path in changed if path.suffix == ".pyx")
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True)
-
-
-def find(patch: Path, simulations: int, seed: int) -> str:
-    """What the first history says that fails, with how many were played.  NotFoundError."""
-    with tempfile.TemporaryDirectory(prefix="kbroker-mutation-") as name:
-        folder = Path(name)
-        copy_code(folder)
-        subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=folder, check=True)
-        build(folder, patch)
-        command = [sys.executable, "-m", "tests.simulation", "--most-failures", "1"]
-        command += ["--simulations", str(simulations), "--seed", str(seed)]
-        said = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    played = PLAYED.search(said.stdout)
-    first = next((line for line in said.stdout.splitlines() if line.startswith("seed ")), None)
-    if said.returncode == 0 or first is None or played is None:
-        raise NotFoundError(said.stderr.strip() or f"not found within {simulations} histories")
-    return f"after {played.group(1)}: {first}"
+MOST_HISTORIES = 2000
+VIOLATION_LETTERS = 160
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PATCHES, action="append")
-    parser.add_argument("--simulations", type=int, default=2000)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument("--simulations", type=int, default=MOST_HISTORIES)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
+    parser.add_argument("--crashes", action="store_true", help="play none without crashes, but count them")
     given = parser.parse_args()
-    missed = 0
-    for name in given.only or PATCHES:
-        try:
-            print(f"{name}: {find(PATCHES[name], given.simulations, given.seed)}", flush=True)
-        except (NotFoundError, subprocess.CalledProcessError) as error:
-            missed += 1
-            print(f"{name}: NOT FOUND: {error}", flush=True)
+    # The copy of the tree and the processes that play there go with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    known = {each.name: each for each in mutations()}
+    if unknown := [name for name in given.names if name not in known]:
+        parser.error(f"no such mutation: {', '.join(unknown)}")
+    chosen = [known[name] for name in given.names] or [each for each in known.values() if each.name not in UNFOUND]
+    if given.list:
+        for each in known.values():
+            print(f"{each.name}: {each.fault}{' NOT FOUND: ' + UNFOUND[each.name] if each.name in UNFOUND else ''}")
+        return 0
+    print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)
+    with copied(ROOT) as tree:
+        missed = [each.name for each in chosen if not _report(each, tree, given)]
+    if missed:
+        print(f"not found: {', '.join(missed)}")
     return 1 if missed else 0
+
+
+def _report(each: Mutation, tree: Path, given: argparse.Namespace) -> bool:
+    """Tell what is found of a mutation; whether that is enough."""
+    began = time.monotonic()
+    found = find(each, tree, given.seed, given.simulations, given.workers, Which(given.clusters, given.crashes))
+    violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
+    print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
+    print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found.seed is not None or each.name in UNFOUND
+
+
+def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, which: Which = ALL) -> Finding:
+    """The first history that the mutation of a tree makes fail."""
+    with mutant(mutation, tree) as folder:
+        played = 0
+        while played < most:
+            found = first_failure(folder, most - played, workers, first + played, which)
+            played += found.histories
+            if found.seed is None or first_failure(tree, 1, 1, found.seed).seed is None:
+                return Finding(played, found.seed, found.violation)
+            print(f"{mutation.name}: seed {found.seed} fails without it as well", file=sys.stderr)
+    return Finding(played)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""The faults that the simulation is held against: each patch fits the tree, and the simulation finds one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.mutations.__main__ import find
+from tests.simulation.mutations.mutant import ROOT
+from tests.simulation.mutations.patches import UnfitPatchError, mutated, mutations, read_mutation
+from tests.simulation.mutations.unfound import UNFOUND
+
+LEAST = 20
+EARLY = "answered-without-acks"
+PATCH = "# A fault.\n--- a/kbroker/a.py\n+++ b/kbroker/a.py\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"
+
+
+def test_every_mutation_fits_the_tree() -> None:
+    """A fault that cannot be put into the code any more would be found no more, and nobody would learn of it."""
+    found = mutations()
+    for each in found:
+        for path, text in mutated(each, ROOT).items():
+            assert path.startswith("kbroker/"), each.name
+            assert text != (ROOT / path).read_text(), f"{each.name} changes nothing in {path}"
+    assert len(found) - len(UNFOUND) >= LEAST
+
+
+def test_what_is_not_found_has_a_mutation_and_a_reason() -> None:
+    """The list of what the simulation cannot find could go on about faults that are no more."""
+    names = {each.name for each in mutations()}
+    assert all(name in names and reason for name, reason in UNFOUND.items())
+
+
+def test_a_patch_whose_lines_are_not_there_once_is_refused(tmp_path: Path) -> None:
+    """A fault could be put into another place than the one that it names."""
+    patch, target = tmp_path / "fault.patch", tmp_path / "kbroker" / "a.py"
+    patch.write_text(PATCH)
+    target.parent.mkdir()
+    mutation = read_mutation(patch)
+    target.write_text("zero\none\ntwo\n")
+    assert mutated(mutation, tmp_path) == {"kbroker/a.py": "zero\none\nthree\n"}
+    for text in ("one\n", "one\ntwo\none\ntwo\n"):
+        target.write_text(text)
+        with pytest.raises(UnfitPatchError):
+            mutated(mutation, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_mutation_is_built_and_found() -> None:
+    """`make mutations` could find nothing whatever is wrong."""
+    (mutation,) = (each for each in mutations() if each.name == EARLY)
+    found = find(mutation, ROOT, first=1, most=20, workers=2)
+    assert found.seed is not None
+    assert "did not ask for" in found.violation
