@@ -10,7 +10,6 @@ from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.groups import Committer
 from tests.simulation.producers import Producer
-from tests.simulation.transactors import Transactor
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection

@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import struct
-import subprocess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +17,6 @@ from tests.simulation.connection import ModelConnection
 from tests.simulation.disk import Disk
 from tests.simulation.judge import Judge, ViolationError
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.mutations.__main__ import PATCHES, ROOT
 from tests.simulation.records import encode_batch, read_batches
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
@@ -140,10 +138,3 @@ def test_a_power_cut_leaves_what_was_synced(tmp_path: Path) -> None:
     assert (tmp_path / "killed" / "log").read_bytes() == b"syncedunsynced"
     for each in (fd, folder):
         os.close(each)
-
-
-@pytest.mark.parametrize("name", sorted(PATCHES))
-def test_a_mutation_still_applies(name: str) -> None:
-    """A fault that the simulation found once would no longer be tried."""
-    command = ["patch", "--dry-run", "-s", "-p1", "-i", str(PATCHES[name])]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
