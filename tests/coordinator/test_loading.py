@@ -6,11 +6,20 @@ from typing import Any
 
 import pytest
 
+from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime import shard as shard_module
 from kbroker.coordinator.runtime.plan import TransactionalProducer
-from kbroker.errors import CoordinatorLoadInProgressError, ErrorCode, KafkaError, KafkaStorageError
+from kbroker.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+)
+from kbroker.metadata.cache import MetadataCache
+from kbroker.metadata.image import ClusterImage
 from kbroker.schemas import message
 from tests.coordinator.harness import MemoryLog, World, delete_topic, join_request, protocols
 from tests.coordinator.wire import Client
@@ -58,6 +67,29 @@ def busy_world() -> World:
     world.coordinator.delete_group("simple-3")
     world.stable_member("connect", protocol_type="connect", protocols=protocols("a"))
     return world
+
+
+def test_a_broker_that_no_controller_has_told_anything_does_not_say_that_nothing_is_committed() -> None:
+    """Consumers that ask a coordinator which has just come back would begin anew: behind what they have not read, or at
+    the start of everything."""
+    cache = MetadataCache(ClusterImage.of("cluster"))
+    world = World(with_topic=False)
+    coordinator = GroupCoordinator(world.config, world.loop, world.loop, MemoryLog(cache), cache)
+    coordinator.start()
+    with pytest.raises(CoordinatorNotAvailableError):
+        coordinator.offsets_of("g")
+    with pytest.raises(CoordinatorNotAvailableError):
+        coordinator.registry.check_complete()
+    assert world.coordinator.offsets_of("g") is None, "where there is no topic nothing is committed"
+
+
+def test_a_coordinator_that_has_stopped_does_not_say_that_nothing_is_committed() -> None:
+    """The requests of the last moment would be answered as if the groups were new."""
+    world = World()
+    world.commit("g", 7)
+    world.coordinator.stop()
+    with pytest.raises(CoordinatorNotAvailableError):
+        world.coordinator.registry.find("g")
 
 
 def test_a_restart_changes_nothing() -> None:

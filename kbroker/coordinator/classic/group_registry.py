@@ -214,8 +214,10 @@ class GroupRegistry:
     def find(self, group_id: str) -> Group | None:
         """The group, or None when there is none.  Raises while that is not known."""
         group = self.groups.get(group_id)
-        if group is None and self.runtime.shards:
-            self._shard_of(group_id).check_active()
+        if group is None:
+            self.runtime.check_knows_topic()
+            if self.runtime.shards:
+                self._shard_of(group_id).check_active()
         return group
 
     def create(self, group_id: str) -> Group:

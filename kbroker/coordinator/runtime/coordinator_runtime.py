@@ -186,8 +186,15 @@ class CoordinatorRuntime(Generic[S]):
             if shard.state is ShardState.ACTIVE and shard.coordinator is not None:
                 yield shard.coordinator
 
+    def check_knows_topic(self) -> None:
+        """Raise CoordinatorNotAvailableError while this broker cannot say whether anything is stored at all: it has just
+        joined a cluster, and no controller has told it what there is; or it serves no longer."""
+        if not self._running or not (self.shards or self._cache.is_filled):
+            raise CoordinatorNotAvailableError()
+
     def check_complete(self) -> None:
         """Raise unless all that this broker coordinates is known."""
+        self.check_knows_topic()
         for shard in self.shards:
             if shard.state is not ShardState.UNLOADED:
                 shard.check_active()
