@@ -10,6 +10,7 @@ from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.groups import Committer
 from tests.simulation.producers import Producer
+from tests.simulation.transactors import Transactor
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -112,9 +113,12 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         kind = rng.choices((Producer, Fetcher, Asker), (6, 3, 1))[0]
         if number == 0:
             kind = Producer
-        made.append(kind(world, f"{kind.__name__.lower()}-{number}", budget))
+        elif kind is Producer and world.scale.nodes == 1 and not world.is_crowd and rng.random() < 0.15:
+            kind = Transactor
+        made.append(kind(world, f"{kind.__name__.lower()}-{number}", max(1, int(budget * world.scale.share))))
     if rng.random() < COMMITTING:
         made.extend(
             Committer(world, f"committer-{number}", rng.choice((5, 20, 50))) for number in range(rng.randint(1, 3))
         )
-    return made
+    only = world.scale.only
+    return [client for number, client in enumerate(made) if only is None or number in only]

@@ -50,6 +50,10 @@ class Scale:
     aborts: float = 0.01
     crashes: float = 0.3
     """The chance that brokers of a history crash."""
+    only: frozenset[int] | None = None
+    """The numbers of the clients that take part; None: all."""
+    share: float = 1.0
+    """How much of its requests each client has."""
     old_formats: float = 0.0
     """The chance that a topic is stored in a format from before batches; only clusters with ZooKeeper have those."""
 
