@@ -28,6 +28,8 @@ PATIENCE_SECONDS = 30.0
 WAKE_SECONDS = 10.0
 """Within so long a request is answered that waited for something, once that is there."""
 BUFFER_BYTES = 65536
+STALL_SECONDS = 5.0
+"""Bytes of an answer do not stay away for so long."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class ModelConnection:
         self._judge = judge
         self._buffer = bytearray(BUFFER_BYTES)
         self._bytes = bytearray()
+        self._came_at = 0.0
         self._unsent: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
 
@@ -140,7 +143,9 @@ class ModelConnection:
     # For the judge
 
     def check(self, now: float) -> None:
-        """An answer may not be missing."""
+        """An answer may not be missing; one of which bytes come is not, however slow the network is."""
+        if self._bytes and now - self._came_at < STALL_SECONDS:
+            return
         if self.outstanding and not self.gone and not self.end.paused:
             oldest = self.outstanding[0]
             if now - self.oldest_since > oldest.allowed_seconds:
@@ -163,6 +168,7 @@ class ModelConnection:
     def buffer_updated(self, size: int) -> None:
         received = self._bytes
         received += self._buffer[:size]
+        self._came_at = self._loop.time()
         while len(received) >= 4:
             (length,) = struct.unpack_from(">i", received)
             if length < 4:
