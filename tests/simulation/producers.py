@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 FIRST_PRODUCE_WITH_ZSTD = 7
+MOST_UNSETTLED = 5
 PRODUCE_VERSIONS = (3, 7, 8, 9, 11, 12, 13)
 
 
@@ -72,6 +73,7 @@ class Producer(Client):
         if world.topics[self.partitions[0][0]].is_old:
             self.idempotent, self.codec = False, 0
         self.producer = (-1, -1)
+        self._is_in_doubt = False
         self._here: list[Partition] = []
         self._states: dict[Partition, _State] = {}
         self._unsettled: dict[Sent, None] = {}
@@ -102,6 +104,7 @@ class Producer(Client):
     async def _talk(self, connection: ModelConnection) -> None:
         """Over one connection, until it or the budget is at its end."""
         rng = self.rng
+        self._is_in_doubt = False
         if self.idempotent:
             if self.producer[0] < 0:
                 connection.abort()
@@ -113,12 +116,12 @@ class Producer(Client):
         else:
             self._unsettled.clear()
         while not connection.gone and self._here and (self.requests > 0 or connection.outstanding):
-            while self.requests > 0 and len(connection.outstanding) < self.depth:
+            while self.requests > 0 and len(connection.outstanding) < self.depth and self._may_go_on():
                 self.requests -= 1
                 self._send(connection, self._batches())
                 if self.acks == 0:
                     break
-            if connection.end.closed:
+            if connection.end.closed or not (connection.outstanding or self._may_go_on()):
                 break
             connection.flush()
             if self.requests <= 0:
@@ -134,6 +137,11 @@ class Producer(Client):
             connection.finish(rng)
         if self.acks == 0:
             self._unsettled.clear()
+
+    def _may_go_on(self) -> bool:
+        """Whether a new batch may follow: brokers know the last five of an idempotent producer, so one that is in doubt
+        is sent again before that."""
+        return not self.idempotent or not (self._is_in_doubt or len(self._unsettled) >= MOST_UNSETTLED)
 
     def _batches(self) -> list[Sent]:
         rng = self.rng
@@ -215,6 +223,8 @@ class Producer(Client):
                     self.judge.refused(sent.partition, sent.values)
             elif not self.idempotent:
                 self._unsettled.pop(sent, None)
+            else:
+                self._is_in_doubt = True
             if code in NOT_NOW:
                 self.world.forget_leader(sent.partition)
                 connection.abort()
