@@ -244,7 +244,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return False
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
-        return self.network.serve(protocol_factory, options["sock"].getsockname()[:2])
+        bound = options["sock"]
+        return self.network.serve(protocol_factory, bound.getsockname()[:2], bound)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
         return await self.network.connect(protocol_factory, host, port)

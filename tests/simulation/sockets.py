@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
@@ -253,10 +254,13 @@ class End:
 
 
 class Server:
-    """A listening socket."""
+    """A listening socket; `bound` is the system's, which only holds the address."""
 
-    def __init__(self, network: Network, factory: Callable[[], Any], address: Address) -> None:
+    def __init__(
+        self, network: Network, factory: Callable[[], Any], address: Address, bound: socket.socket | None
+    ) -> None:
         self.network = network
+        self.bound = bound
         self.factory = factory
         self.address = address
         self.process = PROCESS.get()
@@ -265,6 +269,8 @@ class Server:
     def close(self) -> None:
         if self.network.servers.get(self.address) is self:
             del self.network.servers[self.address]
+        if self.bound is not None:
+            self.bound.close()
 
 
 class Network:
@@ -347,10 +353,10 @@ class Network:
 
     # Connections
 
-    def serve(self, factory: Callable[[], Any], address: Address) -> Server:
+    def serve(self, factory: Callable[[], Any], address: Address, bound: socket.socket | None = None) -> Server:
         if address in self.servers:
             raise OSError(98, f"address {address} in use")
-        server = self.servers[address] = Server(self, factory, address)
+        server = self.servers[address] = Server(self, factory, address, bound)
         return server
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
@@ -416,8 +422,8 @@ class Network:
     def end_process(self, process: Process) -> None:
         """Its connections end, as the system ends them."""
         process.alive = False
-        for address in [address for address, server in self.servers.items() if server.process is process]:
-            del self.servers[address]
+        for server in [server for server in self.servers.values() if server.process is process]:
+            server.close()
         for end in [end for end in self.ends if end.process is process]:
             end._close(None)
             if end.descriptor is not None:

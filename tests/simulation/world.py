@@ -444,6 +444,8 @@ def _drop(world: World) -> None:
         dispose(broker)
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+    for server in list(world.network.servers.values()):
+        server.close()
     for end in list(world.network.ends):
         if end.descriptor is not None:
             end.descriptor.close()
