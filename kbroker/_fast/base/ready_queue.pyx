@@ -7,8 +7,8 @@ would change what the append still needs.  So both are put here.
     serving     a request, or several together (`FlushBatch`), run between `begin` and `end`
     draining    calls from the queue run, one after the other, in the order in which they were put
 
-At most one of both is true.  Whatever ends either drains the queue; a call that is put while neither is true runs in
-the loop's next turn.
+Both are true where a call from the queue lets a connection serve its next request.  The connection or the batch that
+has served a request drains the queue when it has sent; what is put while neither is true runs in the loop's next turn.
 """
 
 from collections import deque
