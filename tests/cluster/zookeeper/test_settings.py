@@ -92,8 +92,8 @@ def test_a_server_that_nothing_knows_is_named() -> None:
                 "inter_broker_listener_name": "INSIDE",
                 "listener_security_protocol_map": "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             },
-            "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options based "
-            "on currently configured listeners are PLAINTEXT",
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            "The valid options based on currently configured listeners are PLAINTEXT",
         ),
     ],
 )
