@@ -21,22 +21,22 @@ from typing import Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
-from kbroker.schemas import wire
 from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
-from tests.simulation.fetchers import READ_COMMITTED, Fetcher, read_all
+from tests.simulation.fetchers import Fetcher
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
+from tests.simulation.reading_back import read_back
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
-from tests.simulation.transactors import Transaction, judge_transactions
+from tests.simulation.topics import Topic, create_topics
+from tests.simulation.transactors import Transaction
 
 MEMORY = Path("/dev/shm")
 PORT = 9092
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
-CATCH_UP_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,6 @@ class Scale:
     """How much of its requests each client has."""
     old_formats: float = 0.0
     """The chance that a topic is stored in a format from before batches; only clusters with ZooKeeper have those."""
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    name: str
-    topic_id: bytes
-    partitions: int
-    is_old: bool = False
-    """Whether it is stored in a format from before batches, which has neither leader epochs nor producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +91,7 @@ class World:
         self.transactions: list[Transaction] = []
         self.writers_done = False
         self.is_stopping = False
-        self._names: dict[bytes, str] = {}
+        self.topic_names: dict[bytes, str] = {}
         self._correlation_ids: set[int] = set()
         self._settings: dict[int, dict[str, str]] = {}
         self._crashes: dict[int, int] = {}
@@ -124,7 +115,7 @@ class World:
         return found
 
     def topic_name(self, topic_id: bytes) -> str:
-        return self._names.get(bytes(topic_id), "?")
+        return self.topic_names.get(bytes(topic_id), "?")
 
     def tolerates(self, code: int) -> bool:
         """Whether an answer may have this error here."""
@@ -252,7 +243,7 @@ class World:
         rng, scale = self.rng, self.scale
         self._check_soon()
         await self.start_all()
-        await self.create_topics()
+        await create_topics(self)
         made = draw_clients(self, scale.requests, rng.randint(*scale.clients))
         writers = [each for each in made if not isinstance(each, Fetcher)]
         readers = [each for each in made if isinstance(each, Fetcher)]
@@ -265,7 +256,7 @@ class World:
             each.wake()
         await asyncio.gather(*reading)
         await self.all_gone()
-        await self.read_back()
+        await read_back(self)
         await self.all_gone()
         self.inspect()
         await self.stop_all()
@@ -278,7 +269,7 @@ class World:
         if self.rng.random() < 0.3:
             await self.stop(1)
             await self.start(1)
-            await self.read_back()
+            await read_back(self)
         await self.stop(1)
 
     async def make_topics(self, request: Any) -> Any:
@@ -287,28 +278,6 @@ class World:
         answer = await connection.answer(request, 7)
         connection.finish(self.rng)
         return answer
-
-    async def create_topics(self) -> None:
-        rng = self.rng
-        request = wire.CreateTopicsRequest
-        wanted = [(f"t{number}", rng.choice((1, 1, 2, 5))) for number in range(rng.randint(1, 3))]
-        old = {name for name, _ in wanted if rng.random() < self.scale.old_formats}
-        config = request.CreatableTopicConfig(name="message.format.version", value=rng.choice(("0.9.0", "0.10.2")))
-        rows = [
-            request.CreatableTopic(
-                name=name,
-                num_partitions=count,
-                replication_factor=self.scale.nodes,
-                configs=[config] if name in old else [],
-            )
-            for name, count in wanted
-        ]
-        answer = await self.make_topics(request(topics=rows, timeout_ms=10_000))
-        for (name, count), row in zip(wanted, answer.topics, strict=True):
-            if row.error_code != 0:
-                self.judge.fail(f"{name} cannot be made: {row.error_code} {row.error_message}")
-            self.topics[name] = Topic(name, bytes(row.topic_id), count, name in old)
-            self._names[bytes(row.topic_id)] = name
 
     async def all_gone(self) -> None:
         """Wait until every connection is gone on both sides."""
@@ -322,46 +291,6 @@ class World:
                 self.judge.fail(f"connections that have ended are still there: {left}")
             await asyncio.sleep(0.01)
         self.connections.clear()
-
-    async def read_back(self) -> None:
-        """Everything is where it was said to be."""
-        for topic in self.topics.values():
-            for number in range(topic.partitions):
-                partition = (topic.name, number)
-                self.judge.read_back(partition, *await self._read_all(partition))
-        if self.transactions:
-            await self._judge_transactions()
-
-    async def _judge_transactions(self) -> None:
-        """None is under way any more: what who reads committed records gets to see is whole transactions."""
-        visible: dict[Partition, set[bytes]] = {}
-        connection = await self.connect(1, "committed", "reader")
-        assert connection is not None
-        for partition in sorted({partition for each in self.transactions for partition in each.values}):
-            until = self.loop.time() + CATCH_UP_SECONDS
-            while (found := await read_all(connection, self, partition, isolation=READ_COMMITTED)) is None:
-                if self.loop.time() > until:
-                    self.judge.fail(f"a transaction in {partition} does not come to its end")
-                await asyncio.sleep(0.05)
-            visible[partition] = set(found[0].values())
-        judge_transactions(self, visible)
-        connection.finish(self.rng)
-
-    async def _read_all(self, partition: Partition) -> tuple[dict[int, bytes], int]:
-        """All of a partition, once it has a leader and what was acknowledged by that alone is committed as well."""
-        until = self.loop.time() + CATCH_UP_SECONDS
-        while True:
-            connection = await self.connect(await self.leader(partition), "reader", "reader")
-            if connection is not None:
-                found = await read_all(connection, self, partition)
-                connection.finish(self.rng)
-                is_late = self.loop.time() > until
-                if found is not None and (is_late or found[1] >= self.judge.ledger(partition).acknowledged_end):
-                    return found
-                if is_late:
-                    self.judge.fail(f"{partition} cannot be read")
-            self.forget_leader(partition)
-            await asyncio.sleep(0.05)
 
     def inspect(self) -> None:
         """Nothing that belongs to an ended connection is left in the brokers."""
