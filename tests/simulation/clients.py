@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
-from tests.simulation.groups import Committer
+from tests.simulation.groups.committers import Committer
 from tests.simulation.producers import Producer
-from tests.simulation.transactors import Transactor
+from tests.simulation.transactions.transactors import Transactor
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection

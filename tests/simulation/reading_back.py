@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation.fetchers import READ_COMMITTED, read_all
-from tests.simulation.transactors import judge_transactions
+from tests.simulation.transactions.transactors import judge_transactions
 
 if TYPE_CHECKING:
     from tests.simulation.judge import Partition

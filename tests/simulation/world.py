@@ -31,7 +31,7 @@ from tests.simulation.reading_back import read_back
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
-from tests.simulation.transactors import Transaction
+from tests.simulation.transactions.transactors import Transaction
 
 MEMORY = Path("/dev/shm")
 PORT = 9092

@@ -23,7 +23,7 @@ from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
 from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
-from tests.simulation.transactors import Transaction, judge_transactions
+from tests.simulation.transactions.transactors import Transaction, judge_transactions
 from tests.simulation.world import Scale, Topic
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Clients of group coordinators, and what their answers have to be."""

@@ -1,0 +1,1 @@
+"""Producers with a transactional id, and what has to be seen of their transactions."""
