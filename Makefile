@@ -10,6 +10,7 @@
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
 #   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
 #   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1   make mutations  what it finds
+#   make simulate-coverage  how much of the code such histories reach, a table of each file; SIMULATIONS=300
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
@@ -46,7 +47,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate mutations lint bench bench-kafka profile debug debug-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -190,6 +191,12 @@ simulate: install $(MADE)/test
 	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)))
 
+# How much of connections, requests, the log and replication histories reach: a table of each file; FILES=fast_append lists
+# what is not reached there
+simulate-coverage: coverage-build
+	cd build/coverage && PYTHONPATH="$(CURDIR)/build/coverage" ../../$(BIN)/python -m tests.simulation.coverage \
+	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1) $(FILES)
+
 # Faults that are put into copies of the tree one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
 mutations: install $(MADE)/test
 	$(BIN)/python -m tests.simulation.mutations $(ONLY)
@@ -213,14 +220,14 @@ CELL ?= one-50
 profile: install $(MADE)/bench
 	$(BIN)/python profiling/run.py $(CELL)
 
-# A copy of the tree, so that the checked build never replaces the fast one.
-debug-build: install $(MADE)/test
-	@mkdir -p build/debug
-	@find build/debug -path build/debug/build -prune -o -type f ! -name '*.so' -exec rm {} +
+# A copy of the tree, so that another build never replaces the fast one.
+debug-build coverage-build: %-build: install $(MADE)/test
+	@mkdir -p build/$*
+	@find build/$* -path build/$*/build -prune -o -type f ! -name '*.so' ! -path '*/_fast/*.c' ! -path '*/extensions/*.c' -exec rm {} +
 	tar -cf - --exclude=./.venv --exclude=./build --exclude=./.git --exclude=./data --exclude='./.*_cache' --exclude='*.so' \
 	  --exclude=__pycache__ . \
-	  | tar -xf - -C build/debug
-	cd build/debug && KBROKER_BUILD=debug KBROKER_TEST_EXTENSIONS=1 ../../$(BIN)/python setup.py -q build_ext --inplace
+	  | tar -xf - -C build/$*
+	cd build/$* && KBROKER_BUILD=$* KBROKER_TEST_EXTENSIONS=1 ../../$(BIN)/python setup.py -q build_ext --inplace
 
 debug: debug-build
 	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) \

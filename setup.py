@@ -1,10 +1,11 @@
 """Builds one extension per `.pyx` under `kbroker/_fast`.
 
 KBROKER_BUILD selects the build: `release` (default), `debug` (bounds checks, assertions, no optimisation that hides a
-fault), `sanitize` (debug plus AddressSanitizer and UBSan) or `profile` (release code with frame pointers and symbols
-for perf).  KBROKER_EXT=name[,name] builds those extensions alone, KBROKER_TEST_EXTENSIONS=1 those of `tests/extensions`
-as well, which no package holds.  All processors that this process may use translate
-and compile, however the build was started.
+fault), `sanitize` (debug plus AddressSanitizer and UBSan), `profile` (release code with frame pointers and symbols
+for perf) or `coverage` (each line of connections, requests and the log tells coverage.py that it is reached; the C
+files lie where it looks for them).  KBROKER_EXT=name[,name] builds those extensions alone, KBROKER_TEST_EXTENSIONS=1
+those of `tests/extensions` as well, which no package holds.  All processors that this process may use translate and
+compile, however the build was started.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ MODES: dict[str, tuple[list[str], list[str], list[tuple[str, str | None]]]] = {
         [("KBROKER_DEBUG", "1")],
     ),
     "profile": (["-O3", "-g", "-fno-omit-frame-pointer"], ["-g"], [("NDEBUG", None)]),
+    "coverage": (["-O1"], [], [("NDEBUG", None)]),
 }
+JOBS = len(os.sched_getaffinity(0))
+TRACED = tuple(f"kbroker._fast.{room}." for room in ("net", "requests", "log"))
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-unused-function"]
 
@@ -75,6 +79,25 @@ def extensions(mode: str) -> list[Extension]:
             )
         )
     return found
+
+
+def translated(mode: str) -> list[Extension]:
+    """The extensions, as C."""
+    found = extensions(mode)
+    traced = [each for each in found if mode == "coverage" and each.name.startswith(TRACED)]
+    for each in traced:
+        each.define_macros.append(("CYTHON_TRACE_NOGIL", "1"))
+    made = []
+    for some in ([each for each in found if each not in traced], traced):
+        made += cythonize(
+            some,
+            compiler_directives={**directives(mode), "linetrace": some is traced},
+            build_dir=None if some is traced else f"build/cython-{mode}",
+            annotate=mode == "profile",
+            include_path=["."],
+            nthreads=JOBS if JOBS > 1 else 0,
+        )
+    return made
 
 
 def remove_stale() -> None:
@@ -123,18 +146,10 @@ def main() -> None:
     if mode not in MODES:
         raise SystemExit(f"KBROKER_BUILD={mode!r}: must be one of {', '.join(MODES)}")
     remove_stale()
-    jobs = len(os.sched_getaffinity(0))
     setup(
         cmdclass={"build_py": StampedBuild, "sdist": StampedArchive},
-        options={"build_ext": {"parallel": jobs}},
-        ext_modules=cythonize(
-            extensions(mode),
-            compiler_directives=directives(mode),
-            build_dir=f"build/cython-{mode}",
-            annotate=mode == "profile",
-            include_path=["."],
-            nthreads=jobs if jobs > 1 else 0,
-        ),
+        options={"build_ext": {"parallel": JOBS}},
+        ext_modules=translated(mode),
     )
 
 
