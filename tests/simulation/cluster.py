@@ -14,10 +14,11 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
-from kbroker.cluster.zookeeper.session import SessionState, Watch
+from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
+from kbroker.types import TopicPartition
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
@@ -37,12 +38,36 @@ SESSION_MS = 6_000
 MOST_BYTES = 1 << 26
 
 
-class _Session(SlowSession):
+class ModelSession(SlowSession):
     """What ZooKeeper tells comes to the process that the session is of."""
 
     def __init__(self, ensemble: FakeEnsemble, rng: random.Random) -> None:
         super().__init__(ensemble, lambda: rng.uniform(0.0002, 0.002))
         self._context = copy_context()
+        self._has_lapsed = False
+
+    def lapse(self) -> None:
+        """ZooKeeper ends the session, and its process goes on as if it were there, until `notice`."""
+        if self.state is SessionState.CONNECTED:
+            self._has_lapsed = True
+            self._forget()
+        else:
+            self._dropped = True
+        self.ensemble.end_session(self.session_id)
+
+    def notice(self) -> None:
+        """The process learns that its session is over, and gets another one."""
+        if self._has_lapsed:
+            self._has_lapsed = False
+            self.suspend()
+            self._dropped = True
+        if self.state is SessionState.SUSPENDED:
+            self.resume()
+
+    async def _turn(self) -> None:
+        await super()._turn()
+        if self._has_lapsed:
+            raise ConnectionLossError("the session is over")
 
     def _watch(self, watches: dict[str, list[tuple[FakeSession, Watch]]], path: str, watch: Watch | None) -> None:
         loop = asyncio.get_running_loop()
@@ -60,7 +85,8 @@ class Cluster(World):
         super().__init__(seed, folder, scale)
         self.ensemble = FakeEnsemble()
         self._leaders: dict[Partition, int] = {}
-        self._sessions: dict[int, _Session] = {}
+        self.sessions: dict[int, ModelSession] = {}
+        self.session_ms = SESSION_MS
 
     def tolerates(self, code: int) -> bool:
         return code in NOT_NOW or code in IN_DOUBT
@@ -83,7 +109,7 @@ class Cluster(World):
 
         async def begin() -> Broker:
             loop = self.loop
-            session = self._sessions[node] = _Session(self.ensemble, rng)
+            session = self.sessions[node] = ModelSession(self.ensemble, rng)
             failed = self._gave_up
             parts = Parts(
                 config,
@@ -94,7 +120,7 @@ class Cluster(World):
                 failed,
             )
             outside = Outside(session, TcpTransport(loop), rng)
-            member = ZooKeeperMember(ZooKeeperSettings("model:2181", SESSION_MS), parts, loop, outside)
+            member = ZooKeeperMember(ZooKeeperSettings("model:2181", self.session_ms), parts, loop, outside)
             broker = Broker(config, loop, member=member, make_socket=MemorySocket)
             await broker.start()
             return broker
@@ -102,9 +128,9 @@ class Cluster(World):
         self.brokers[node] = await process.call(self.loop.create_task, begin())
 
     async def crash(self, node: int) -> None:
-        session = self._sessions.pop(node)
+        session = self.sessions.pop(node)
         session.abandon()
-        self.loop.call_later(SESSION_MS / 1000, session.drop)
+        self.loop.call_later(self.session_ms / 1000, session.drop)
         self._leaders.clear()
         await super().crash(node)
 
@@ -141,7 +167,7 @@ class Cluster(World):
         """What a replica takes for committed every other one has as well, or has yet to get."""
         known: dict[int, tuple[bytes | None, int]] = {}
         for node, broker in self.brokers.items():
-            partition = broker.services.replica_manager.topics.get(name, {}).get(number)
+            partition = broker.services.replica_manager.hosted(TopicPartition(name, number))
             if partition is None:
                 continue
             high = partition.log.high_watermark

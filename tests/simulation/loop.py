@@ -11,7 +11,7 @@ to do. When nothing will ever happen again, `NothingToDoError` ends the run.
 
 Executors have no threads: a job runs whole at a drawn moment and is over at a later one (`surroundings.py`). Sockets
 are pairs of ends in memory (`sockets.py`). Whatever runs belongs to the process of its context (`PROCESS`): once that
-is dead none of its callbacks, tasks and timers runs any more, as after SIGKILL.
+is dead none of its callbacks, tasks and timers runs any more, as after SIGKILL; while it is held up they wait.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ WALL_FROM_MS = 1_700_000_000_000
 
 
 MOST_TURNS = 3_000_000
+TURNS_BETWEEN_LOOKS = 16
 
 
 class NothingToDoError(Exception):
@@ -51,11 +52,18 @@ class TooManyTurnsError(Exception):
 class Process:
     """What runs as one process: a broker from its start to its end, or the clients."""
 
-    __slots__ = ("alive", "name")
+    __slots__ = ("alive", "name", "backlog")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.backlog: list[asyncio.Handle | _Event] | None = None
+        """What has to run once the process goes on; None while it is not held up."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it does anything now."""
+        return self.alive and self.backlog is None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function as this process."""
@@ -126,6 +134,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._clock_resolution = 1e-9
         self._events: list[tuple[int, int, _Event]] = []
         self._sequence = 0
+        self.look: Callable[[], object] = lambda: None
+        """Called every so many turns, between them."""
         self.set_exception_handler(_note_failure)
         monotonic.set_virtual(START_NS, self.pace.look_ns, WALL_FROM_MS)
 
@@ -143,6 +153,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._sequence += 1
         heapq.heappush(self._events, (when_ns, self._sequence, _Event(process, run)))
 
+    def hold(self, process: Process) -> None:
+        """Stop a process where it is, as SIGSTOP does; time goes on, and what comes for it waits."""
+        process.backlog = []
+
+    def release(self, process: Process) -> None:
+        """Let a process go on as if nothing had happened: what waited runs in its order, its timers are due."""
+        backlog, process.backlog = process.backlog or [], None
+        for each in backlog:
+            if isinstance(each, asyncio.Handle):
+                self._ready.append(each)
+            else:
+                self.at(self.now_ns, each.run, process)
+
     def note(self, *what: object) -> None:
         """What the trace of this history has next."""
         self.trace.update(repr(what).encode())
@@ -152,6 +175,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         rng, network, ready = self.rng, self.network, self._ready
         self.turns += 1
+        if self.turns % TURNS_BETWEEN_LOOKS == 0:
+            self.look()
         if self.turns > MOST_TURNS:
             raise TooManyTurnsError(f"not at an end after {self.turns} turns")
         if ready or network.has_work():
@@ -162,7 +187,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         events, scheduled = self._events, self._scheduled
         while events and events[0][0] <= now:
             event = heapq.heappop(events)[2]
-            if event.process.alive:
+            if event.process.backlog is not None:
+                event.process.backlog.append(event)
+            elif event.process.alive:
                 event.run()
         came: list[asyncio.Handle | End | None] = network.came(rng, self.pace.served)
         due: list[asyncio.Handle] = []
@@ -192,7 +219,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
         context: Context = handle._context  # type: ignore[attr-defined]
-        if not handle.cancelled() and context.get(PROCESS, OUTSIDE).alive:
+        process = context.get(PROCESS, OUTSIDE)
+        if process.backlog is not None:
+            process.backlog.append(handle)
+        elif process.alive and not handle.cancelled():
             handle._run()
 
     def _jump(self) -> None:

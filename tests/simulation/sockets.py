@@ -179,7 +179,10 @@ class End:
             return
         if network.is_cut(self, peer):
             return
-        when = peer.last_arrival = max(peer.last_arrival, network.loop.now_ns + network.latency())
+        delay = network.latency()
+        if network.delays_ns:
+            delay += network.delays_ns.get((self.process.name, peer.process.name), 0)
+        when = peer.last_arrival = max(peer.last_arrival, network.loop.now_ns + delay)
         peer.transit.append((when, what))
         if type(what) is bytes:
             peer.transit_bytes += len(what)
@@ -283,8 +286,10 @@ class Network:
         self.servers: dict[Address, Server] = {}
         self.ends: dict[End, None] = {}
         self.readable: dict[End, None] = {}
-        self.cut: set[frozenset[str]] = set()
-        """Names of processes that cannot reach each other."""
+        self.cut: set[tuple[str, str]] = set()
+        """Names of processes of which the first cannot reach the second."""
+        self.delays_ns: dict[tuple[str, str], int] = {}
+        """How much longer than others what the first sends takes to the second."""
         self._writers: dict[int, tuple[int, asyncio.Handle]] = {}
         self._with_inode: dict[int, End] = {}
         self._fd_inodes: dict[int, int] = {}
@@ -294,11 +299,12 @@ class Network:
     # For the loop
 
     def has_work(self) -> bool:
-        return bool(self.readable) or any(self._has_room(end) for end in self._waiting_ends())
+        comes = any(end.process.runs for end in self.readable)
+        return comes or any(self._has_room(end) for end in self._waiting_ends())
 
     def came(self, rng: random.Random, chance: float) -> list[Any]:
         """The ends that are read in this turn, and the writers that are told of room."""
-        found: list[Any] = [end for end in self.readable if end.process.alive]
+        found: list[Any] = [end for end in self.readable if end.process.runs]
         if self._writers:
             found += [handle for end, handle in self._waiting() if self._has_room(end)]
         if chance < 1.0 and len(found) > 1:
@@ -306,7 +312,7 @@ class Network:
         return found
 
     def read(self, end: End) -> None:
-        if end.process.alive:
+        if end.process.runs:
             end.context.run(end.read)
 
     def add_writer(self, fd: int, handle: asyncio.Handle) -> None:
@@ -326,7 +332,7 @@ class Network:
     @staticmethod
     def _has_room(end: End) -> bool:
         peer = end.peer
-        return end.process.alive and (peer.closed or peer.room > len(peer.inbox) + peer.transit_bytes)
+        return end.process.runs and (peer.closed or peer.room > len(peer.inbox) + peer.transit_bytes)
 
     # What the weather says
 
@@ -338,17 +344,25 @@ class Network:
         return self.rng.randint(1, size) if size > 1 and self.rng.random() < self.weather.short_read else size
 
     def is_cut(self, one: End, other: End) -> bool:
-        return bool(self.cut) and frozenset((one.process.name, other.process.name)) in self.cut
+        return bool(self.cut) and (one.process.name, other.process.name) in self.cut
 
-    def separate(self, one: str, other: str) -> None:
-        """Nothing gets through between two processes any more; they find out when they wait for it in vain."""
-        self.cut.add(frozenset((one, other)))
+    def separate(self, one: str, other: str, *, both_ways: bool = True) -> None:
+        """Nothing that `one` sends gets through to `other` any more; they find out when they wait for it in vain."""
+        self.cut.add((one, other))
+        if both_ways:
+            self.cut.add((other, one))
+
+    def slow_down(self, one: str, other: str, delay_ns: int) -> None:
+        """All that one process sends takes so much longer to the other."""
+        self.delays_ns[one, other] = delay_ns
 
     def heal(self) -> None:
         """All reach each other; connections of which something was lost are at their end."""
         pairs, self.cut = self.cut, set()
+        self.delays_ns.clear()
         for end in list(self.ends):
-            if frozenset((end.process.name, end.peer.process.name)) in pairs:
+            here, there = end.process.name, end.peer.process.name
+            if (here, there) in pairs or (there, here) in pairs:
                 end.reset()
 
     # Connections
@@ -364,7 +378,8 @@ class Network:
         await asyncio.sleep(self.latency() / 1e9)
         process = PROCESS.get()
         server = self.servers.get((host, port))
-        if server is None or not server.process.alive or frozenset((process.name, server.process.name)) in self.cut:
+        names = (process.name, "" if server is None else server.process.name)
+        if server is None or not server.process.alive or names in self.cut or names[::-1] in self.cut:
             raise ConnectionRefusedError(111, f"cannot connect to {host}:{port}")
         self._number += 1
         near = self._end((process.name, 30_000 + self._number), process)
@@ -421,7 +436,7 @@ class Network:
 
     def end_process(self, process: Process) -> None:
         """Its connections end, as the system ends them."""
-        process.alive = False
+        process.alive, process.backlog = False, None
         for server in [server for server in self.servers.values() if server.process is process]:
             server.close()
         for end in [end for end in self.ends if end.process is process]:

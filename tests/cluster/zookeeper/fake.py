@@ -115,6 +115,12 @@ class FakeEnsemble:
         self._fire(self.child_watches, path)
         self._fire(self.child_watches, parent or "/")
 
+    def end_session(self, session: int) -> None:
+        """What is there for as long as a session goes."""
+        for path in [path for path, node in self.nodes.items() if node.owner == session]:
+            self.zxid += 1
+            self.remove(path)
+
     def _fire(self, watches: dict[str, list[tuple[FakeSession, Watch]]], path: str) -> None:
         for session, watch in watches.pop(path, ()):
             if session.state is SessionState.CONNECTED:
@@ -180,9 +186,7 @@ class FakeSession:
         if self.state is SessionState.CONNECTED:
             self.suspend()
         self._dropped = True
-        for path in [path for path, node in self.ensemble.nodes.items() if node.owner == self.session_id]:
-            self.ensemble.zxid += 1
-            self.ensemble.remove(path)
+        self.ensemble.end_session(self.session_id)
 
     def expire(self) -> None:
         """The session ends, and a new one begins."""
