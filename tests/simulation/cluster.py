@@ -4,6 +4,7 @@ clients reach them by."""
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,11 @@ class ModelSession(SlowSession):
         super().__init__(ensemble, lambda: rng.uniform(0.0002, 0.002))
         self._context = copy_context()
         self._has_lapsed = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether ZooKeeper has the session."""
+        return self.state is SessionState.CONNECTED and not self._has_lapsed
 
     def lapse(self) -> None:
         """ZooKeeper ends the session, and its process goes on as if it were there, until `notice`."""
@@ -146,6 +152,36 @@ class Cluster(World):
         if rng.random() < 0.5:
             self.judge.note("all brokers reach each other")
             self.network.heal()
+
+    def isrs(self) -> list[list[int]]:
+        """Those in force, of all partitions."""
+        nodes = self.ensemble.nodes
+        states = [json.loads(nodes[path].data or b"{}") for path in nodes if path.endswith("/state")]
+        return [state["isr"] for state in states]
+
+    def is_there(self, node: int) -> bool:
+        """Whether a broker is there for ZooKeeper, and does something."""
+        session = self.sessions.get(node)
+        return node in self.brokers and self.processes[node].runs and session is not None and session.is_there
+
+    def bears_loss(self, node: int) -> bool:
+        """What a follower has fetched counts though it has not been synced there: one machine of an ISR may lose that
+        at a time, and another broker of that has to be there."""
+        found = [set(isr) for isr in self.isrs() if node in isr]
+        return all(
+            not (isr - {node}) & self.torn and (len(isr) == 1 or any(self.is_there(each) for each in isr - {node}))
+            for isr in found
+        )
+
+    async def may_return(self, node: int) -> None:
+        """One that has lost what it had fetched is away until no ISR counts on that any more: a controller that has not
+        seen it go would let it lead (Kafka's ISRs in ZooKeeper name no broker epochs)."""
+        until = self.loop.time() + START_SECONDS
+        while node in self.torn and any(node in isr and len(isr) > 1 for isr in self.isrs()):
+            if self.loop.time() > until:
+                self.judge.fail(f"broker {node} is gone, and stays in sync: {self.isrs()}")
+            await asyncio.sleep(0.05)
+        self.torn.discard(node)
 
     def _gave_up(self, why: str) -> None:
         self.judge.fail(f"a broker gives up: {why}")

@@ -66,6 +66,11 @@ class Job(Future[Any]):
         self.finish()
         return super().result(timeout)
 
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self.run()
+        self.finish()
+        return super().exception(timeout)
+
 
 class _Pool:
     """What a simulated executor remembers: when each of its workers is free, and what is under way."""

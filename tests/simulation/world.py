@@ -82,6 +82,8 @@ class World:
         self.brokers: dict[int, Broker] = {}
         self.fails = self.rng.random() < scale.crashes
         self.processes: dict[int, Process] = {}
+        self.torn: set[int] = set()
+        """Nodes that have lost their power, and perhaps what they had not synced."""
         self.topics: dict[str, Topic] = {}
         self.connections: list[ModelConnection] = []
         self.is_crowd = self.rng.random() < 0.4
@@ -179,7 +181,7 @@ class World:
     async def crash(self, node: int) -> None:
         """End a broker from one moment to the next; where it syncs what it acknowledges, the machine as well."""
         rng, disk = self.rng, self.loop.disk
-        has_power = self._settings[node]["kbroker.fsync"] != "commit" or rng.random() < 0.3
+        has_power = self._settings[node]["kbroker.fsync"] != "commit" or rng.random() < 0.3 or not self.bears_loss(node)
         self.judge.note("broker %d %s", node, "is killed" if has_power else "loses its power")
         for each in self.connections:
             if each.node == node:
@@ -191,9 +193,17 @@ class World:
         if has_power:
             disk.after_kill(before, self._directory(node))
         else:
+            self.torn.add(node)
             disk.after_power_cut(before, self._directory(node), rng)
         dispose(broker)
         shutil.rmtree(before)
+
+    def bears_loss(self, node: int) -> bool:
+        """Whether nothing that is acknowledged depends on what a node has not synced."""
+        return True
+
+    async def may_return(self, node: int) -> None:
+        """Wait until a node that has crashed may start."""
 
     async def fail_at_times(self) -> None:
         """Crashes, one after the other, until the clients are through."""
@@ -213,6 +223,7 @@ class World:
         node = rng.choice(self.nodes)
         await self.crash(node)
         await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
+        await self.may_return(node)
         await self.start(node)
 
     async def start(self, node: int) -> None:
