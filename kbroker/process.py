@@ -10,9 +10,11 @@ import asyncio
 import logging
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
+from kbroker.assembly.membership.choice import membership_of
 from kbroker.broker import Broker, exit_later
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.errors import KafkaError
@@ -51,7 +53,7 @@ async def _serve_until(
     """(the exit code, whether a thread still judges a batch)."""
     loop = asyncio.get_running_loop()
     try:
-        broker = Broker(config, loop, stopping, place=place)
+        broker = Broker(config, loop, stopping, make_membership=partial(membership_of, place=place))
     except ValueError as error:
         logger.error("cannot start: %s", error)
         return 1, False
@@ -60,17 +62,17 @@ async def _serve_until(
             manager.follow(broker.readiness, loop)
         await broker.start()
     except LoadingInterruptedError:
-        await _give_up(broker)
+        await broker.give_up()
         logger.info("stopped while logs were being loaded; the next start goes on")
         return 0, False
     except StartInterruptedError:
-        await _give_up(broker)
+        await broker.give_up()
         logger.info("stopped while it waited for its cluster")
         return 0, False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)
-        await _give_up(broker)
+        await broker.give_up()
         return 1, False
     broker.garbage.start()
     if not stopping.is_set():
@@ -85,13 +87,6 @@ async def _serve_until(
         logger.exception("the broker could not be stopped in order")
     logger.info("stopped")
     return (1 if broker.failed else 0), bool(broker.services.replica_manager.judging)
-
-
-async def _give_up(broker: Broker) -> None:
-    """After a start that failed or was ended."""
-    broker.release()
-    if broker.member is not None:
-        await broker.member.close()
 
 
 def _ready_line(broker: Broker, started: float) -> str:

@@ -37,14 +37,14 @@ class Coordinators:
         services: Services,
         loop: asyncio.AbstractEventLoop,
         max_batch_bytes: Callable[[TopicImage | None], int],
-        wrap_markers: Callable[[MarkerWriter], Markers] | None = None,
+        make_markers: Callable[[MarkerWriter], Markers],
     ) -> None:
-        """`wrap_markers`: what writes markers into partitions that other brokers lead, too."""
+        """`make_markers`: what writes markers into the partitions of all brokers."""
         self._config = config
         self._services = services
         self._loop = loop
         self._max_batch_bytes = max_batch_bytes
-        self._wrap_markers = wrap_markers
+        self._make_markers = make_markers
         self._background = Threads(loop, config.get("group.coordinator.background.threads"))
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Coordinators:
             services.replica_manager,
             services.metadata_cache,
             services.producer_ids,
-            services.markers if self._wrap_markers is None else self._wrap_markers(services.markers),
+            self._make_markers(services.markers),
             self._max_batch_bytes,
         )
         services.transaction_coordinator.start()

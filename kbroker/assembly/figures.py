@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kbroker import __version__
-from kbroker.assembly.cluster_figures import cluster_figures
+from kbroker.assembly.replication_figures import replica_figures
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.sources import (
@@ -28,7 +28,7 @@ from kbroker.storage.reports.maintenance_figures import maintenance_figures, rec
 if TYPE_CHECKING:
     from kbroker._fast.base.counters import RequestStats
     from kbroker.assembly.listening import Listeners
-    from kbroker.assembly.membership import Membership
+    from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
@@ -47,10 +47,16 @@ class BrokerFigures:
     quotas: QuotaEnforcement
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, readiness: Readiness, logs: LogManager, listeners: Listeners
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        readiness: Readiness,
+        logs: LogManager,
+        listeners: Listeners,
+        membership: ClusterMembership,
     ) -> None:
         self.logs_loaded = False
-        self.membership: Membership | None = None
+        self._membership = membership
         self._config = config
         self._clock = clock
         self._readiness = readiness
@@ -133,9 +139,8 @@ class BrokerFigures:
     async def _cluster(self, pieces: Pieces) -> Values:
         if not self._ready:
             return {}
-        services = self.services
-        image = services.metadata_cache.image
-        return await cluster_figures(services.replica_manager, self.membership, image, pieces)
+        replicas = await replica_figures(self.services.replica_manager, pieces)
+        return {**replicas, **await self._membership.figures(pieces)}
 
     def _commit_totals(self) -> CommitTotals:
         commits = self._logs.commits

@@ -61,11 +61,10 @@ class Listeners:
         self._make_socket = make_socket
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
-    async def listen(
-        self, services: Services, logs: LogManager, quotas: QuotaEnforcement, *, is_member: bool = False
-    ) -> None:
-        """Open the listeners; BindError when an address is taken or not this machine's.  `is_member`: of a cluster."""
+    async def listen(self, services: Services, logs: LogManager, quotas: QuotaEnforcement) -> None:
+        """Open the listeners; BindError when an address is taken or not this machine's."""
         config = self._config
+        is_member = services.controller_requests is not None
         handlers = dispatch.served(config.get("kbroker.api.versions"), is_member=is_member)
         services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from kbroker.assembly.member_choice import membership_settings
+from kbroker.assembly.membership.settings import membership_settings
 from kbroker.cli.host_checks import Finding, Level
 from kbroker.config import BrokerConfig
 

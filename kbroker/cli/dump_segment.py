@@ -128,11 +128,11 @@ def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row
 
 def _metadata(record: Any) -> Row:
     """A record of KRaft's metadata log, with its name in Kafka's schemas."""
-    from kbroker.migration.metadata_log import MetadataLogError, decoded
+    from kbroker.metadata import metadata_record
 
     try:
-        found = decoded(record, "not decoded")
-    except MetadataLogError as error:
+        found = metadata_record.decode_record(record.value, f"not decoded: record {record.offset}")
+    except metadata_record.MetadataLogError as error:
         return {"error": str(error)}
     return {"payload": {"type": found.name, "version": found.version, "data": plain(found.value)}}
 

@@ -49,10 +49,10 @@ def command(
     if link and not targets:
         raise click.UsageError("--link needs a directory to go to: --to DIRECTORY")
     from kbroker.errors import KafkaError
+    from kbroker.metadata.metadata_record import MetadataLogError
     from kbroker.migration.copying import absolute
     from kbroker.migration.export_plan import UnknownReleaseError
     from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
-    from kbroker.migration.metadata_log import MetadataLogError
     from kbroker.storage.directories.log_dirs import LogDirError
     from kbroker.storage.files.filesystem import SYSTEM_FILES
 

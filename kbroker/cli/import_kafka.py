@@ -61,9 +61,9 @@ def command(
     if copy and link:
         raise click.UsageError("--copy does not go with --link")
     from kbroker.errors import KafkaError
+    from kbroker.metadata.metadata_record import MetadataLogError
     from kbroker.migration.copying import absolute
     from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
-    from kbroker.migration.metadata_log import MetadataLogError
     from kbroker.replication.new_store import StoreThereError
     from kbroker.storage.directories.log_dirs import LogDirError
     from kbroker.storage.files.filesystem import SYSTEM_FILES

@@ -1,7 +1,7 @@
-"""What makes a broker a member of a cluster; without one it is a cluster of its own.
+"""A broker among others whose controller sends each one what it is to lead and to follow, such as in ZooKeeper's.
 
 Start: `open` says which cluster, before anything is read; `register` comes last, when the broker serves: the controller
-then sends what it is to lead and to follow.  Stop: a controlled shutdown over the controller, then `close`.
+then sends its requests.  Stop: a controlled shutdown over the controller, then `close`.
 """
 
 from __future__ import annotations
@@ -62,11 +62,9 @@ class Member(Protocol):
     def controller_stats(self) -> ControllerStats:
         """What its controller has done, while it was elected."""
 
-    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
+    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
         """The id of the cluster; those that are known are of the log directories.  ValueError where they differ.
         StartInterruptedError.
-
-        None: the metadata store of this broker says, or makes one up.
 
         By then the broker's settings have its own id.
         """

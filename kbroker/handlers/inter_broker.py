@@ -38,7 +38,9 @@ PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 def _requests(ctx: RequestContext) -> ControllerRequests:
-    return ctx.services.controller_requests
+    found = ctx.services.controller_requests
+    assert found is not None, "only a broker with a controller that sends requests has these APIs"
+    return found
 
 
 def _sender(request: FromController) -> Sender:

@@ -82,7 +82,7 @@ class Services:
     directory_moves: DirectoryMoves = _ABSENT
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
-    controller_requests: ControllerRequests = _ABSENT
+    controller_requests: ControllerRequests | None = None
     coordinators_elsewhere: NodeClients | None = None
     zookeeper_offsets: ZooKeeperOffsets | None = None
     conversions: Conversions = field(default_factory=Conversions)

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.metadata.features import FEATURES, METADATA_VERSION, Features
 from kbroker.metadata.image import NO_LEADER, ConfigResource, QuotaEntity, TopicImage
-from kbroker.migration.metadata_log import MetadataRecord
-from kbroker.migration.metadata_snapshot import metadata_record
+from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID, TopicPartition, random_uuid
 

@@ -17,12 +17,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
+from kbroker.metadata.metadata_record import MetadataRecord
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
-from kbroker.migration.kafka_metadata import KafkaMetadata
-from kbroker.migration.metadata_log import MetadataLog, MetadataRecord, snapshots
+from kbroker.migration.metadata_log import MetadataLog, snapshots
 from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
 from kbroker.migration.state_topics import StateNames, read_state_names
 from kbroker.replication.metadata_at_start import has_content

@@ -16,8 +16,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.kafka_metadata import ACLS, CREDENTIALS, TOKENS
 from kbroker.metadata.topic_names import is_internal
-from kbroker.migration.kafka_metadata import ACLS, CREDENTIALS, TOKENS
 from kbroker.migration.settings import client_quotas, feature_levels, resource_settings, topic_settings
 from kbroker.replication.metadata_rebuild import FoundPartition, RebuildError, RebuiltTopic
 from kbroker.replication.metadata_rebuild import plan as plan_without_metadata
@@ -26,7 +26,7 @@ from kbroker.types import ZERO_UUID, random_uuid
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.migration.kafka_metadata import KafkaMetadata, KafkaTopic
+    from kbroker.metadata.kafka_metadata import KafkaMetadata, KafkaTopic
 
 SHOWN = 10
 NO_SASL = "this broker has no SASL"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker.config import BrokerConfig
+from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.import_plan import ImportPlan, plan_from_directories, plan_import
 from kbroker.migration.kafka_directories import KafkaDirectories, Mode, locked, read_directories
-from kbroker.migration.kafka_metadata import KafkaMetadata
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.migration.state_topics import StateNames, read_state_names
 from kbroker.replication.metadata_at_start import IMPORTED, end_of_metadata_log

@@ -6,10 +6,8 @@ Files (KIP-630, KIP-631):
                                                             the first with the control record SNAPSHOT_HEADER, the last
                                                             with SNAPSHOT_FOOTER; offsets in it are its own
     <base offset, 20 digits>.log                            record batches
-    value of a record    uvarint frame version (1), uvarint api key, uvarint version, fields
 
-Records between BeginTransactionRecord and EndTransactionRecord count together or, with AbortTransactionRecord or
-without an end, not at all.
+See `metadata.metadata_record` for the records themselves.
 
 What is no batch at the end of the newest segment, with no batch behind it, is a write that a crash cut short: Kafka
 cuts it off at its next start, here it is left out, with a note.  Anything else that is not as it must be is a
@@ -22,41 +20,27 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kbroker._fast.base.varint import read_varint
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError
 from kbroker._fast.records.stored_header import read_stored_header
-from kbroker._fast.wire.codec import DecodeError, Struct
+from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord, MetadataTransactions, decode_record
 from kbroker.records.batch import Record, iterate_records
 from kbroker.records.compression import CompressionError
 from kbroker.records.control import ControlType, parse_control_key
-from kbroker.schemas import family_messages, message
+from kbroker.schemas import message
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
     from kbroker.storage.files.filesystem import FileSystem
 
-FRAME_VERSION = 1
 LENGTH_AT = 8
 MAGIC_AT = 16
 LENGTH_END = 12
 _SNAPSHOT = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _INSTEAD = "`kbroker metadata rebuild` makes a store from the partitions' directories alone, without settings"
-
-
-class MetadataLogError(Exception):
-    """The metadata log cannot be read to its end; the text says where and why."""
-
-
-class MetadataRecord(NamedTuple):
-    """One record: its name in Kafka's schemas, its version, and its fields."""
-
-    name: str
-    version: int
-    value: Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +82,10 @@ class MetadataLog:
 
     def records(self) -> Iterator[MetadataRecord]:
         """All records that count, in order.  MetadataLogError, OSError."""
-        begun: list[MetadataRecord] | None = None
-        for record in self._all_records():
-            match record.name:
-                case "BeginTransactionRecord":
-                    begun = []
-                case "AbortTransactionRecord":
-                    begun = None
-                case "EndTransactionRecord":
-                    yield from begun or ()
-                    begun = None
-                case _ if begun is not None:
-                    begun.append(record)
-                case _:
-                    yield record
-        if begun:
-            self.notes.append(f"{len(begun)} records at its end are of a change that was not completed: left out")
+        transactions = MetadataTransactions()
+        yield from transactions.completed(self._all_records())
+        if left := transactions.open_count:
+            self.notes.append(f"{left} records at its end are of a change that was not completed: left out")
 
     def _all_records(self) -> Iterator[MetadataRecord]:
         found = snapshots(self._files, self.directory)
@@ -140,7 +112,7 @@ class MetadataLog:
                 if info.is_control:
                     kinds.append(self._control(record, path))
                 else:
-                    yield decoded(record, path)
+                    yield decode_record(record.value, f"{path}: record {record.offset}")
             position += info.size_in_bytes
         if kinds[:1] != [ControlType.SNAPSHOT_HEADER] or kinds[-1:] != [ControlType.SNAPSHOT_FOOTER]:
             raise MetadataLogError(f"{path} is not complete: it has no header or no footer. {_INSTEAD}")
@@ -169,7 +141,7 @@ class MetadataLog:
                 if info.is_control:
                     self._control(record, path)
                 elif record.offset >= start:
-                    yield decoded(record, path)
+                    yield decode_record(record.value, f"{path}: record {record.offset}")
 
     def _header(self, data: bytes, position: int, path: str) -> BatchInfo:
         try:
@@ -223,40 +195,3 @@ def _batch_behind(data: bytes, position: int) -> bool:
                 return True
         at += 1
     return False
-
-
-_NAMES = {schema.api_key: schema.name for schema in family_messages("metadata_records")}
-
-
-def _unsigned(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint, which a signed one spells in zigzag."""
-    value, position = read_varint(data, position)
-    return (value << 1 if value >= 0 else (-value << 1) - 1), position
-
-
-def decoded(record: Record, path: str) -> MetadataRecord:
-    """A record of the metadata log.  MetadataLogError."""
-    if record.value is None:
-        raise MetadataLogError(f"{path}: record {record.offset} has no value")
-    try:
-        frame, position = _unsigned(record.value, 0)
-        api_key, position = _unsigned(record.value, position)
-        version, position = _unsigned(record.value, position)
-    except ValueError as error:
-        raise MetadataLogError(f"{path}: record {record.offset}: {error}") from error
-    if frame != FRAME_VERSION:
-        raise MetadataLogError(f"{path}: record {record.offset} has frame version {frame}, known is {FRAME_VERSION}")
-    name = _NAMES.get(api_key)
-    cls = None if name is None else message(name)
-    if cls is None or not cls.min_version <= version <= cls.max_version:
-        raise MetadataLogError(
-            f"{path}: record {record.offset} is of type {api_key}{f' ({name})' if name else ''}, version {version}, "
-            "which this kbroker does not know: it was written by a newer Kafka than 4.3"
-        )
-    try:
-        value, end = cls.program(version).decode_from(record.value, position)
-    except DecodeError as error:
-        raise MetadataLogError(f"{path}: record {record.offset}: {error}") from error
-    if end != len(record.value):
-        raise MetadataLogError(f"{path}: record {record.offset}, {name}, has {len(record.value) - end} bytes too many")
-    return MetadataRecord(cls.__name__, version, value)

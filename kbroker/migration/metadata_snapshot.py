@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kbroker._fast.wire.codec import Struct
-from kbroker.migration.metadata_log import FRAME_VERSION, MetadataRecord
+from kbroker.metadata.metadata_record import MetadataRecord, encode_record
 from kbroker.protocol.messages import Message
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.control import ControlType, encode_control_key
@@ -21,19 +21,6 @@ CONTROL_VERSION = 0
 def snapshot_name(end_offset: int, epoch: int) -> str:
     """The name of the snapshot of all records before an offset."""
     return f"{end_offset:020}-{epoch:010}.checkpoint"
-
-
-def metadata_record(value: Message, version: int = 0) -> MetadataRecord:
-    """A record with this content."""
-    return MetadataRecord(type(value).__name__, version, value)
-
-
-def encode_record(record: MetadataRecord) -> bytes:
-    """The value of a record: frame version, type, version, fields."""
-    value = record.value
-    assert isinstance(value, Message)
-    assert value.api_key is not None
-    return bytes(value.program(record.version).encode(value, bytes([FRAME_VERSION, value.api_key, record.version])))
 
 
 def encode_snapshot(records: Iterable[MetadataRecord], epoch: int, timestamp_ms: int) -> bytes:

@@ -14,7 +14,7 @@ from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, decode_config, decode_producer_id_block
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage, ConfigResource, TopicImage
-from kbroker.migration.kafka_metadata import (
+from kbroker.metadata.kafka_metadata import (
     ACLS,
     CREDENTIALS,
     TOKENS,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbroker.migration.kafka_metadata import KafkaMetadata
+from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.schemas import message

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
+from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.migration.export_plan import RELEASES, Node, Stored, UnknownReleaseError, plan_export
 from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
 from kbroker.migration.importing import run_import
-from kbroker.migration.kafka_metadata import KafkaMetadata
 from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
 from kbroker.storage.directories.log_dirs import META_PROPERTIES, decode_meta_properties
 from kbroker.types import TopicPartition

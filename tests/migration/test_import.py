@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 from kbroker.cli.main import run
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
+from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
-from kbroker.migration.metadata_log import MetadataLogError
 from kbroker.replication.metadata_at_start import check_metadata_is_there
 from kbroker.storage.directories.log_dirs import LogDirError, LogDirLockedError, open_directories
 from kbroker.types import uuid_to_text

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker.metadata.image import ConfigResource
-from kbroker.migration.metadata_log import MetadataLogError
+from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.control import ControlType, encode_control_key
 from kbroker.schemas import message

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base.slices import Slices
+from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
 from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
@@ -127,7 +128,12 @@ class Cluster(World):
             )
             outside = Outside(session, TcpTransport(loop), rng)
             member = ZooKeeperMember(ZooKeeperSettings("model:2181", self.session_ms), parts, loop, outside)
-            broker = Broker(config, loop, member=member, make_socket=MemorySocket)
+            broker = Broker(
+                config,
+                loop,
+                make_membership=lambda parts: ZooKeeperMembership(parts, member),
+                make_socket=MemorySocket,
+            )
             await broker.start()
             return broker
 

@@ -18,7 +18,7 @@ from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
-from kbroker.cluster.workers.member import FurtherWorker
+from kbroker.cluster.workers.member import FollowingWorker
 from kbroker.cluster.workers.messages import Gone, Hello, encode
 from kbroker.cluster.workers.place import Place
 from kbroker.cluster.workers.remote_controller import RemoteController
@@ -230,12 +230,12 @@ def test_a_worker_knows_which_replicas_it_has_lost_before_the_controller_does(tm
         assert outcome.error is None
         loop = asyncio.get_running_loop()
         config = BrokerConfig.from_mapping({"node.id": "3"})
-        third = FurtherWorker(Place(3, 3, office.address), config, loop, Slices(loop), node.stopping, pytest.fail)
-        cluster_id = await third.open(None, None)
-        assert cluster_id == office.cache.image.cluster_id
-        cache = MetadataCache(third.first_image(office._store, StoreCalls()))
-        await third.load(cache)
-        await third.took_stock(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})), {})
+        third = FollowingWorker(Place(3, 3, office.address), config, loop, Slices(loop), node.stopping, pytest.fail)
+        image = await third.open(None, StoreCalls())
+        assert image.cluster_id == office.cache.image.cluster_id
+        cache = MetadataCache(image)
+        third.load(cache)
+        await third.report_logs(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})), {})
         assert cache.image.topics["t"].partitions[0].offline_replicas == (3,)
         await third.close()
 

@@ -1,7 +1,4 @@
-"""The membership of a worker: worker 1 is the controller and takes the others in, they follow it over a link.
-
-Replicas follow the images of the cluster, as on a single node; see `ReplicaManager.apply`.
-"""
+"""A worker among those of its host: worker 1 is the controller and takes the others in, they follow it over a link."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.cluster.controller import Controller
-    from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.workers.place import Place
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -43,22 +39,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-GATHER_SECONDS = 10.0
+WAIT_SECONDS = 10.0
+WORKERS_LISTENER = "kbroker.workers"
+"""Under this name a broker's image has its endpoint for the other workers, which no client is shown."""
 
 
 def with_near_endpoint(broker: BrokerImage, port: int, host: str) -> BrokerImage:
     """A broker with the endpoint for other workers, bound to `host`."""
     near = "127.0.0.1" if host in EVERY_HOST else host
-    return replace(broker, endpoints={**broker.endpoints, Worker.LISTENER: Endpoint(near, port)})
+    return replace(broker, endpoints={**broker.endpoints, WORKERS_LISTENER: Endpoint(near, port)})
 
 
 class Worker(ABC):
-    """See `cluster.member.Member`; besides, what a broker that is a worker asks of it.
-
-    Under the name LISTENER a broker's image has its endpoint for the other workers, which no client is shown.
-    """
-
-    LISTENER = "kbroker.workers"
+    """One worker.  A start calls `open`, `controller`, `load`, `report_logs`, `wait_for_workers` and `register`."""
 
     def __init__(self, place: Place, config: BrokerConfig, loop: asyncio.AbstractEventLoop, slices: Slices) -> None:
         """`slices`: of the loop's time."""
@@ -71,62 +64,42 @@ class Worker(ABC):
     @property
     @abstractmethod
     def epoch(self) -> int:
-        """See `Member`."""
+        """This broker's epoch by now; -1 while it is not registered."""
 
     @abstractmethod
-    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
-        """See `Member`; None where the store will say."""
+    async def open(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
+        """The cluster as this worker knows it before it serves.  `store`: of the controller, written over `calls`.
+
+        StartInterruptedError.
+        """
 
     @abstractmethod
-    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
-        """The cluster as this worker knows it before it serves.  `store`: of the controller."""
+    def controller(self, cache: MetadataCache, settings: BrokerSettings, hosts: HostNames) -> Controller:
+        """The controller as this worker reaches it."""
 
     @abstractmethod
-    async def load(self, cache: MetadataCache) -> None:
-        """See `Member`."""
+    def load(self, cache: MetadataCache) -> None:
+        """From here on `cache` has what the controller publishes."""
 
     @abstractmethod
-    def controller(
-        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
-    ) -> Controller:
-        """See `Member`."""
-
-    async def prepare(self, topics: Iterable[str]) -> None:
-        """See `Member`: all settings are in the image."""
-        return
-
-    def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """See `Member`."""
-        return {}
-
-    @abstractmethod
-    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """The logs are open: what the controller has to know of them.  Returns when this worker may lead and follow."""
 
     @abstractmethod
-    async def gather(self) -> None:
-        """Wait for what has to be there before clients are served."""
+    async def wait_for_workers(self) -> None:
+        """Return when the workers are there that clients need from the first moment on.  StartInterruptedError."""
 
     @abstractmethod
     async def register(self, broker: BrokerImage) -> None:
-        """See `Member`."""
-
-    @property
-    def zookeeper_offsets(self) -> None:
-        """See `Member`: there is no ZooKeeper."""
-        return
-
-    def renew(self) -> None:
-        """See `Member`: not among workers, whose directories share a disk."""
-        return
+        """This worker serves."""
 
     @abstractmethod
     def problems(self) -> Iterable[Problem]:
-        """See `Member`."""
+        """What is wrong among the workers, for people."""
 
     @abstractmethod
     async def close(self) -> None:
-        """See `Member`."""
+        """Leave the others."""
 
 
 class FirstWorker(Worker):
@@ -157,21 +130,16 @@ class FirstWorker(Worker):
     def epoch(self) -> int:
         return self._epoch
 
-    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
-        return known_cluster_id
-
-    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
+    async def open(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
         assert store is not None
         self._store, self._calls = store, calls
         return stored_image(store, self._config, self._config.node_id)
 
-    async def load(self, cache: MetadataCache) -> None:
-        """All settings are in the image."""
+    def load(self, cache: MetadataCache) -> None:
+        """It publishes itself."""
         return
 
-    def controller(
-        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
-    ) -> Controller:
+    def controller(self, cache: MetadataCache, settings: BrokerSettings, hosts: HostNames) -> Controller:
         node_id = self._config.node_id
         self._cache = cache
         self._controller = HostController(cache, self._store, settings, node_id, self._slices, self._calls, hosts)
@@ -179,7 +147,7 @@ class FirstWorker(Worker):
         self._server = ControllerServer(self._controller, cache, self._loop)
         return self._controller
 
-    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """Become the controller: worker 1 is alive from here on, and the others may come."""
         node_id = self._config.node_id
         epoch, _ = await self._calls(self._store.begin_broker_epoch)
@@ -187,7 +155,7 @@ class FirstWorker(Worker):
         await self._controller.enter(BrokerImage(node_id, {}, epoch=epoch), report)
         sock = socket.socket(fileno=self.place.descriptor)
         sock.setblocking(False)
-        self._server.stock.open({node_id, *self.place.others(node_id)}, GATHER_SECONDS)
+        self._server.stock.open({node_id, *self.place.others(node_id)}, WAIT_SECONDS)
         await self._server.listen(sock)
         self._is_listening = True
         await unless_stopping(self._stopping, self._server.stock.take_stock(node_id, held))
@@ -197,13 +165,13 @@ class FirstWorker(Worker):
     def _partitions(self) -> Iterable[PartitionImage]:
         return (each for topic in self._cache.image.topics.values() for each in topic.partitions)
 
-    async def gather(self) -> None:
+    async def wait_for_workers(self) -> None:
         """The other workers are there first, so that what is made from the first moment on is spread over all."""
         others = self.place.others(self._config.node_id) - self._server.stock.absent
-        for node_id in await self._server.gathered(others, GATHER_SECONDS, self._stopping):
+        for node_id in await self._server.gathered(others, WAIT_SECONDS, self._stopping):
             if self._stopping.is_set():
                 raise StartInterruptedError
-            logger.warning("worker %d has not come within %d s; the others go on", node_id, GATHER_SECONDS)
+            logger.warning("worker %d has not come within %d s; the others go on", node_id, WAIT_SECONDS)
             await self._controller.missing(node_id)
 
     async def register(self, broker: BrokerImage) -> None:
@@ -259,7 +227,7 @@ class FirstWorker(Worker):
             self._server.close()
 
 
-class FurtherWorker(Worker):
+class FollowingWorker(Worker):
     """Any other worker, which follows worker 1."""
 
     _cache: MetadataCache
@@ -277,36 +245,28 @@ class FurtherWorker(Worker):
         self._link = ControllerLink(place.address, config.node_id, loop, stopping)
         self._link.failure = failed
         self._report = ReplicaReport()
-        self._image: ClusterImage | None = None
 
     @property
     def epoch(self) -> int:
         return self._link.epoch
 
-    async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str | None:
-        self._image = await self._link.open()
-        return self._image.cluster_id
+    async def open(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
+        return await self._link.open()
 
-    def first_image(self, store: MetadataStore | None, calls: StoreCalls) -> ClusterImage:
-        assert self._image is not None
-        return self._image
-
-    async def load(self, cache: MetadataCache) -> None:
+    def load(self, cache: MetadataCache) -> None:
         self._cache = cache
         self._link.follow(cache)
 
-    def controller(
-        self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
-    ) -> Controller:
+    def controller(self, cache: MetadataCache, settings: BrokerSettings, hosts: HostNames) -> Controller:
         return RemoteController(self._link, cache)
 
-    async def took_stock(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """The controller gets the report when this worker enters; until then its images have replicas that are gone."""
         self._report = report
         await self._link.take_stock(held)
         self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))
 
-    async def gather(self) -> None:
+    async def wait_for_workers(self) -> None:
         """Worker 1 was there before."""
         return
 
@@ -334,4 +294,4 @@ def worker(
     why it cannot go on."""
     if place.is_controller:
         return FirstWorker(place, config, loop, slices, stopping)
-    return FurtherWorker(place, config, loop, slices, stopping, failed)
+    return FollowingWorker(place, config, loop, slices, stopping, failed)

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from kbroker._fast.base.slices import Slices
+from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
 from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
@@ -51,7 +52,12 @@ def broker_over(session: Session, folder: Path, stopping: asyncio.Event | None =
             **given,
         }
     )
-    return Broker(config, asyncio.get_running_loop(), stopping, member=member_over(session, config))
+    return Broker(
+        config,
+        asyncio.get_running_loop(),
+        stopping,
+        make_membership=lambda parts: ZooKeeperMembership(parts, member_over(session, config)),
+    )
 
 
 async def started(ensemble: FakeEnsemble, folder: Path, **settings: str) -> Broker:

@@ -19,7 +19,6 @@ INTERNAL = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
 
 async def elected(broker: Broker) -> None:
     """It is the controller, and knows itself as the only broker."""
-    assert broker.membership is not None
     while not broker.services.metadata_cache.is_filled:
         await asyncio.sleep(0.01)
     assert [each.node_id for each in broker.services.metadata_cache.image.alive_brokers()] == [1]

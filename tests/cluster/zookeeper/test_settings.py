@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.base.slices import Slices
-from kbroker.assembly.member_choice import member_of, membership_settings
-from kbroker.clock import SYSTEM_CLOCK
+from kbroker.assembly.membership.settings import membership_settings
+from kbroker.broker import Broker
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.session import ConnectionLossError
@@ -103,7 +102,7 @@ def test_a_broker_that_others_could_not_reach_does_not_start(settings: dict[str,
     async def body() -> None:
         loop = asyncio.get_running_loop()
         with pytest.raises((ValueError, ConfigError), match="listener") as caught:
-            member_of(config(**settings), loop, SYSTEM_CLOCK, Slices(loop), pytest.fail)
+            Broker(config(**settings), loop)
         assert words in str(caught.value)
 
     asyncio.run(body())
@@ -155,8 +154,8 @@ def test_every_interface_is_fine_with_an_advertised_name() -> None:
     async def body() -> None:
         loop = asyncio.get_running_loop()
         names = {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised_listeners": "PLAINTEXT://broker1:9092"}
-        member = member_of(config(**names), loop, SYSTEM_CLOCK, Slices(loop), pytest.fail)
-        assert member is not None
+        broker = Broker(config(**names), loop)
+        assert not broker.membership.keeps_metadata
 
     asyncio.run(body())
 

@@ -11,6 +11,7 @@ from typing import Any
 import uvloop
 
 from kbroker import log_output
+from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
 from kbroker.broker import Broker
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.controller_channel import ControllerChannel
@@ -107,6 +108,9 @@ class FixedMember:
     async def register(self, broker: BrokerImage) -> None:
         pass
 
+    def renew(self) -> None:
+        pass
+
     zookeeper_offsets = None
 
     def problems(self) -> Iterable[Problem]:
@@ -120,7 +124,12 @@ async def serve(values: dict[str, str], epoch: int) -> None:
     stopping = asyncio.Event()
     signals = StopSignals()
     signals.attach(asyncio.get_running_loop(), stopping.set)
-    broker = Broker(BrokerConfig.from_mapping(values), asyncio.get_running_loop(), stopping, FixedMember(epoch))
+    broker = Broker(
+        BrokerConfig.from_mapping(values),
+        asyncio.get_running_loop(),
+        stopping,
+        make_membership=lambda parts: ZooKeeperMembership(parts, FixedMember(epoch)),
+    )
     await broker.start()
     await stopping.wait()
     await broker.stop()

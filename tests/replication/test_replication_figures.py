@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbroker.assembly.cluster_figures import cluster_figures
+from kbroker.assembly.replication_figures import own_controller_figures, replica_figures
 from kbroker.metrics.cluster import FAMILIES
 from kbroker.periodic import Pieces
 from tests.replication.test_commit import OURS, THEIRS, Cluster, run
@@ -20,7 +20,10 @@ def test_replicas_out_of_sync_are_counted_as_kafka_counts_them(tmp_path: Path) -
 
         async def figures() -> dict[str, object]:
             image = services.metadata_cache.image
-            found = await cluster_figures(services.replica_manager, None, image, Pieces())
+            found = {
+                **await replica_figures(services.replica_manager, Pieces()),
+                **await own_controller_figures(image, Pieces()),
+            }
             assert found.keys() <= {family.name for family in FAMILIES}
             return {name.removeprefix(PREFIX): value for name, value in found.items()}
 

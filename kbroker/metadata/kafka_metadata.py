@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kbroker.metadata.image import ConfigResource, QuotaEntity
-from kbroker.migration.metadata_log import MetadataLogError, MetadataRecord
+from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord
 from kbroker.schemas import wire
 
 TOPIC_RESOURCE = 2

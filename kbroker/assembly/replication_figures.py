@@ -9,7 +9,8 @@ from kbroker.cluster.reassignments import is_reassigning, target_replicas
 from kbroker.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
-    from kbroker.assembly.membership import Membership
+    from kbroker.assembly.membership.replication_parts import ReplicationParts
+    from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.metadata.image import ClusterImage, PartitionImage
     from kbroker.metrics.maintenance import Values
     from kbroker.periodic import Pieces
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
 STATES = ("none", "taking_over", "active")
 
 
-async def cluster_figures(
-    replicas: ReplicaManager, membership: Membership | None, image: ClusterImage, pieces: Pieces
-) -> Values:
-    """All values; `image`: the topics of a broker that is a cluster of its own, and so its own controller."""
+async def own_controller_figures(image: ClusterImage, pieces: Pieces) -> Values:
+    """Of a broker that is its own controller; `image` has the topics of the cluster."""
     values: dict[str, float] = {}
-    await _add_replicas(values, replicas, pieces)
-    if membership is None:
-        states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
-        await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pieces)
-        return {**values, "kbroker_controller_active": 1, "kbroker_controller_state": _by_label(states)}
-    stats = membership.member.controller_stats
+    states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
+    await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pieces)
+    return {**values, "kbroker_controller_active": 1, "kbroker_controller_state": _by_label(states)}
+
+
+async def member_figures(replication: ReplicationParts, stats: ControllerStats, pieces: Pieces) -> Values:
+    """Of a broker with others; `stats`: of the controller that this broker is at times."""
+    values: dict[str, float] = {}
     if stats.partitions is not None:
         await _add_cluster(values, stats.partitions(), pieces)
-    traffic, fetchers = membership.traffic, membership.fetchers.figures()
+    traffic, fetchers, isr = replication.traffic, replication.fetchers.figures(), replication.isr
     return {
         **values,
         "kbroker_controller_active": float(stats.state == "active"),
@@ -41,9 +42,9 @@ async def cluster_figures(
         "kbroker_controller_change_wait_max_seconds": stats.longest_wait_seconds,
         "kbroker_controller_leader_elections": stats.leader_elections,
         "kbroker_controller_unclean_leader_elections": stats.unclean_elections,
-        "kbroker_isr_shrinks": membership.isr.shrink_count,
-        "kbroker_isr_expands": membership.isr.expand_count,
-        "kbroker_isr_updates_failed": membership.isr.failed_count,
+        "kbroker_isr_shrinks": isr.shrink_count,
+        "kbroker_isr_expands": isr.expand_count,
+        "kbroker_isr_updates_failed": isr.failed_count,
         "kbroker_replication_bytes_in": traffic.bytes_in,
         "kbroker_replication_bytes_out": traffic.bytes_out,
         "kbroker_reassignment_bytes_in": traffic.reassignment_bytes_in,
@@ -54,11 +55,8 @@ async def cluster_figures(
     }
 
 
-def _by_label(values: dict[str, float]) -> dict[tuple[str, ...], float]:
-    return {(label,): value for label, value in values.items()}
-
-
-async def _add_replicas(values: dict[str, float], replicas: ReplicaManager, pieces: Pieces) -> None:
+async def replica_figures(replicas: ReplicaManager, pieces: Pieces) -> Values:
+    """What this broker leads and follows."""
     leaders = under_replicated = under_min = at_min = moving = 0
     for partition in list(replicas):
         if pieces.due():
@@ -69,13 +67,19 @@ async def _add_replicas(values: dict[str, float], replicas: ReplicaManager, piec
         under_min += in_sync < partition.min_in_sync
         at_min += in_sync == partition.min_in_sync
         moving += partition.is_reassigning
-    values["kbroker_replica_leaders"] = leaders
-    values["kbroker_replicas"] = leaders + len(replicas.followed)
-    values["kbroker_replicas_offline"] = replicas.offline_count
-    values["kbroker_under_replicated_partitions"] = under_replicated
-    values["kbroker_under_min_isr_partitions"] = under_min
-    values["kbroker_at_min_isr_partitions"] = at_min
-    values["kbroker_reassigning_partitions"] = moving
+    return {
+        "kbroker_replica_leaders": leaders,
+        "kbroker_replicas": leaders + len(replicas.followed),
+        "kbroker_replicas_offline": replicas.offline_count,
+        "kbroker_under_replicated_partitions": under_replicated,
+        "kbroker_under_min_isr_partitions": under_min,
+        "kbroker_at_min_isr_partitions": at_min,
+        "kbroker_reassigning_partitions": moving,
+    }
+
+
+def _by_label(values: dict[str, float]) -> dict[tuple[str, ...], float]:
+    return {(label,): value for label, value in values.items()}
 
 
 async def _add_cluster(values: dict[str, float], partitions: Iterable[PartitionImage], pieces: Pieces) -> None:

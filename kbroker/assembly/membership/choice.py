@@ -1,0 +1,38 @@
+"""Which kind of membership the settings ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.assembly.membership.settings import inter_broker_listener, membership_settings
+
+if TYPE_CHECKING:
+    from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership
+    from kbroker.cluster.workers.place import Place
+
+
+def membership_of(broker: BrokerParts, place: Place | None = None) -> ClusterMembership:
+    """The membership that a broker's settings ask for; `place` makes it a worker of its host.  ValueError.
+
+    Each kind is imported when there is one: a single broker does not pay memory and time of a start for the others.
+    """
+    if place is not None:
+        from kbroker.assembly.membership.workers import WorkersMembership
+        from kbroker.cluster.workers.member import worker
+
+        return WorkersMembership(
+            broker, worker(place, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
+        )
+    settings = membership_settings(broker.config)
+    if settings is None:
+        from kbroker.assembly.membership.single_node import SingleNode
+
+        return SingleNode(broker)
+    from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
+    from kbroker.cluster.protocol_version import protocol_version
+    from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
+
+    config = broker.config
+    versions = protocol_version(config.get("inter.broker.protocol.version"))
+    parts = Parts(config, broker.clock, broker.slices, versions, inter_broker_listener(config), broker.halt)
+    return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop))

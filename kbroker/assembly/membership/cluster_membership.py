@@ -1,0 +1,169 @@
+"""The joint between a broker and its cluster: what a start, a stop and the parts of a broker ask of any kind.
+
+A start calls, in this order:
+
+    join             which cluster, and the metadata as they are known before the logs load
+    connect          the controller as this broker reaches it
+    catch_up         register or read what the logs are loaded with
+    report_logs      the logs are open: the controller hears of them, and replicas begin to lead and to follow
+    wait_for_others  what has to be there before clients are served
+    serve            the listeners are open: others may be told of this broker
+
+A stop calls `leave`, which has the partitions led by others while this broker still serves, `close`, and `release`
+once the logs are closed.  A start that fails or is ended calls `close` and `release` wherever it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from kbroker._fast.base.slices import Slices
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.member import ZooKeeperOffsets
+    from kbroker.cluster.node_clients import NodeClients
+    from kbroker.cluster.requests import BrokerEpoch
+    from kbroker.config import BrokerConfig
+    from kbroker.coordinator.transactions.completion import Markers
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage
+    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.readiness import Problem
+    from kbroker.network.listener import Listener
+    from kbroker.periodic import PeriodicTask, Pieces
+    from kbroker.quotas.host_names import HostNames
+    from kbroker.replication.leader_and_isr import ControllerRequests
+    from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.transaction_markers import MarkerWriter
+    from kbroker.storage.directories.log_dirs import OpenedDirs
+    from kbroker.storage.manager.log_manager import LogManager
+    from kbroker.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """What of the broker a membership stands on from the beginning.
+
+    `stopping`: the broker is to stop; `halt` is called with the reason why it cannot go on.
+    """
+
+    config: BrokerConfig
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    slices: Slices
+    stopping: asyncio.Event
+    halt: Callable[[str], None]
+    log_manager: LogManager
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataParts:
+    """What of the broker stands on the metadata that `join` has given."""
+
+    cache: MetadataCache
+    settings: BrokerSettings
+    hosts: HostNames
+    replicas: ReplicaManager
+
+
+class ClusterMembership(ABC):
+    """This broker in its cluster.  All is called on the broker's loop, each step of a start once."""
+
+    keeps_metadata: bool
+    """Whether the first log directory has the cluster's metadata store: that directory cannot fail alone."""
+    controller: Controller
+    """From `connect` on."""
+    controller_requests: ControllerRequests | None = None
+    """What carries out a controller's LeaderAndIsr, StopReplica and UpdateMetadata requests, from `report_logs` on;
+    None where replicas follow images: the broker then does not serve these requests."""
+    zookeeper_offsets: ZooKeeperOffsets | None = None
+    """Where OffsetCommit and OffsetFetch v0 keep offsets; None: where all other versions do."""
+
+    @abstractmethod
+    async def join(self, dirs: OpenedDirs) -> ClusterImage:
+        """Find the cluster, bind the log directories to it; its metadata as far as they are known.
+
+        LogDirError where the directories belong elsewhere; StartInterruptedError; ValueError; ConnectionLossError.
+        """
+
+    @abstractmethod
+    def connect(self, parts: MetadataParts) -> None:
+        """Make `controller`."""
+
+    @abstractmethod
+    async def catch_up(self) -> ClusterImage | None:
+        """The image whose topics the logs are loaded with; None where the topics are not known yet."""
+
+    @abstractmethod
+    async def report_logs(self) -> None:
+        """All logs are open: tell the controller what it has to know of them, and let replicas do what it says."""
+
+    async def wait_for_others(self) -> None:
+        """Return when clients may be served.  StartInterruptedError."""
+        return
+
+    async def serve(self, listeners: Sequence[Listener]) -> None:
+        """The listeners are open, with the ports that they have.  StartInterruptedError."""
+        return
+
+    @abstractmethod
+    def broker(self) -> BrokerEpoch:
+        """This broker with its epoch by now."""
+
+    def markers(self, writer: MarkerWriter) -> Markers:
+        """What writes markers into the partitions of all brokers; `writer` writes into those that are led here."""
+        return writer
+
+    def coordinators_elsewhere(self) -> NodeClients | None:
+        """How partition leaders here ask coordinators on other brokers; None where there are none."""
+        return None
+
+    @abstractmethod
+    def follow(self, config: BrokerConfig) -> None:
+        """A broker setting was changed at run time."""
+
+    def lost(self, names: Collection[TopicPartition]) -> None:
+        """The disks of these partitions have failed."""
+        return
+
+    def periodic_tasks(self) -> Sequence[PeriodicTask]:
+        """What the loop runs from time to time."""
+        return ()
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong with the membership, for `/readyz`."""
+        return ()
+
+    @abstractmethod
+    async def figures(self, pieces: Pieces) -> Values:
+        """What metrics say of the controller and of replication."""
+
+    @property
+    @abstractmethod
+    def metrics_listener(self) -> str:
+        """Where metrics are served, as `metrics.listener` says it."""
+
+    @property
+    def has_console(self) -> bool:
+        """Whether the metrics' listener has the console's pages too."""
+        return True
+
+    async def leave(self) -> None:
+        """Have the partitions led by others, before the broker stops serving."""
+        return
+
+    async def close(self) -> None:
+        """Leave the cluster: copy and ask nothing any more."""
+        return
+
+    def release(self) -> None:
+        """The logs are closed: give back what is left."""
+        return

@@ -1,0 +1,47 @@
+"""What settings say of a broker's membership, for every kind and for `doctor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.config import EVERY_HOST, check_message_format
+
+if TYPE_CHECKING:
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+    from kbroker.config import BrokerConfig
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set.
+
+    ValueError where others cannot be told of it.
+    """
+    named = config.get("inter.broker.listener.name")
+    if named:
+        found = [each.name for each in config.advertised_listeners or config.listeners]
+        if named.upper() not in found:
+            raise ValueError(f"inter.broker.listener.name: {named} is not among the listeners, {', '.join(found)}")
+        return str(named).upper()
+    protocol = config.get("security.inter.broker.protocol")
+    return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
+
+
+def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
+    """How the broker's cluster is reached; None where it is a cluster of its own.  ValueError where it could not be a
+    member that others reach."""
+    if not config.get("zookeeper.connect"):
+        return None
+    from kbroker.cluster.protocol_version import protocol_version
+    from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+
+    settings = ZooKeeperSettings.of(config)
+    for each in config.advertised_listeners or config.listeners:
+        if each.host and each.host in EVERY_HOST:
+            raise ValueError(
+                f"listeners: {each} is every interface, and nothing that others could connect to: set "
+                "advertised.listeners, or leave the host out for this machine's name"
+            )
+    inter_broker_listener(config)
+    protocol_version(config.get("inter.broker.protocol.version"))
+    check_message_format(config)
+    return settings
