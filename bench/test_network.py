@@ -24,6 +24,7 @@ from kbroker._fast.net.accepting import accept_all
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
+from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
@@ -92,6 +93,7 @@ def _listener(
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
+        security=Plaintext(),
     )
 
 

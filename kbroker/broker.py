@@ -28,9 +28,11 @@ from kbroker.assembly.membership.choice import membership_of
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.member import StartInterruptedError
+from kbroker.cluster.outbound import Outbound
 from kbroker.config import log_config
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
+from kbroker.gate.plaintext import Plaintext
 from kbroker.handlers.services import Services
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
@@ -104,11 +106,12 @@ class Broker:
         self.tasks = PeriodicTasks(loop)
         self.loop_delay = LoopDelaySampler(self._activity)
         self.metrics: MetricsServer | None = None
-        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), make_socket)
+        security = {"PLAINTEXT": Plaintext(make_socket)}
+        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), security)
         manager = self.log_manager = LogManager(config, self.clock, activity=self._writing)
         self.slices = Slices(loop)
         self.membership = make_membership(
-            BrokerParts(config, loop, self.clock, self.slices, self.stopping, self._halt, manager)
+            BrokerParts(config, loop, self.clock, self.slices, self.stopping, self._halt, manager, Outbound(loop))
         )
         self.garbage = GarbageCollection(lambda: self.slices.busy)
         self.figures = BrokerFigures(config, self.clock, self.readiness, manager, self.listeners, self.membership)

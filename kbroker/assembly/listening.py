@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
-from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.handlers import dispatch
 from kbroker.handlers.table import advertised_ranges
 from kbroker.log_output import log_suppressed
@@ -23,14 +22,13 @@ from kbroker.network.unreached import Address, UnreachedAddress
 from kbroker.storage.manager.shrunk_files import note_shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from kbroker._fast.base.counters import RequestStats
-    from kbroker._fast.net.connection import Connection
-    from kbroker._fast.net.socket_part import SocketPart
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
     from kbroker.handlers.services import Services
+    from kbroker.network.listener_security import ListenerSecurity
     from kbroker.storage.manager.log_manager import LogManager
 
 DRAIN_SECONDS = 1.0
@@ -39,7 +37,7 @@ DRAIN_SECONDS = 1.0
 class Listeners:
     """Opened after all else; see `listen`.
 
-    `descriptors`: how many files the process may open.  `make_socket` is for connections that are not TCP's.
+    `descriptors`: how many files the process may open; `security`: the security protocols that listeners may have.
     `cold_reads` are the threads that wait for a disk.
     """
 
@@ -49,7 +47,7 @@ class Listeners:
         loop: asyncio.AbstractEventLoop,
         stats: RequestStats,
         descriptors: int,
-        make_socket: Callable[[Connection], SocketPart] = PlainSocket,
+        security: Mapping[str, ListenerSecurity],
     ) -> None:
         self.all: list[Listener] = []
         self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
@@ -58,7 +56,7 @@ class Listeners:
         self._loop = loop
         self._stats = stats
         self._descriptors = descriptors
-        self._make_socket = make_socket
+        self._security = security
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
     async def listen(self, services: Services, logs: LogManager, quotas: QuotaEnforcement) -> None:
@@ -86,7 +84,8 @@ class Listeners:
             beside_the_loop(config.get("num.network.threads")),
             services.replica_manager.purgatory,
         )
-        quotas.guard(self._reactor)
+        security = {each.name: self._security[each.protocol] for each in config.listeners}
+        quotas.guard(self._reactor, authenticates=any(each.authenticates for each in security.values()))
         for each in config.listeners:
             listener = Listener(
                 each.name,
@@ -104,7 +103,7 @@ class Listeners:
                 file_shrunk=partial(note_shrunk, logs),
                 slices=services.slices,
                 admission=quotas.admit,
-                make_socket=self._make_socket,
+                security=security[each.name],
             )
             await listener.start()
             self.all.append(listener)

@@ -11,6 +11,7 @@ import socket
 
 import click
 
+from kbroker.cli.wire_client import wire_settings
 from kbroker.errors import ErrorCode
 
 MOST_TRIED = 5
@@ -39,15 +40,12 @@ def check_advertised(host: str, port: int, timeout: float) -> None:
 def _advertised(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
     """Where the brokers are that a broker names."""
     from kbroker.protocol.api import ApiKey
-    from kbroker.replay.client.connection import Connection
     from kbroker.replay.client.errors import ClientError
     from kbroker.schemas import request_message
 
     request = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)
     try:
-        with Connection(
-            host, port, client_id="kbroker-cli", connect_timeout_s=timeout, request_timeout_s=timeout
-        ) as connection:
+        with wire_settings(timeout).connect(host, port) as connection:
             answer = connection.send(request)
     except ClientError:
         return []

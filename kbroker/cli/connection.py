@@ -19,6 +19,7 @@ import click
 from kbroker.cli.advertised import check_advertised
 from kbroker.cli.output import parse_pairs
 from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
+from kbroker.cli.wire_client import wire_settings
 from kbroker.errors import ErrorCode
 from kbroker.nearest import did_you_mean
 
@@ -237,21 +238,14 @@ def results_of(
 
 @contextmanager
 def connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
-    """A connection to one broker over Kafka's protocol, for what librdkafka does not do; without TLS and SASL."""
-    from kbroker.replay.client.connection import Connection
+    """A connection to one broker over Kafka's protocol, for what librdkafka does not do."""
     from kbroker.replay.client.errors import ClientError
 
     cluster = Cluster(bootstrap, {}, timeout)
     host, port = cluster.address()
     cluster.check_reachable()
     try:
-        with Connection(
-            host,
-            port,
-            client_id="kbroker-cli",
-            connect_timeout_s=timeout,
-            request_timeout_s=timeout,
-        ) as connection:
+        with wire_settings(timeout).connect(host, port) as connection:
             yield connection
     except ClientError as error:
         raise click.ClickException(str(error)) from None
@@ -265,17 +259,13 @@ def refuse(code: int, text: str | None) -> None:
 
 @contextmanager
 def wire_cluster(bootstrap: str, timeout: float) -> Iterator[WireCluster]:
-    """A cluster that is spoken to over Kafka's protocol, without TLS and SASL."""
-    from kbroker.replay.client.cluster import ClientSettings
+    """A cluster that is spoken to over Kafka's protocol."""
     from kbroker.replay.client.cluster import Cluster as WireCluster
     from kbroker.replay.client.errors import ClientError
 
     Cluster(bootstrap, {}, timeout).check_reachable()
-    settings = ClientSettings(
-        client_id="kbroker-cli", connect_timeout_s=timeout, request_timeout_s=timeout, patience_s=timeout
-    )
     try:
-        with WireCluster(bootstrap, settings) as cluster:
+        with WireCluster(bootstrap, wire_settings(timeout)) as cluster:
             yield cluster
     except ClientError as error:
         raise click.ClickException(str(error)) from None

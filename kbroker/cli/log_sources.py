@@ -15,6 +15,7 @@ import click
 
 from kbroker.cli.connection import Cluster
 from kbroker.cli.metrics_listener import MetricsListener, NotThereError
+from kbroker.cli.wire_client import wire_settings
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
@@ -68,18 +69,11 @@ class KafkaProtocol:
         """Sizes by partition and directory, from DescribeLogDirs.  ClickException when it cannot be asked."""
         from kbroker.errors import ErrorCode
         from kbroker.protocol.api import ApiKey
-        from kbroker.replay.client.connection import Connection
         from kbroker.replay.client.errors import ClientError
         from kbroker.schemas import request_message
 
         try:
-            with Connection(
-                self._host,
-                self._port,
-                client_id="kbroker-cli",
-                connect_timeout_s=self._timeout,
-                request_timeout_s=self._timeout,
-            ) as connection:
+            with wire_settings(self._timeout).connect(self._host, self._port) as connection:
                 answer = connection.send(request_message(ApiKey.DESCRIBE_LOG_DIRS)(topics=None))
         except ClientError as error:
             raise click.ClickException(str(error)) from None

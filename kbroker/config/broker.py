@@ -132,9 +132,13 @@ class BrokerConfig:
         except KeyError:
             return BROKER_TABLE[key].default
 
-    def of_listener(self, listener: str, key: str) -> Any:
-        """What was set for a single listener, as `listener.name.<listener>.<key>`; None where nothing was."""
-        return self._of_listeners.get((listener.lower(), key))
+    def for_listener(self, listener: str, key: str) -> Any:
+        """A setting as it is for a listener: `listener.name.<listener>.<key>`, else the broker's own.  KeyError."""
+        return self.own_of_listener(listener, key, self.get(key))
+
+    def own_of_listener(self, listener: str, key: str, default: object = None) -> Any:
+        """What was set for a single listener, as `listener.name.<listener>.<key>`; `default` where nothing was."""
+        return self._of_listeners.get((listener.lower(), key), default)
 
     @property
     def explicit(self) -> frozenset[str]:

@@ -52,9 +52,9 @@ class QuotaEnforcement:
         """Take settings that were changed at run time."""
         self.connection_rates.change(creation_rates(config))
 
-    def guard(self, reactor: Reactor) -> None:
-        """Stand in front of the answers of this reactor's connections."""
-        self.gatekeeper.guard(reactor)
+    def guard(self, reactor: Reactor, *, authenticates: bool) -> None:
+        """Stand in front of the answers of this reactor's connections; see `BrokerGatekeeper.guard`."""
+        self.gatekeeper.guard(reactor, authenticates=authenticates)
 
     def admit(self, listener: str, address: str) -> Admission:
         """Count a connection that was accepted."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.net.gate import Gatekeeper
 from kbroker.gate.authorizer import Authorizer, CachedAuthorizer
 from kbroker.gate.client_gate import ClientGate
-from kbroker.gate.principal import AuthenticationState, Session
+from kbroker.gate.principal import Session
 from kbroker.metadata.image import ClusterImage
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.rate import Windows
@@ -36,18 +36,24 @@ class BrokerGatekeeper(Gatekeeper):
         self.rules = QuotaRules(image.quotas)
         self._authorizer = None if authorizer is None else CachedAuthorizer(authorizer, self.renew)
         self._reactor: Reactor | None = None
+        self._authenticates = False
 
     def now_ms(self) -> int:
         """Milliseconds on a clock that does not go back."""
         return int(self._clock.monotonic() * 1000)
 
-    def guard(self, reactor: Reactor) -> None:
-        """Stand in front of the answers of this reactor's connections, whenever there is something to ask."""
+    def guard(self, reactor: Reactor, *, authenticates: bool) -> None:
+        """Stand in front of the answers of this reactor's connections, whenever there is something to ask.
+
+        `authenticates`: clients of one of the listeners have to prove who they are.
+        """
         self._reactor = reactor
+        self._authenticates = authenticates
         self._stand()
 
     def _stand(self) -> None:
-        needed = self._authorizer is not None or any(self.rules.has(kind.value) for kind in QuotaKind)
+        has_quotas = any(self.rules.has(kind.value) for kind in QuotaKind)
+        needed = self._authenticates or self._authorizer is not None or has_quotas
         if self._reactor is not None:
             self._reactor.gatekeeper = self if needed else None
 
@@ -58,13 +64,13 @@ class BrokerGatekeeper(Gatekeeper):
         self._stand()
 
     def gate_for(self, connection: Connection, client_id: str | None) -> Gate | None:
-        session: Session = connection.session or Session(host=connection.peer_host, listener=connection.listener_name)
+        session: Session = connection.session
         limits: dict[QuotaKind, Limit] = {}
         for kind in QuotaKind:
             limit = self.rules.limit(kind.value, session.principal.name, client_id or "")
             if limit is not None:
                 limits[kind] = limit
-        if not limits and self._authorizer is None and session.state is AuthenticationState.AUTHENTICATED:
+        if not limits and self._authorizer is None and session.is_authenticated:
             return None
         return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self.generation)
 

@@ -1,6 +1,7 @@
 """Who a client is, and how far it has come with proving it.
 
-States of a connection's authentication and what may follow; a listener without authentication begins at the last:
+A listener gives each connection its first session (`ListenerSecurity`), which is HANDSHAKE where clients have to
+authenticate, and AUTHENTICATED where they need not.  What may follow:
 
     HANDSHAKE -> AUTHENTICATE    the client has named a mechanism that the listener has
     AUTHENTICATE -> AUTHENTICATED, FAILED
@@ -60,13 +61,17 @@ class Session:
     principal: Principal = ANONYMOUS
     host: str = ""
     listener: str = ""
-    state: AuthenticationState = AuthenticationState.AUTHENTICATED
+    state: AuthenticationState = AuthenticationState.HANDSHAKE
+    """Who does not say it has authenticated nobody."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client has proved who it is, or need not."""
+        return self.state is AuthenticationState.AUTHENTICATED
 
     def may_ask(self, api_key: int) -> bool:
         """Whether a request of this API is served in the session's state."""
-        return self.state is AuthenticationState.AUTHENTICATED or (
-            self.state is not AuthenticationState.FAILED and api_key in _ALWAYS
-        )
+        return self.is_authenticated or (self.state is not AuthenticationState.FAILED and api_key in _ALWAYS)
 
     def moved(self, state: AuthenticationState, principal: Principal | None = None) -> Session:
         """The session in its next state.  ValueError for one that cannot follow."""

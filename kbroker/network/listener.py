@@ -20,7 +20,7 @@ from kbroker._fast.net.connection import Connection
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.request_context import RequestContext
 from kbroker._fast.net.route import Endpoint, Route
-from kbroker._fast.net.socket_part import PlainSocket, SocketPart
+from kbroker._fast.net.socket_part import SocketPart
 from kbroker._fast.wire.decoding import Decoding
 from kbroker._fast.wire.encoding import Encoding
 from kbroker.log_output import RateLimitedLog
@@ -30,6 +30,7 @@ from kbroker.network.admission import Admission, Verdict
 from kbroker.network.cold_reads import ColdReads, FileRange
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
+from kbroker.network.listener_security import ListenerSecurity
 from kbroker.network.socket_options import MAPPED_IPV4, SocketOptions, is_same_host, leave_out_pacing
 
 logger = logging.getLogger("kbroker.network")
@@ -65,7 +66,7 @@ class Listener:
         file_shrunk: Callable[[int], object] = lambda fd: None,
         slices: Slices | None = None,
         admission: Callable[[str, str], Admission] | None = None,
-        make_socket: Callable[[Connection], SocketPart] = PlainSocket,
+        security: ListenerSecurity,
     ) -> None:
         self.name = name
         self.host = host
@@ -79,7 +80,7 @@ class Listener:
         self.file_shrunk = file_shrunk
         self._slices = slices or Slices(loop)
         self._admission = admission
-        self._make_socket = make_socket
+        self._security = security
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -93,7 +94,8 @@ class Listener:
         self.refused: Counter[str] = Counter()
         self.closed: Counter[str] = Counter()
         self.paced: Counter[str] = Counter()
-        self.endpoint = Endpoint(name, reactor, routes, self, max_frame_bytes)
+        first_frame_bytes = min(max_frame_bytes, security.first_frame_bytes or max_frame_bytes)
+        self.endpoint = Endpoint(name, reactor, routes, self, max_frame_bytes, first_frame_bytes)
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""
@@ -107,7 +109,7 @@ class Listener:
 
     def _socket_part(self) -> SocketPart:
         """A new connection's face to the loop."""
-        return self._make_socket(Connection(self.endpoint))
+        return self._security.make_socket(Connection(self.endpoint))
 
     def _bind(self) -> socket.socket:
         family, host = _family(self.host)
@@ -130,7 +132,8 @@ class Listener:
     # Called by connections
 
     def connection_opened(self, connection: Connection) -> bool:
-        """Count a connection, and refuse it beyond the limits."""
+        """Count a connection, give it its first session, and refuse it beyond the limits."""
+        connection.session = self._security.first_session(connection)
         self.accepted_count += 1
         # An IPv4 client of a dual-stack socket counts as the address that it is set down with.
         address = connection.peer_host.removeprefix(MAPPED_IPV4)
@@ -173,7 +176,7 @@ class Listener:
         self.closed[reason.partition(":")[0]] += 1
         self._quiet.set()
 
-    def describe_bad_frame(self, head: bytes, size: int) -> tuple[str, str]:
+    def describe_bad_frame(self, head: bytes, size: int, is_trusted: bool) -> tuple[str, str]:
         """What the first bytes of a frame look like when their length cannot be one: the kind, and words for it."""
         if head.startswith(TLS_HANDSHAKE):
             return "TLS", "this looks like a TLS handshake, but the listener speaks plaintext"
@@ -182,6 +185,9 @@ class Listener:
         limit = self.endpoint.max_frame_bytes
         if size > limit:
             return "too large", f"a request of {size} bytes is over socket.request.max.bytes={limit}"
+        if not is_trusted and size > self.endpoint.first_frame_bytes:
+            most = self.endpoint.first_frame_bytes
+            return "too large before authentication", f"a request of {size} bytes before authentication is over {most}"
         return "too small", f"a request cannot have {size} bytes"
 
     def bad_request(self, connection: Connection, reason: str, detail: str, kind: object) -> None:

@@ -109,10 +109,8 @@ def _counted(rate: SampledRate, limit: float, now_ms: int) -> int:
 
 def creation_rates(config: BrokerConfig) -> CreationRates:
     """The limits in the settings."""
-    own = {}
-    for listener in config.listeners:
-        value = config.of_listener(listener.name, RATE_SETTING)
-        if value is not None:
-            own[listener.name] = int(value)
+    named = [each.name for each in config.listeners]
+    # Beside the broker's own limit, not in its place.
+    own = {name: int(rate) for name in named if (rate := config.own_of_listener(name, RATE_SETTING)) is not None}
     between = config.get("inter.broker.listener.name") if len(config.listeners) > 1 else None
     return CreationRates(config.get(RATE_SETTING), own, between)

@@ -366,3 +366,15 @@ def test_variables_of_kafkas_images_that_ask_for_protection_stop_the_start(name:
 def test_variables_that_ask_for_no_protection_start(name: str, value: str) -> None:
     """A container without protection would not come up for a setting that says so."""
     assert len(load(**{name: value}).warnings) == 1
+
+
+def test_a_setting_of_a_listener_is_its_own_or_the_brokers() -> None:
+    """Each user of a listener's settings would look for the prefix in its own way."""
+    config = BrokerConfig.from_mapping(
+        {"listener.name.internal.max.connection.creation.rate": "7", "max.connection.creation.rate": "90"}
+    )
+    rate = "max.connection.creation.rate"
+    assert [config.for_listener(name, rate) for name in ("INTERNAL", "internal", "PLAINTEXT")] == [7, 7, 90]
+    assert [config.own_of_listener(name, rate) for name in ("INTERNAL", "PLAINTEXT")] == [7, None]
+    with pytest.raises(KeyError):
+        config.for_listener("INTERNAL", "max.connection.creation.rat")

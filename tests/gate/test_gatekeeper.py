@@ -19,6 +19,7 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.errors import ErrorCode
 from kbroker.gate.authorizer import CachedAuthorizer, Operation, ResourceKind
 from kbroker.gate.gatekeeper import BrokerGatekeeper
+from kbroker.gate.plaintext import Plaintext
 from kbroker.gate.principal import ANONYMOUS, AuthenticationState, Principal, Session
 from kbroker.metadata.image import ClusterImage
 from kbroker.network.limits import ConnectionLimits
@@ -58,6 +59,11 @@ class Rules:
             changed()
 
 
+def known(principal: Principal) -> Session:
+    """The session of a client that has authenticated."""
+    return Session(principal, "127.0.0.1", "PLAINTEXT", AuthenticationState.AUTHENTICATED)
+
+
 def meters() -> QuotaMeters:
     return QuotaMeters(Windows(), Windows())
 
@@ -70,7 +76,7 @@ class Guarded:
         program = PlainProgram()
         self.keeper = BrokerGatekeeper(SYSTEM_CLOCK, image or ClusterImage("c"), meters(), rules)
         self.reactor = Reactor(asyncio.get_running_loop(), None, BufferPool(16384, 4 << 20), RequestStats())
-        self.keeper.guard(self.reactor)
+        self.keeper.guard(self.reactor, authenticates=False)
         routes = [
             Route(key, 0, 1, self.handle, lambda v: program, lambda v: program, 1, 1, key == LASTING)
             for key in (LASTING, OTHER)
@@ -86,6 +92,7 @@ class Guarded:
             unsupported=lambda ctx: None,
             max_frame_bytes=1 << 20,
             max_idle_ms=60_000,
+            security=Plaintext(),
         )
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:
@@ -102,7 +109,7 @@ class Guarded:
 
         async def ask(request: bytes) -> bytes:
             for connection in self.listener.endpoint.connections:
-                if connection.peer_port == port and connection.session is None:
+                if connection.peer_port == port and session is not None and connection.session is not session:
                     connection.session = session
             writer.write(request)
             return (await answer(reader))[1]
@@ -121,8 +128,8 @@ def test_no_principal_gets_the_remembered_answer_of_another_that_may_see_more() 
         guarded = Guarded(rules)
         async with (
             serving(guarded.listener),
-            guarded.client(Session(ALICE, "127.0.0.1")) as alice,
-            guarded.client(Session(BOB, "127.0.0.1")) as bob,
+            guarded.client(known(ALICE)) as alice,
+            guarded.client(known(BOB)) as bob,
         ):
             request = frame(LASTING, 1, b"what is there")
             assert [await alice(request), await bob(request), await alice(request)] == [b"seen", b"hidden", b"seen"]
@@ -205,7 +212,7 @@ def test_metadata_and_quotas_show_what_a_client_may_see(tmp_path: Path) -> None:
         rules = Rules((ANONYMOUS, Operation.DESCRIBE, "open"))
         keeper = BrokerGatekeeper(SYSTEM_CLOCK, ClusterImage("c"), meters(), rules)
         connection: Any = broker.connection
-        connection.session = None
+        connection.session = known(ANONYMOUS)
         broker.gate = keeper.gate_for(connection, "test")
         listed = broker.ask("Metadata", 9, {"topics": None})
         assert [topic["name"] for topic in listed["topics"]] == ["open"]

@@ -13,7 +13,7 @@ from kbroker.gate.principal import ANONYMOUS
 from kbroker.handlers.transactions import handle_add_partitions_to_txn
 from kbroker.metadata.image import ClusterImage
 from kbroker.schemas import wire
-from tests.gate.test_gatekeeper import Rules, meters
+from tests.gate.test_gatekeeper import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker, Context
 from tests.unbroken import finished
 
@@ -29,7 +29,7 @@ def test_a_transactional_id_of_others_cannot_be_used(tmp_path: Path) -> None:
         rules = Rules((ANONYMOUS, Operation.WRITE, "mine"))
         keeper = BrokerGatekeeper(SYSTEM_CLOCK, ClusterImage("c"), meters(), rules)
         connection: Any = broker.connection
-        connection.session = None
+        connection.session = known(ANONYMOUS)
         broker.gate = keeper.gate_for(connection, "test")
         producer = {"transactional_id": "others", "producer_id": 1, "producer_epoch": 0}
         asked = {"transactional_id": "others", "transaction_timeout_ms": 1_000}

@@ -14,6 +14,7 @@ from kbroker._fast.net.answer_memo import AnswerMemo, Repetition, Standing
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
+from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
@@ -58,6 +59,7 @@ class Asked:
             unsupported=lambda ctx: None,
             max_frame_bytes=1 << 20,
             max_idle_ms=60_000,
+            security=Plaintext(),
         )
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:

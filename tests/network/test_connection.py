@@ -20,6 +20,7 @@ from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import NO_RESPONSE, Route
+from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
@@ -79,7 +80,7 @@ class Harness:
             unsupported=lambda ctx: None,
             max_frame_bytes=MAX_FRAME,
             max_idle_ms=60_000,
-            make_socket=socket_kinds.current.make,
+            security=Plaintext(socket_kinds.current.make),
         )
 
     def _amid(self) -> None:

@@ -15,6 +15,7 @@ from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
+from kbroker.gate.plaintext import Plaintext
 from kbroker.handlers.dispatch import _program
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
@@ -148,6 +149,7 @@ class Broker:
             unsupported=lambda ctx: None,
             max_frame_bytes=64 << 20,
             max_idle_ms=60_000,
+            security=Plaintext(),
             slices=self.slices,
         )
 

@@ -13,7 +13,7 @@ cdef class Connection(ConnectionInterface):
     cdef FrameReader frames
     cdef RequestServer requests
     cdef AnswerQueue answers
-    cdef public object session
+    cdef object _session
 
     cdef int _process(self) except -1
     cdef int _send_and_settle(self) except -1

@@ -149,7 +149,7 @@ cdef class Connection(ConnectionInterface):
         cdef FrameReader frames = self.frames
         cdef AnswerQueue answers = self.answers
         cdef RequestServer requests = self.requests
-        cdef Py_ssize_t available, size
+        cdef Py_ssize_t available, size, most
         cdef const char* data
         if requests.state == SERVING:
             return 0
@@ -166,9 +166,10 @@ cdef class Connection(ConnectionInterface):
                     break
                 data = frames.buffer.data + frames.start
                 size = <int> kb_load32(<const uint8_t*> data)
-                if size < 0 or size > self.endpoint.max_frame_bytes or size < HEADER_BYTES:
+                most = self.endpoint.max_frame_bytes if requests.is_trusted else self.endpoint.first_frame_bytes
+                if size < 0 or size > most or size < HEADER_BYTES:
                     kind, detail = self.endpoint.owner.describe_bad_frame(
-                        PyBytes_FromStringAndSize(data, min(available, 16)), size)
+                        PyBytes_FromStringAndSize(data, min(available, 16)), size, requests.is_trusted)
                     requests.refuse("bad frame", detail, kind)
                     break
                 if available < 4 + size:
@@ -266,6 +267,18 @@ cdef class Connection(ConnectionInterface):
             self.requests.unmute()
             self.last_active = now_ns() * 1e-9
             self._process()
+
+    # Who is at the other end
+
+    @property
+    def session(self):
+        """Who the client is, and how far it has proved that: None serves nothing (`gate.principal.Session`)."""
+        return self._session
+
+    @session.setter
+    def session(self, session):
+        self._session = session
+        self.requests.change_session(session)
 
     # Closing, and what others may ask
 

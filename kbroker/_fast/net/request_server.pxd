@@ -17,6 +17,8 @@ cdef class RequestServer:
     cdef AnswerQueue answers
     cdef RequestContext pending
     cdef RequestState state
+    cdef bint has_session
+    cdef bint is_trusted
     cdef Gate gate
     cdef object gate_client_id
     cdef long gate_generation
@@ -34,9 +36,11 @@ cdef class RequestServer:
     cdef int malformed(self, RequestContext ctx, object error) except -1
     cdef int refuse(self, str reason, str detail, object kind) except -1
     cdef int abandon(self) except -1
+    cdef int change_session(self, object session) except -1
     cdef int mute(self) except -1
     cdef int unmute(self) except -1
     cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
+    cdef bint _refuse_unauthenticated(self, RequestContext ctx) except -1
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1
     cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1

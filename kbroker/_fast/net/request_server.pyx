@@ -3,6 +3,7 @@
 A request starts with api_key int16, api_version int16, correlation_id int32, client_id as a nullable string with a
 2-byte length and, in flexible versions, tagged fields.  It passes the gate, then finds its answer: among those
 remembered, made in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.
+`is_trusted`: the client's session may ask for everything that a gate does not hold back; without one nothing is served.
 `state` (`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client
 has come for by now (`Route.asks`).  It counts what it has answered, and keeps how the client introduced itself, for
 those who look at connections.
@@ -51,6 +52,7 @@ cdef enum:
     LARGE_BYTES = 65536
     FIRST_ITEMS = 2048
     CONTROLLED_SHUTDOWN = 7
+    NO_GENERATION = -1
     API_VERSIONS = 18
 
 
@@ -133,7 +135,7 @@ cdef class RequestServer:
         cdef Route route = ctx.route
         cdef object response, handle
         cdef Partly partly = None
-        if self.endpoint.reactor.gatekeeper is not None and not self._enter(ctx, position, end):
+        if (not self.is_trusted or self.endpoint.reactor.gatekeeper is not None) and not self._enter(ctx, position, end):
             return 0
         if route.lasting and self._recall(ctx, position, end):
             return 0
@@ -306,14 +308,16 @@ cdef class RequestServer:
     # The gate
 
     cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
-        """Whether the request is served; where not, the gate has closed the connection."""
+        """Whether the request is served; where not, the connection has been closed."""
         cdef Gatekeeper keeper = self.endpoint.reactor.gatekeeper
+        if keeper is None or not self.has_session:
+            return self._refuse_unauthenticated(ctx)
         if self.gate_generation != keeper.generation or self.gate_client_id is not ctx.client_id:
             self.gate = keeper.gate_for(self.connection, ctx.client_id)
             self.gate_generation = keeper.generation
             self.gate_client_id = ctx.client_id
         if self.gate is None:
-            return True
+            return self.is_trusted or self._refuse_unauthenticated(ctx)
         ctx.gate = self.gate
         ctx.resumed_ns = ctx.started_ns
         if not ctx.gate.admit(ctx):
@@ -321,6 +325,18 @@ cdef class RequestServer:
         if ctx.route.limits_at is not None:
             ctx.lower_limits(<uint8_t*> self.frames.buffer.data + position, end - position)
         return True
+
+    cdef bint _refuse_unauthenticated(self, RequestContext ctx) except -1:
+        self.refuse("unauthenticated request", f"API {ctx.api_key}: the client has not authenticated", ctx.api_key)
+        return False
+
+    cdef int change_session(self, object session) except -1:
+        """What the client may ask is found out anew, whatever it was under its last session."""
+        self.has_session = session is not None
+        self.is_trusted = session is not None and session.is_authenticated
+        self.gate = None
+        self.gate_generation = NO_GENERATION
+        return 0
 
     cdef int _mute(self, int throttle_ms) except -1:
         """Begin no further request for so long (KIP-219)."""

@@ -47,6 +47,7 @@ cdef class Endpoint:
     cdef object loop
     cdef object owner
     cdef readonly Py_ssize_t max_frame_bytes
+    cdef readonly Py_ssize_t first_frame_bytes
     cdef readonly set connections
     cdef public bint draining
     cdef readonly FlushBatch flush_batch

@@ -50,6 +50,13 @@ class Endpoint:
     send_threads: SendThreads
     draining: bool
     max_frame_bytes: int
+    first_frame_bytes: int
     def __init__(
-        self, listener_name: str, reactor: Reactor, routes: Iterable[Route], owner: Any, max_frame_bytes: int
+        self,
+        listener_name: str,
+        reactor: Reactor,
+        routes: Iterable[Route],
+        owner: Any,
+        max_frame_bytes: int,
+        first_frame_bytes: int,
     ) -> None: ...

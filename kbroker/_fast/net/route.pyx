@@ -72,9 +72,12 @@ cdef class Endpoint:
     is done in pieces, `read_cold(connection, ranges)` for what must come from the disk before it can be sent
     (answered by `connection.helped()` when the first (region, position, size) is there; the others follow it), and
     while `draining`, when no further request is begun, `went_quiet()`.
+
+    A frame has `max_frame_bytes` at most, and `first_frame_bytes` before its client has authenticated.
     """
 
-    def __init__(self, str listener_name, Reactor reactor not None, routes, owner, Py_ssize_t max_frame_bytes):
+    def __init__(self, str listener_name, Reactor reactor not None, routes, owner, Py_ssize_t max_frame_bytes,
+                 Py_ssize_t first_frame_bytes):
         self.listener_name = listener_name
         self.reactor = reactor
         self.services = reactor.services
@@ -91,4 +94,5 @@ cdef class Endpoint:
             self.routes[(<Route?> route).api_key] = route
         self.owner = owner
         self.max_frame_bytes = max_frame_bytes
+        self.first_frame_bytes = first_frame_bytes
         self.connections = set()

@@ -30,9 +30,10 @@ def membership_of(broker: BrokerParts, place: Place | None = None) -> ClusterMem
         return SingleNode(broker)
     from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
     from kbroker.cluster.protocol_version import protocol_version
-    from kbroker.cluster.zookeeper.member import Parts, ZooKeeperMember
+    from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
 
     config = broker.config
     versions = protocol_version(config.get("inter.broker.protocol.version"))
     parts = Parts(config, broker.clock, broker.slices, versions, inter_broker_listener(config), broker.halt)
-    return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop))
+    outside = Outside.over_network(settings, broker.loop, broker.outbound)
+    return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop, outside))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
+    from kbroker.cluster.outbound import Outbound
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.transactions.completion import Markers
@@ -62,6 +63,7 @@ class BrokerParts:
     stopping: asyncio.Event
     halt: Callable[[str], None]
     log_manager: LogManager
+    outbound: Outbound
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import ClientSettings
-from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import protocol_version
@@ -43,13 +42,13 @@ class ReplicationParts:
         self._listener = listener
         self._epoch = epoch
         self._protocol = protocol_version(config.get("inter.broker.protocol.version"))
-        self._transport = TcpTransport(broker.loop, config.get("replica.socket.receive.buffer.bytes"))
+        self._transport = broker.outbound.transport(config.get("replica.socket.receive.buffer.bytes"))
         self._all_clients: list[NodeClients] = []
         self._markers: MarkerSender | None = None
         self._strays = StrayReplicas(parts.replicas.log_manager.set_aside)
         self.channel = ControllerChannel(
             broker.loop,
-            TcpTransport(broker.loop),
+            broker.outbound.transport(),
             parts.cache,
             lambda: listener,
             config.node_id,
@@ -121,7 +120,7 @@ class ReplicationParts:
         seconds = broker.config.get("request.timeout.ms") / 1000
         clients = NodeClients(
             broker.loop,
-            TcpTransport(broker.loop),
+            broker.outbound.transport(),
             self._parts.cache,
             lambda: self._listener,
             ClientSettings(client_id, negotiates=negotiates, request_seconds=seconds),

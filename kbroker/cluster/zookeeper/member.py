@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient
-from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.protocol_version import NOT_SENT
 from kbroker.cluster.zookeeper.channels import NodeChannels
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import Transport
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.outbound import Outbound
     from kbroker.cluster.protocol_version import ProtocolVersion
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -83,9 +83,9 @@ class Outside:
     rng: random.Random
 
     @staticmethod
-    def over_network(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> Outside:
-        """Kazoo and TCP."""
-        return Outside(KazooSession(settings, loop), TcpTransport(loop), random.Random())
+    def over_network(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, outbound: Outbound) -> Outside:
+        """Kazoo, and what the broker reaches others by."""
+        return Outside(KazooSession(settings, loop), outbound.transport(), random.Random())
 
 
 class ZooKeeperMember:
@@ -96,12 +96,12 @@ class ZooKeeperMember:
         settings: ZooKeeperSettings,
         parts: Parts,
         loop: asyncio.AbstractEventLoop,
-        outside: Outside | None = None,
+        outside: Outside,
     ) -> None:
         self._settings = settings
         self._parts = parts
         self._loop = loop
-        self._outside = outside or Outside.over_network(settings, loop)
+        self._outside = outside
         self._session = self._outside.session
         self.configs = EntityConfigs(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)

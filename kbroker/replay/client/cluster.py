@@ -67,6 +67,17 @@ class ClientSettings:
     retry_backoff_max_s: float = 1.0
     receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES
 
+    def connect(self, host: str, port: int) -> Connection:
+        """A connection to one broker: the one place where the wire client makes them.  PLAINTEXT, as yet."""
+        return Connection(
+            host,
+            port,
+            client_id=self.client_id,
+            connect_timeout_s=self.connect_timeout_s,
+            request_timeout_s=self.request_timeout_s,
+            receive_buffer_bytes=self.receive_buffer_bytes,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
@@ -209,15 +220,7 @@ class Cluster(Closing):
         self._connections.clear()
 
     def _connect(self, address: tuple[str, int]) -> Connection:
-        settings = self.settings
-        connection = Connection(
-            *address,
-            client_id=settings.client_id,
-            connect_timeout_s=settings.connect_timeout_s,
-            request_timeout_s=settings.request_timeout_s,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
-        self._connections[address] = connection
+        connection = self._connections[address] = self.settings.connect(*address)
         return connection
 
     def _refresh(self, names: Sequence[str] | None) -> dict[str, TopicInfo]:

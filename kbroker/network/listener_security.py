@@ -1,0 +1,35 @@
+"""What a kind of listener decides: how bytes pass its connections, and who is at their other end to begin with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.socket_part import SocketPart
+
+
+class FirstSession(Protocol):
+    """Who a client is, as far as the network has to know (`gate.principal.Session`)."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client may ask for more than what authentication takes."""
+
+
+class ListenerSecurity(Protocol):
+    """The security protocol of a listener.  What it does not give, its clients do not have: no session, no answer."""
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether clients have to prove who they are, so that a gatekeeper has to look at each request."""
+
+    @property
+    def first_frame_bytes(self) -> int | None:
+        """The most that a frame may have before its client has authenticated; None: what all frames may have."""
+
+    def make_socket(self, connection: Connection) -> SocketPart:
+        """The part that reads and writes the bytes of a connection."""
+
+    def first_session(self, connection: Connection) -> FirstSession | None:
+        """The session that a connection begins with; None: it is served nothing."""
