@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 COMMITTING = 0.3
 """The share of histories in which groups commit offsets."""
+TRANSACTING = (0.0, 0.0, 0.0, 0.1, 0.3)
+"""The chance that a producer has transactions, in the histories of which one is drawn."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -106,6 +108,8 @@ class Asker(Client):
 def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     """So many clients that share so many requests."""
     rng = world.rng
+    transacting = rng.choice(TRANSACTING)
+    can_transact = not world.is_crowd and not all(each.is_old for each in world.topics.values())
     shares = [rng.uniform(0.3, 1.0) for _ in range(count)]
     each = [max(1, int(requests * share / sum(shares))) for share in shares]
     made: list[Client] = []
@@ -113,7 +117,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         kind = rng.choices((Producer, Fetcher, Asker), (6, 3, 1))[0]
         if number == 0:
             kind = Producer
-        elif kind is Producer and world.scale.nodes == 1 and not world.is_crowd and rng.random() < 0.15:
+        elif kind is Producer and can_transact and rng.random() < transacting:
             kind = Transactor
         made.append(kind(world, f"{kind.__name__.lower()}-{number}", max(1, int(budget * world.scale.share))))
     if rng.random() < COMMITTING:

@@ -175,6 +175,8 @@ class Fetcher(Client):
                         f"{name}: the high watermark of {partition} is {row.high_watermark}, "
                         f"where {floors[partition]} was committed"
                     )
+                is_committed = self.isolation == READ_COMMITTED
+                world.transactions.fetched(name, partition, batches, row, committed=is_committed)
                 position = judge.fetched(name, partition, batches, asked[partition], row.high_watermark)
                 self.offsets[partition] = max(self.offsets[partition], position)
         if not found and not failed:

@@ -24,6 +24,7 @@ from kbroker.config import BrokerConfig
 from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
+from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
@@ -31,7 +32,7 @@ from tests.simulation.reading_back import read_back
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
-from tests.simulation.transactions.transactors import Transaction
+from tests.simulation.transactions.ledger import TransactionLedger
 
 MEMORY = Path("/dev/shm")
 PORT = 9092
@@ -90,11 +91,14 @@ class World:
         """Whether all producers press for the same few partitions, without a pause."""
         self.keeps_order = True
         """Whether partitions of an answer come in the order of the request."""
-        self.transactions: list[Transaction] = []
+        self.transactions = TransactionLedger(self.judge, self.loop.time)
+        self.transaction_version = 0
+        """The level of the feature: 2 has an epoch for each transaction."""
         self.writers_done = False
         self.is_stopping = False
         self.topic_names: dict[bytes, str] = {}
         self._correlation_ids: set[int] = set()
+        self._shared_settings = coordinator_settings(self.rng, scale.nodes)
         self._settings: dict[int, dict[str, str]] = {}
         self._crashes: dict[int, int] = {}
         self._value = 0
@@ -159,15 +163,12 @@ class World:
             "metrics.listener": "none",
             "num.network.threads": "1",
             "socket.busy.poll.us": rng.choice(("0", "0", "50")),
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "transaction.state.log.num.partitions": "1",
             "auto.create.topics.enable": "false",
             "kbroker.fsync": rng.choice(("os", "commit")),
             "log.segment.bytes": rng.choice(("1048576", "1073741824")),
             "socket.request.max.bytes": "200000",
             "queued.max.request.bytes": rng.choice(("-1", "-1", "200000")),
+            **self._shared_settings,
         }
 
     def config(self, node: int) -> BrokerConfig:
@@ -254,6 +255,7 @@ class World:
         rng, scale = self.rng, self.scale
         self._check_soon()
         await self.start_all()
+        await draw_features(self)
         await create_topics(self)
         made = draw_clients(self, scale.requests, rng.randint(*scale.clients))
         writers = [each for each in made if not isinstance(each, Fetcher)]

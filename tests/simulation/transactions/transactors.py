@@ -1,197 +1,381 @@
-"""Model producers with a transactional id: whole transactions are there for who reads what is committed, or nothing of
-them is."""
+"""Model producers with a transactional id, of both protocols: partitions that the producer adds (up to Produce 11), and
+those that brokers add themselves, with an epoch for each transaction (KIP-890).
+
+Some share an id and fence each other, some take longer than their timeout, some leave their last transaction open.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
-from tests.simulation.client import Client
+from tests.simulation.client import IN_DOUBT, NOT_NOW, Client
+from tests.simulation.connection import PATIENCE_SECONDS
+from tests.simulation.coordination import MOVED, NOT_HERE, OF_TRANSACTIONS, SERVED_WITHIN_SECONDS, Coordinator
 from tests.simulation.records import encode_batch
+from tests.simulation.transactions.ledger import Incarnation, Transaction
+from tests.simulation.transactions.offsets import TransactionalOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulation.connection import ModelConnection
     from tests.simulation.judge import Partition
     from tests.simulation.world import World
 
-TRANSACTION_KEY = 1
-NOT_YET = frozenset(
+FENCED = frozenset(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
+"""What a producer is told that has a successor, or whose transaction has taken too long."""
+EPOCH_PER_TRANSACTION = 2
+FIRST_WITH_EXPECTED_EPOCH = 3
+LONG_MS = 60_000
+MOST_ATTEMPTS = 8
+SHARING = 0.15
 
 
-class Fate(Enum):
-    """What became of a transaction, as far as its producer was told."""
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Of the requests of one producer."""
 
-    ABORTED = 0
-    COMMITTED = 1
-    UNKNOWN = 2
+    initialize: int
+    add: int
+    produce: int
+    end: int
+    add_offsets: int
+    commit_offsets: int
+
+
+class FencedError(Exception):
+    """Another producer has the id by now, or the transaction has taken too long."""
+
+
+class UnresolvedError(Exception):
+    """It is not known of a batch whether it is there: the transaction is given up."""
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
-    """Values by partition."""
+class _Batch:
+    """A batch of a transaction, sent until it is there."""
 
-    who: str
-    values: dict[Partition, list[bytes]] = field(default_factory=dict)
-    fate: Fate = Fate.ABORTED
-
-
-class TransactionError(Exception):
-    """The connection is gone: the transaction ends as the next `InitProducerId` has it."""
+    values: list[bytes]
+    data: bytes
 
 
 class Transactor(Client):
-    """One transaction after the other, each of a few batches."""
+    """One transaction after the other, each of a few batches, some with offsets of a group."""
 
-    def __init__(self, world: World, name: str, requests: int) -> None:
+    def __init__(self, world: World, name: str, _requests: int) -> None:
         super().__init__(world, name)
-        self.transactions = max(1, requests // 5)
-        self._producer = (-1, -1)
-        self._is_open = False
+        rng, ledger = self.rng, world.transactions
+        self.transactions = max(1, int(rng.choice((1, 3, 8)) * world.scale.share))
+        shared = rng.random() < SHARING and bool(ledger.ids)
+        self.id = ledger.of(rng.choice(list(ledger.ids)) if shared else name)
+        self.id.users += 1
+        self.is_new = world.transaction_version >= EPOCH_PER_TRANSACTION and rng.random() < 0.7
+        """Whether it has brokers add its partitions, and an epoch for each transaction."""
+        if self.is_new:
+            self.versions = Versions(5, 0, rng.choice((12, 13)), 5, 0, 5)
+        else:
+            self.versions = Versions(
+                rng.choice((0, 1, 2, 3, 4)),
+                rng.choice((0, 1, 2, 3)),
+                rng.choice((3, 7, 8, 9, 11)),
+                rng.choice((0, 1, 2, 3, 4)),
+                rng.choice((0, 1, 2, 3)),
+                rng.choice((0, 1, 2, 3, 4)),
+            )
+        self.timeout_ms = rng.choice((LONG_MS, LONG_MS, LONG_MS, 300, 2000))
+        self.leaves_open = self.timeout_ms < LONG_MS and rng.random() < 0.5
+        self.topics = [each for each in world.topics.values() if not each.is_old]
+        self.coordinator = Coordinator(self, self.id.name, OF_TRANSACTIONS)
+        self.who: Incarnation
+        self.is_open = False
         """Whether a transaction may be under way that is ended by the next `InitProducerId`."""
+        self._offsets = TransactionalOffsets(self) if rng.random() < 0.4 else None
+        self._is_dirty = True
+        """Whether the next transaction needs another epoch: what was lost may be served at any time."""
         self._sequences: dict[Partition, int] = {}
+        self._to_leaders: dict[int, ModelConnection] = {}
 
     async def run(self) -> None:
-        while self.transactions > 0 or self._is_open:
-            connection = await self.connect(1)
-            if connection is None:
-                await self.try_later()
-                continue
+        rng = self.rng
+        while self.transactions > 0 or self.is_open:
             try:
-                await self._begin(connection)
-                while self.transactions > 0:
+                if self._is_dirty:
+                    await self._begin()
+                if self.transactions > 0:
                     self.transactions -= 1
-                    await self._transact(connection)
+                    await self._transact(is_last=self.transactions == 0)
                     await self.pause()
-            except TransactionError:
-                await self.try_later()
-            if not connection.gone:
-                connection.finish(self.rng)
+            except UnresolvedError:
+                self._is_dirty = True
+            except FencedError:
+                self._is_dirty = True
+                self.is_open = False
+                if rng.random() < 0.5:
+                    break
+        for each in self._to_leaders.values():
+            if not each.gone:
+                each.finish(rng)
+        self.coordinator.lose()
+        if self._offsets is not None:
+            self._offsets.close()
 
-    async def _ask(self, connection: ModelConnection, request: Any, version: int) -> Any:
-        if connection.gone or connection.end.closed:
-            raise TransactionError
-        answer = await connection.answer(request, version)
-        if answer is None:
-            raise TransactionError
-        return answer
+    # Requests
 
-    async def _begin(self, connection: ModelConnection) -> None:
+    async def coordinate(
+        self,
+        coordinator: Coordinator,
+        request: Any,
+        version: int,
+        code_of: Callable[[Any], int],
+        busy: frozenset[ErrorCode] = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS}),
+    ) -> tuple[Any, int, bool]:
+        """The answer of whoever coordinates by then, its error, and whether an earlier attempt may have been served."""
+        in_doubt = False
+        until = self.world.loop.time() + SERVED_WITHIN_SECONDS
+        while True:
+            answer = await coordinator.ask(request, version)
+            if answer is None:
+                self._loses()
+                in_doubt = True
+                coordinator.lose()
+            else:
+                code = code_of(answer)
+                if code not in NOT_HERE and code not in busy:
+                    return answer, code, in_doubt
+                if code in MOVED or code in NOT_NOW:
+                    coordinator.lose()
+                in_doubt = in_doubt or code not in busy
+                if in_doubt:
+                    self._loses()
+            if self.world.loop.time() > until:
+                self.judge.fail(f"{self.name}: {type(request).__name__} is in vain for {SERVED_WITHIN_SECONDS} s")
+            await self.try_later()
+
+    def _loses(self) -> None:
+        """A request may have been served, or be served later on."""
+        self.id.is_exact = False
+        if not self.is_new:
+            self._is_dirty = True
+
+    def refused(self, transaction: Transaction, code: int, what: str) -> None:
+        """An error that ends the transaction: FencedError where there is a reason."""
+        has_expired = self.world.loop.time() >= transaction.expires
+        if code in FENCED and (has_expired or self.id.may_be_fenced(self.who)):
+            raise FencedError
+        self.judge.fail(f"{self.name}: {what} answers {ErrorCode(code).name}")
+
+    def succeeded(self, newest: Incarnation | None, what: str) -> None:
+        """Something of a transaction was done; `newest` had the id when it was asked for."""
+        if newest is not self.who and newest is not None and newest.producer[1] > self.who.producer[1]:
+            self.judge.fail(f"{self.name}: {what} of epoch {self.who.producer} is done, after {newest.producer}")
+
+    # Steps
+
+    async def _begin(self) -> None:
         """Get the producer id, when the coordinator is there."""
-        find = wire.FindCoordinatorRequest(key=self.name, key_type=TRANSACTION_KEY)
-        begin = wire.InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
-        for request, version in ((find, 3), (begin, 3)):
-            while (answer := await self._ask(connection, request, version)).error_code != 0:
-                if answer.error_code not in NOT_YET:
-                    self.judge.fail(f"{self.name}: no transaction can begin: {ErrorCode(answer.error_code).name}")
-                await self.try_later()
-        self._producer = (answer.producer_id, answer.producer_epoch)
-        self._is_open = False
+        version, ledger = self.versions.initialize, self.world.transactions
+        expects = hasattr(self, "who") and version >= FIRST_WITH_EXPECTED_EPOCH and self.rng.random() < 0.5
+        until = self.world.loop.time() + SERVED_WITHIN_SECONDS
+        while True:
+            expected = self.who.producer if expects else (-1, -1)
+            request = wire.InitProducerIdRequest(
+                transactional_id=self.id.name,
+                transaction_timeout_ms=self.timeout_ms,
+                producer_id=expected[0],
+                producer_epoch=expected[1],
+            )
+            connection = await self.coordinator.connection()
+            sent = ledger.initializes(self.id)
+            answer = await connection.answer(request, version, allowed_seconds=PATIENCE_SECONDS)
+            code = None if answer is None else answer.error_code
+            if code == 0:
+                self.who = ledger.initialized(self.id, sent, (answer.producer_id, answer.producer_epoch))
+                break
+            if answer is not None:
+                self.id.answered += 1
+            if code is None or code in MOVED or code in NOT_NOW:
+                self.id.is_exact = False
+                self.coordinator.lose()
+            elif expects and code in FENCED:
+                # It has a successor, or was fenced as its transaction took too long.
+                expects = False
+            elif code not in NOT_HERE and code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                self.judge.fail(f"{self.name}: no transaction can begin: {ErrorCode(answer.error_code).name}")
+            if self.world.loop.time() > until:
+                self.judge.fail(f"{self.name}: no transaction can begin for {SERVED_WITHIN_SECONDS} s")
+            await self.try_later()
+        self.is_open = self._is_dirty = False
         self._sequences.clear()
 
-    async def _transact(self, connection: ModelConnection) -> None:
+    async def _transact(self, *, is_last: bool) -> None:
         rng, world = self.rng, self.world
-        transaction = Transaction(self.name)
-        world.transactions.append(transaction)
-        self._is_open = True
-        topic = rng.choice(list(world.topics.values()))
+        transaction = world.transactions.begins(self.id, self.timeout_ms / 1000)
+        self.is_open = True
+        topic = rng.choice(self.topics)
         numbers = rng.sample(range(topic.partitions), rng.randint(1, min(2, topic.partitions)))
-        await self._add(connection, topic.name, numbers)
-        answers = []
-        for _ in range(rng.randint(1, 3)):
-            partition = (topic.name, rng.choice(numbers))
-            answers.append(self._produce(connection, transaction, partition))
-        connection.flush()
-        if rng.random() < world.scale.aborts:
-            connection.abort()
-        await asyncio.gather(*answers)
-        commits = rng.random() < 0.7
-        # Until it is told otherwise.
-        transaction.fate = Fate.UNKNOWN if commits else Fate.ABORTED
-        await self._end(connection, commits=commits)
-        transaction.fate = Fate.COMMITTED if commits else Fate.ABORTED
-        self._is_open = False
+        if not self.is_new:
+            await self._add(transaction, topic.name, numbers)
+        for _ in range(rng.choice((1, 1, 2))):
+            await self._produce(transaction, [(topic.name, number) for number in numbers])
+            if self.timeout_ms < LONG_MS and rng.random() < 0.2:
+                await asyncio.sleep(self.timeout_ms / 1000 * rng.uniform(0.5, 2.0))
+        if self._offsets is not None and rng.random() < 0.7:
+            await self._offsets.commit(transaction)
+        if is_last and self.leaves_open:
+            self.is_open = False
+            return
+        await self._end(transaction, commits=rng.random() < 0.7)
+        self.is_open = False
+        if self._offsets is not None and rng.random() < 0.5:
+            await self._offsets.look()
 
-    async def _add(self, connection: ModelConnection, topic: str, numbers: list[int]) -> None:
+    async def _add(self, transaction: Transaction, topic: str, numbers: list[int]) -> None:
         request = wire.AddPartitionsToTxnRequest
-        while True:
-            answer = await self._ask(
-                connection,
-                request(
-                    v3_and_below_transactional_id=self.name,
-                    v3_and_below_producer_id=self._producer[0],
-                    v3_and_below_producer_epoch=self._producer[1],
-                    v3_and_below_topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=numbers)],
-                ),
-                3,
-            )
+        asked = request(
+            v3_and_below_transactional_id=self.id.name,
+            v3_and_below_producer_id=self.who.producer[0],
+            v3_and_below_producer_epoch=self.who.producer[1],
+            v3_and_below_topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=numbers)],
+        )
+
+        def code_of(answer: Any) -> int:
             rows = [row for found in answer.results_by_topic_v3_and_below for row in found.results_by_partition]
-            codes = {row.partition_error_code for row in rows}
-            if codes == {0}:
-                return
-            if not codes & NOT_YET:
-                self.judge.fail(f"{self.name}: {topic} {numbers} cannot be added: {codes}")
-            await self.try_later()
+            if sorted(row.partition_index for row in rows) != sorted(numbers):
+                self.judge.fail(f"{self.name}: {numbers} are to be added, the answer has {rows}")
+            return int(max(row.partition_error_code for row in rows))
 
-    def _produce(
-        self, connection: ModelConnection, transaction: Transaction, partition: Partition
-    ) -> asyncio.Future[None]:
-        request = wire.ProduceRequest
-        values = [self.world.next_value(0) for _ in range(self.rng.randint(1, 3))]
-        transaction.values.setdefault(partition, []).extend(values)
-        sequence = self._sequences.get(partition, 0)
-        self._sequences[partition] = sequence + len(values)
-        data = encode_batch(values, self.world.now_ms(), producer=(*self._producer, sequence), transactional=True)
-        self.judge.sends(self.name, partition, values)
-        done: asyncio.Future[None] = self.world.loop.create_future()
+        newest = self.id.newest
+        _, code, _ = await self.coordinate(self.coordinator, asked, self.versions.add, code_of)
+        if code != 0:
+            self.refused(transaction, code, f"adding {topic} {numbers}")
+        self.succeeded(newest, f"adding {topic} {numbers}")
+        for number in numbers:
+            self.id.added[topic, number] = self.id.added.get((topic, number), 0) + 1
 
-        def answered(answer: Any) -> None:
-            if answer is None:
-                done.set_exception(TransactionError())
-                return
-            row = answer.responses[0].partition_responses[0]
-            if row.error_code != 0:
-                self.judge.fail(f"{connection.name}: {partition} answers {ErrorCode(row.error_code).name}")
-            self.judge.acknowledged(
-                connection.name, partition, values, row.base_offset, 0, committed=False, certain=True
-            )
-            done.set_result(None)
-
-        rows = [request.PartitionProduceData(index=partition[1], records=data)]
-        topics = [request.TopicProduceData(name=partition[0], partition_data=rows)]
-        connection.ask(request(transactional_id=self.name, acks=-1, timeout_ms=20_000, topic_data=topics), 9, answered)
-        return done
-
-    async def _end(self, connection: ModelConnection, *, commits: bool) -> None:
+    async def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        ledger, version = self.world.transactions, self.versions.end
         request = wire.EndTxnRequest(
-            transactional_id=self.name,
-            producer_id=self._producer[0],
-            producer_epoch=self._producer[1],
+            transactional_id=self.id.name,
+            producer_id=self.who.producer[0],
+            producer_epoch=self.who.producer[1],
             committed=commits,
         )
-        while (answer := await self._ask(connection, request, 3)).error_code != 0:
-            if answer.error_code not in NOT_YET:
-                self.judge.fail(f"{self.name}: the transaction cannot end: {ErrorCode(answer.error_code).name}")
+        newest = self.id.newest
+        # Until it is told otherwise.
+        ledger.ends(transaction, commits=commits)
+        answer, code, in_doubt = await self.coordinate(
+            self.coordinator, request, version, lambda answer: int(answer.error_code)
+        )
+        if code != 0:
+            if not in_doubt:
+                ledger.ends(transaction, commits=False)
+            self.refused(transaction, code, "EndTxn")
+        self.succeeded(newest, "EndTxn")
+        ledger.ended(transaction, commits=commits)
+        if self.is_new:
+            ledger.goes_on(self.id, self.who, (answer.producer_id, answer.producer_epoch))
+            self._sequences.clear()
+
+    # Batches
+
+    async def _produce(self, transaction: Transaction, partitions: list[Partition]) -> None:
+        deliveries = []
+        for partition in partitions:
+            batches = [self._batch(transaction, partition) for _ in range(self.rng.choice((1, 1, 2, 3)))]
+            deliveries.append(self._deliver(transaction, partition, batches))
+        outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+        errors = [each for each in outcomes if each is not None]
+        if errors:
+            raise next((each for each in errors if isinstance(each, FencedError)), errors[0])
+
+    def _batch(self, transaction: Transaction, partition: Partition) -> _Batch:
+        values = [self.world.next_value(0) for _ in range(self.rng.randint(1, 3))]
+        sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence + len(values)
+        data = encode_batch(values, self.world.now_ms(), producer=(*self.who.producer, sequence), transactional=True)
+        self.world.transactions.sends(transaction, partition, values)
+        self.judge.sends(self.name, partition, values)
+        return _Batch(values, data)
+
+    async def _deliver(self, transaction: Transaction, partition: Partition, batches: list[_Batch]) -> None:
+        """Send batches of one partition until all are there."""
+        world, left = self.world, batches
+        for _ in range(MOST_ATTEMPTS):
+            newest = self.id.newest
+            connection = await self._to_leader(partition)
+            answers = [] if connection is None else await self._send(connection, partition, left)
+            again: list[_Batch] = []
+            for batch, answer in zip(left, answers, strict=False):
+                code = None if answer is None else answer.responses[0].partition_responses[0].error_code
+                if code == 0:
+                    self.succeeded(newest, f"a batch in {partition}")
+                    if self.is_new and partition not in transaction.firsts:
+                        self.id.added[partition] = self.id.added.get(partition, 0) + 1
+                    base = answer.responses[0].partition_responses[0].base_offset
+                    self.judge.acknowledged(self.name, partition, batch.values, base, 0, committed=False, certain=True)
+                    world.transactions.acknowledged(transaction, partition, base)
+                elif code is None or self._may_repeat(transaction, code, is_behind_another=bool(again)):
+                    self._loses()
+                    again.append(batch)
+                else:
+                    self.refused(transaction, code, f"a batch in {partition}")
+            left = again if connection is not None else left
+            if not left:
+                break
+            world.forget_leader(partition)
             await self.try_later()
+        else:
+            raise UnresolvedError
 
+    def _may_repeat(self, transaction: Transaction, code: int, *, is_behind_another: bool) -> bool:
+        """Whether a batch with this error is sent again."""
+        if self.world.tolerates(code) or (code == ErrorCode.CONCURRENT_TRANSACTIONS and self.is_new):
+            return True
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return is_behind_another
+        if code == ErrorCode.NOT_ENOUGH_REPLICAS:
+            # The coordinator, which has to be asked, is away, or at the end of a transaction that it ends by itself.
+            has_expired = self.world.loop.time() >= transaction.expires
+            return self.world.fails or has_expired or self.id.may_be_fenced(self.who)
+        return code in IN_DOUBT and self.world.fails
 
-def judge_transactions(world: World, visible: dict[Partition, set[bytes]]) -> None:
-    """Each is visible as a whole or not at all, as its producer was told.  One of a topic without values has no say."""
-    for each in world.transactions:
-        seen = [value in visible[partition] for partition, values in each.values.items() for value in values]
-        if not seen or (each.fate is Fate.UNKNOWN and all(seen) is any(seen)):
-            continue
-        if any(seen) is not all(seen) or all(seen) is not (each.fate is Fate.COMMITTED):
-            world.judge.fail(
-                f"{each.who}: of a transaction that is {each.fate.name}, {sum(seen)} of {len(seen)} are seen"
+    async def _to_leader(self, partition: Partition) -> ModelConnection | None:
+        node = await self.world.leader(partition)
+        found = self._to_leaders.get(node)
+        if found is None or found.gone or found.end.closed:
+            self._to_leaders.pop(node, None)
+            found = await self.connect(node)
+            if found is None:
+                return None
+            self._to_leaders[node] = found
+        return found
+
+    async def _send(self, connection: ModelConnection, partition: Partition, batches: list[_Batch]) -> list[Any]:
+        """The answers to all of them, which are under way at once."""
+        request = wire.ProduceRequest
+        world = self.world
+        waiting = []
+        for batch in batches:
+            rows = [request.PartitionProduceData(index=partition[1], records=batch.data)]
+            topic = request.TopicProduceData(
+                name=partition[0], topic_id=world.topics[partition[0]].topic_id, partition_data=rows
             )
+            asked = request(transactional_id=self.id.name, acks=-1, timeout_ms=20_000, topic_data=[topic])
+            answered: asyncio.Future[Any] = world.loop.create_future()
+            connection.ask(asked, self.versions.produce, answered.set_result)
+            waiting.append(answered)
+        connection.flush()
+        if self.rng.random() < world.scale.aborts:
+            connection.abort()
+        return await asyncio.gather(*waiting)
