@@ -33,7 +33,9 @@ async def _read_all(world: World, partition: Partition) -> tuple[dict[int, bytes
             found = await read_all(connection, world, partition)
             connection.finish(world.rng)
             is_late = world.loop.time() > until
-            if found is not None and (is_late or found[1] >= world.judge.ledger(partition).acknowledged_end):
+            # A leader that was started again learns from its followers what is committed.
+            ledger = world.judge.ledger(partition)
+            if found is not None and (is_late or found[1] >= max(ledger.acknowledged_end, ledger.high_watermark)):
                 return found
             if is_late:
                 world.judge.fail(f"{partition} cannot be read")

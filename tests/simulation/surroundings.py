@@ -11,7 +11,7 @@ import gc
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import Context, copy_context
@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 from kbroker._fast.base import monotonic
+from kbroker.storage.manager import log_checkpoints
 from tests.simulation.loop import NS, PROCESS, SimulatedLoop
 
 IN_PLACE = ("log-close", "log-recovery", "recovery-save")
@@ -119,7 +120,14 @@ def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
                 job.run()
                 pool._finish(job)
 
+    def wait_in_place(jobs: Iterable[Future[Any]]) -> None:
+        """Nobody else would do what is waited for."""
+        for job in list(jobs):
+            if not job.cancelled():
+                job.exception()
+
     return [
+        mock.patch.object(log_checkpoints, "wait", wait_in_place),
         mock.patch.object(ThreadPoolExecutor, "submit", submit),
         mock.patch.object(ThreadPoolExecutor, "shutdown", shutdown),
     ]
