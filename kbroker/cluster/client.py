@@ -221,8 +221,15 @@ class NodeClient:
         if self._opening is None:
             self._opening = self._loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        # A request that is given up must not end the attempt that others wait for.
-        return await asyncio.shield(self._opening)
+        opening, task = self._opening, asyncio.current_task()
+        try:
+            # A request that is given up must not end the attempt that others wait for.
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and not (task is not None and task.cancelling()):
+                # The client was closed, not the request given up: whoever waits goes on without it.
+                raise UnreachableError("the client is closed") from None
+            raise
 
     def _opened(self, task: asyncio.Task[Channel]) -> None:
         self._opening = None

@@ -195,8 +195,26 @@ def test_a_client_that_is_closed_while_versions_are_negotiated_hangs_up() -> Non
         await peer.request()
         client.close()
         await peer.hung_up.wait()
-        with pytest.raises((NodeError, asyncio.CancelledError)):
+        with pytest.raises(NodeError):
             await asked
+
+    run(scenario, negotiates=True, request_seconds=600.0)
+
+
+def test_who_waits_for_a_connection_is_told_that_the_client_was_closed_and_not_cancelled() -> None:
+    """What sends markers of transactions ended with a broker that left the cluster while a connection to it was being
+    opened: its transactions stayed open."""
+
+    async def scenario(peer: Peer, client: NodeClient) -> None:
+        asked = [asyncio.ensure_future(client.send(EMPTY, 9)) for _ in range(2)]
+        given_up = asyncio.ensure_future(client.send(EMPTY, 9))
+        await peer.request()
+        given_up.cancel()
+        client.close()
+        for each in await asyncio.gather(*asked, return_exceptions=True):
+            assert isinstance(each, UnreachableError)
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
 
     run(scenario, negotiates=True, request_seconds=600.0)
 
