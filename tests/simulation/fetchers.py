@@ -192,7 +192,7 @@ class Fetcher(Client):
 
 
 async def read_all(
-    connection: ModelConnection, world: World, partition: Partition, isolation: int = 0
+    connection: ModelConnection, world: World, partition: Partition
 ) -> tuple[dict[int, bytes], int] | None:
     """What a partition holds from its beginning to its end, and that end; None where this is not to be had now."""
     request = wire.FetchRequest
@@ -201,9 +201,7 @@ async def read_all(
     while position != end:
         row = request.FetchPartition(partition=partition[1], fetch_offset=position, partition_max_bytes=1 << 20)
         topic = request.FetchTopic(topic=partition[0], partitions=[row])
-        answer = await connection.answer(
-            request(isolation_level=isolation, min_bytes=0, max_bytes=1 << 24, topics=[topic], session_epoch=-1), 11
-        )
+        answer = await connection.answer(request(min_bytes=0, max_bytes=1 << 24, topics=[topic], session_epoch=-1), 11)
         if answer is None:
             return None
         got = answer.responses[0].partitions[0]
@@ -212,19 +210,11 @@ async def read_all(
         if got.error_code != 0:
             world.judge.fail(f"{partition} cannot be read: {ErrorCode(got.error_code).name}")
         end = got.high_watermark
-        if isolation == READ_COMMITTED and got.last_stable_offset != end:
-            return None  # A transaction has not come to its end.
-        aborted = sorted((each.first_offset, each.producer_id) for each in got.aborted_transactions or ())
-        dropped: set[int] = set()
         before = position
         for batch in read_batches(got.records):
-            while aborted and aborted[0][0] <= batch.base_offset:
-                dropped.add(aborted.pop(0)[1])
             if batch.base_offset != position:
                 world.judge.fail(f"{partition} goes on at {batch.base_offset} behind {position}")
-            if batch.is_control:
-                dropped.discard(batch.producer_id)
-            elif not (batch.is_transactional and batch.producer_id in dropped):
+            if not batch.is_control:
                 found.update((at, value) for at, value in batch.values if value is not None)
             position = batch.last_offset + 1
         if position == before and position != end:

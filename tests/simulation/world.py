@@ -93,6 +93,7 @@ class World:
         """Whether partitions of an answer come in the order of the request."""
         self.transactions = TransactionLedger(self.judge, self.loop.time)
         self.transaction_version = 0
+        self.group_partitions = 1
         """The level of the feature: 2 has an epoch for each transaction."""
         self.writers_done = False
         self.is_stopping = False

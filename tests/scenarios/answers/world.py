@@ -21,9 +21,11 @@ from kbroker.schemas import wire
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
+from tests.simulation.features import TRANSACTION_VERSION
 from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
-from tests.simulation.transactions.transactors import Transaction, judge_transactions
+from tests.simulation.transactions.ending import judge_transactions
+from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.world import Scale, Topic
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HOST = "127.0.0.1"
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CHECK_SECONDS = 1.0
+API_VERSIONS_VERSION = 3
 METADATA_SECONDS = 60.0
 ROUND_SECONDS = 300.0
 EVENTS = 20_000
@@ -131,7 +133,9 @@ class RealWorld:
         self.rng = random.Random(seed)
         self.judge = RunJudge()
         self.topics: dict[str, Topic] = {}
-        self.transactions: list[Transaction] = []
+        self.transactions = TransactionLedger(self.judge, self.loop.time)
+        self.transaction_version = 0
+        self.group_partitions = 50
         self.connections: list[ModelConnection] = []
         self.is_crowd = False
         # Apache Kafka's answers to Produce have partitions in the order of a hash table.
@@ -139,7 +143,7 @@ class RealWorld:
         self.writers_done = False
         self.is_stopping = False
         self._replicas = replicas
-        self._may_break = self.may_lose_leaders = may_break
+        self.fails = self._may_break = self.may_lose_leaders = may_break
         self.loop.set_exception_handler(self._note_failure)
         self._names: dict[bytes, str] = {}
         self._leaders: dict[Partition, int] = {}
@@ -226,6 +230,9 @@ class RealWorld:
 
     async def create_topics(self, wanted: Mapping[str, int]) -> None:
         """Topics with so many partitions; any broker answers, the controller makes them."""
+        features = await self._ask(self.nodes[0], wire.ApiVersionsRequest(), API_VERSIONS_VERSION)
+        levels = {each.name: each.max_version_level for each in features.finalized_features}
+        self.transaction_version = levels.get(TRANSACTION_VERSION, 0)
         request = wire.CreateTopicsRequest
         rows = [
             request.CreatableTopic(name=name, num_partitions=count, replication_factor=self._replicas)
@@ -307,21 +314,19 @@ class RealWorld:
         count = 0
         for topic in self.topics.values():
             for number in range(topic.partitions):
-                values, end = await self._read_all((topic.name, number), READ_UNCOMMITTED)
+                values, end = await self._read_all((topic.name, number))
                 self.judge.read_back((topic.name, number), values, end)
                 count += len(values)
-        places = sorted({partition for each in self.transactions for partition in each.values})
-        visible = {each: set((await self._read_all(each, READ_COMMITTED))[0].values()) for each in places}
-        judge_transactions(cast("World", self), visible)
+        await judge_transactions(cast("World", self))
         return count
 
-    async def _read_all(self, partition: Partition, isolation: int) -> tuple[dict[int, bytes], int]:
-        """All of a partition, once it has a leader and no transaction is under way there."""
+    async def _read_all(self, partition: Partition) -> tuple[dict[int, bytes], int]:
+        """All of a partition, once it has a leader."""
         until = time.monotonic() + METADATA_SECONDS
         while True:
             connection = await self.connect(await self.leader(partition), "reader", "reader")
             if connection is not None:
-                found = await read_all(connection, cast("World", self), partition, isolation=isolation)
+                found = await read_all(connection, cast("World", self), partition)
                 connection.finish(self.rng)
                 if found is not None:
                     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 UNFOUND: dict[str, str] = {
     "followers-get-converted-records": "expected: brokers of a history speak the newest protocol, so that followers "
     "never fetch in a version whose answers are converted",
-    "marker-written-twice": "expected: histories have no transactions",
     "min-isr-ignored-after-append": "expected: histories have min.insync.replicas=1, so that there are always enough",
     "produce-without-deadline": "expected: no commit takes 20 s in a history; a follower that is away leaves the ISR "
     "before",

@@ -38,7 +38,7 @@ async def judge_transactions(world: World) -> None:
     groups = sorted({place[0] for each in ledger.all for place in each.offsets})
     for group in groups:
         await judge_offsets(reader, group)
-    if groups:
+    if groups and world.group_partitions == 1:
         offsets = (GROUP_METADATA_TOPIC, 0)
         logs[offsets] = (await _read(reader, offsets))[1]
     for partition, batches in logs.items():
