@@ -209,6 +209,20 @@ async def _fetch_failed(ctx: RequestContext, request: wire.OffsetFetchRequest, c
     return response(topics=topics)
 
 
+def _refused_fetch(answer: wire.OffsetFetchResponse, code: ErrorCode) -> wire.OffsetFetchResponse:
+    """What is not committed yet may be taken back, and nobody may go on from there.  v0 and v1 have room for the error
+    only in each partition."""
+    answer.error_code = answer.error_code or code
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            partition.committed_offset = _NO_OFFSET
+            partition.error_code = partition.error_code or code
+    for group in answer.groups:
+        if group.error_code == 0:
+            group.error_code, group.topics = code, []
+    return answer
+
+
 async def _fetch_group(
     ctx: RequestContext, group: wire.OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, pace: Pace
 ) -> wire.OffsetFetchResponse.OffsetFetchResponseGroup:
@@ -391,6 +405,6 @@ async def _delete(
 
 HANDLERS: tuple[Handler, ...] = (
     Handler(ApiKey.OFFSET_COMMIT, 0, 10, when_committed(handle_offset_commit, _refused_commits)),
-    Handler(ApiKey.OFFSET_FETCH, 0, 10, handle_offset_fetch),
+    Handler(ApiKey.OFFSET_FETCH, 0, 10, when_committed(handle_offset_fetch, _refused_fetch)),
     Handler(ApiKey.OFFSET_DELETE, 0, 0, when_committed(handle_offset_delete)),
 )

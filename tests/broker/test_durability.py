@@ -240,6 +240,14 @@ def test_a_coordinator_s_write_waits_no_longer_than_its_timeout(slow: tuple[Brok
         protocols = [{"name": "range", "metadata": b""}]
         asked = {**joining, "protocol_type": "consumer", "protocols": protocols}
         assert other.ask("JoinGroup", 3, asked).error_code == COORDINATOR_NOT_AVAILABLE
+        asked = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}
+        for version in (1, 5):
+            found = other.ask("OffsetFetch", version, asked)
+            row = found.topics[0].partitions[0]
+            assert (row.error_code, row.committed_offset) == (COORDINATOR_NOT_AVAILABLE, -1)
+            assert found.error_code == (COORDINATOR_NOT_AVAILABLE if version == 5 else 0)
+        found = other.ask("OffsetFetch", 8, {"groups": [asked]}).groups[0]
+        assert (found.error_code, found.topics) == (COORDINATOR_NOT_AVAILABLE, [])
         switch.unlink()
         wait_for(lambda: commit(client, 3) == [0, 3], "the log of the groups to become durable")
         assert committed(other) == 3
