@@ -30,6 +30,7 @@ from kbroker.errors import (
 )
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import ZERO_UUID, TopicPartition
@@ -87,6 +88,7 @@ class ReplicaManager:
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
         self._watching: dict[str, Callable[[int], None]] = {}
+        self._without_room = LogsWithoutRoom(loop, self._lead_one)
 
     # Following the metadata
 
@@ -109,14 +111,17 @@ class ReplicaManager:
         self._work(deadline)
 
     def _lead(self, topic: TopicImage, deadline: float) -> None:
-        config = self._log_config(topic.configs)
         self.topics.setdefault(topic.name, {})
         self.names[topic.topic_id] = topic.name
         for image in topic.partitions:
-            if self.fetchers is None:
-                self._take(topic, image, config, deadline)
-            else:
-                self._take_or_copy(topic, image, config, deadline, self.fetchers)
+            self._lead_one(topic, image, deadline)
+
+    def _lead_one(self, topic: TopicImage, image: PartitionImage, deadline: float = math.inf) -> None:
+        config = self._log_config(topic.configs)
+        if self.fetchers is None:
+            self._take(topic, image, config, deadline)
+        else:
+            self._take_or_copy(topic, image, config, deadline, self.fetchers)
 
     def _take_or_copy(
         self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float, fetchers: Fetchers
@@ -222,6 +227,7 @@ class ReplicaManager:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
         if partition is None:
+            self._without_room.forget(topic_partition)  # The controller is told, and decides what becomes of it.
             raise KafkaStorageError(f"the log of {topic_partition} could not be made")
         return partition
 
@@ -287,8 +293,10 @@ class ReplicaManager:
         except (OSError, KafkaStorageError) as error:
             logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
             self._failed.add(topic_partition)
+            self._without_room.note(topic_partition, topic, image, error)
             return None
         self._failed.discard(topic_partition)
+        self._without_room.forget(topic_partition)
         if image.leader == self._node_id:
             log.assign_leader_epoch(image.leader_epoch)
         return Partition(
@@ -338,6 +346,7 @@ class ReplicaManager:
 
     def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> Partition | None:
         self._unborn.pop(TopicPartition(topic, index), None)
+        self._without_room.forget(TopicPartition(topic, index))
         partition = known.pop(index, None)
         if partition is not None:
             self.purgatory.expire_partition(partition)
@@ -356,6 +365,8 @@ class ReplicaManager:
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
         if self._failed:
+            for index in range(len(topic.partitions)):
+                self._without_room.forget(TopicPartition(topic.name, index))
             self._failed = {failed for failed in self._failed if failed.topic != topic.name}
         led = list(partitions.values())
         if self.followed:
@@ -374,6 +385,7 @@ class ReplicaManager:
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
         self._closed = True
+        self._without_room.close()
         for topic_partition in list(self._dying):
             self._delete(topic_partition)
         self.topics.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import uvloop
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.requests import NewTopic
 from kbroker.config import BrokerConfig, log_config
-from kbroker.errors import UnknownTopicOrPartitionError
+from kbroker.errors import KafkaStorageError, UnknownTopicOrPartitionError
 from kbroker.metadata.image import (
     BrokerImage,
     ClusterImage,
@@ -25,8 +26,10 @@ from kbroker.metadata.image import (
     TopicImage,
 )
 from kbroker.metadata.local_store import LocalStore
+from kbroker.replication import logs_without_room
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
+from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.manager.log_manager import LogManager
 from tests.cluster.parts import Metadata
 from tests.storage.batches import append, batch
@@ -38,9 +41,9 @@ PARTITIONS = 300
 class Parts:
     """A broker's storage and metadata without its network."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: FileSystem = SYSTEM_FILES) -> None:
         config = BrokerConfig.from_mapping({"log.dirs": str(directory)})
-        self.logs = LogManager(config, SYSTEM_CLOCK)
+        self.logs = LogManager(config, SYSTEM_CLOCK, files)
         dirs = self.logs.open_dirs()
         self.store = LocalStore.open(directory / "metadata.sqlite", dirs.cluster_id)
         self.logs.claim(self.store.cluster_id)
@@ -55,8 +58,8 @@ class Parts:
         cache.subscribe(self.replicas.apply)
         self.controller = metadata.controller
 
-    def create(self) -> bytes:
-        topic = finished(self.controller.create_topics([NewTopic("t", PARTITIONS)]))[0].topic
+    def create(self, partitions: int = PARTITIONS) -> bytes:
+        topic = finished(self.controller.create_topics([NewTopic("t", partitions)]))[0].topic
         assert topic is not None
         return topic.topic_id
 
@@ -215,6 +218,45 @@ def test_a_topic_with_another_leader_alone_keeps_the_settings_of_its_logs(tmp_pa
         altered = replace(moved, configs={"retention.ms": "7000"})
         parts.replicas.note_topics(old, old, MetadataDelta(changed=(TopicChange(moved, altered),)))
         assert partition.log.config.retention_ms == 7000
+        parts.stop()
+
+    uvloop.run(main())
+
+
+class NoRoom(FileSystem):
+    """Files of a disk on which no log can be made while it is full."""
+
+    is_full = True
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        if self.is_full and flags & os.O_CREAT and path.endswith(".log"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super().open(path, flags, mode)
+
+
+def test_a_log_that_found_no_room_is_made_once_there_is_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that was made on a full disk, of the coordinators perhaps, would be offline until the next start."""
+    monkeypatch.setattr(logs_without_room, "RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        files = NoRoom()
+        parts = Parts(tmp_path, files)
+        led: list[int] = []
+        parts.replicas.watch_leadership("t", led.append)
+        topic_id = parts.create(2)
+        await until(lambda: parts.replicas.offline_count == 2)
+        with pytest.raises(KafkaStorageError):
+            parts.replicas.partition("t", 0)
+        led.clear()
+        files.is_full = False
+        await until(lambda: not parts.replicas.offline_count)
+        assert parts.replicas.partition("t", 0).log.log_end_offset == 0
+        assert led == [0, 1]
+        finished(parts.controller.delete_topics([topic_id]))
+        files.is_full = True
+        parts.create(1)
+        await until(lambda: parts.replicas.offline_count == 1)
+        parts.replicas.close()
         parts.stop()
 
     uvloop.run(main())

@@ -301,6 +301,23 @@ def test_an_fsync_that_a_truncation_overtook_acknowledges_nothing(tmp_path: Path
     assert world.committer.durable_offset == 2
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_fsync_that_ends_behind_the_stop_touches_no_log(tmp_path: Path, fails: bool) -> None:
+    """A stop would end with an error, or a closed log be cut back."""
+    files = FullFiles()
+    world = World(tmp_path, files)
+    world.append()
+    world.loop.turn()
+    world.append()
+    if fails:
+        files.failing.add("fsync")
+    end = world.log.log_end_offset
+    world.commits.detach()
+    world.loop.fsync()
+    assert not world.loop.soon and not world.loop.jobs and not world.answers
+    assert world.log.log_end_offset == end
+
+
 def test_a_log_that_goes_away_answers_who_waits(tmp_path: Path) -> None:
     """Producers to a topic that is deleted meanwhile would wait until they time out."""
     world = World(tmp_path)

@@ -335,8 +335,8 @@ class LogCommitter:
 
     def _done(self, job: _Job, error: OSError | None) -> None:
         self._running = False
-        if self._closed:
-            return
+        if self._closed or self._commits.loop is None:
+            return  # The logs were closed meanwhile, which made them durable as far as that works.
         if error is not None:
             self._fail(error)
             return

@@ -399,6 +399,7 @@ class LogManager:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
         except OSError as error:
+            self._unopened[topic_partition] = request  # Made again it has to lie in the same place.
             raise storage_error("creating log", topic_partition, path, error, self.failures) from error
         self.logs[topic_partition] = log
         self.flusher.expect(config.flush_ms)
