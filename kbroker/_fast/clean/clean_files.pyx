@@ -19,10 +19,7 @@ from kbroker._fast.clean.clean cimport Compaction
 from kbroker._fast.clean.clean_output cimport Bytes
 from kbroker._fast.clean.clean_passes cimport STOP_END, STOP_OVERFLOW, index_plain
 from kbroker._fast.files.file_write cimport write_all
-
-
-cdef extern from "<unistd.h>" nogil:
-    ssize_t pread(int fd, void* buffer, size_t size, int64_t offset)
+from kbroker._fast.files.system_calls cimport system_calls
 
 
 cdef extern from "<sched.h>" nogil:
@@ -34,7 +31,7 @@ cdef int64_t read_all(int fd, uint8_t* buffer, int64_t size, int64_t position) n
     cdef int64_t filled = 0
     cdef ssize_t got
     while filled < size:
-        got = pread(fd, buffer + filled, <size_t>(size - filled), position + filled)
+        got = system_calls.pread(fd, buffer + filled, <size_t>(size - filled), position + filled)
         if got < 0 and errno == EINTR:
             continue
         if got <= 0:

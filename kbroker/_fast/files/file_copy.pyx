@@ -12,9 +12,9 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 from kbroker._fast.files.file_write cimport write_all
+from kbroker._fast.files.system_calls cimport system_calls
 
 cdef extern from "<unistd.h>" nogil:
-    ssize_t pread(int fd, void* buffer, size_t size, int64_t offset)
     int close(int fd)
 
 cdef extern from "<fcntl.h>" nogil:
@@ -52,7 +52,7 @@ cdef int64_t through_buffer(int source, int target, int64_t at, int64_t end) noe
         return NO_MEMORY
     try:
         while at < end:
-            got = pread(source, buffer, <size_t>min(<int64_t>BUFFER_BYTES, end - at), at)
+            got = system_calls.pread(source, buffer, <size_t>min(<int64_t>BUFFER_BYTES, end - at), at)
             if got < 0:
                 if errno == EINTR:
                     continue

@@ -2,19 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    """
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
-    ssize_t preadv2(int fd, const iovec* vector, int count, int64_t position, int flags)
-    int RWF_NOWAIT
+from kbroker._fast.files.system_calls cimport RWF_NOWAIT, iovec, system_calls
 
 
 cdef inline bint read_cached(int fd, void* target, Py_ssize_t size, int64_t position) noexcept nogil:
@@ -22,4 +10,4 @@ cdef inline bint read_cached(int fd, void* target, Py_ssize_t size, int64_t posi
     cdef iovec vector
     vector.iov_base = target
     vector.iov_len = size
-    return preadv2(fd, &vector, 1, position, RWF_NOWAIT) == size
+    return system_calls.preadv2(fd, &vector, 1, position, RWF_NOWAIT) == size

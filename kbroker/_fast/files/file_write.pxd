@@ -3,9 +3,7 @@
 from libc.errno cimport EINTR, ENOSPC, errno
 from libc.stdint cimport int64_t
 
-cdef extern from "<unistd.h>" nogil:
-    ssize_t pwrite(int fd, const void* buffer, size_t size, int64_t offset)
-
+from kbroker._fast.files.system_calls cimport system_calls
 
 cdef extern from *:
     """
@@ -20,7 +18,7 @@ cdef inline int write_all(int fd, const char* data, int64_t size, int64_t positi
     cdef int64_t written = 0
     cdef ssize_t done
     while written < size:
-        done = pwrite(fd, data + written, <size_t>(size - written), position + written)
+        done = system_calls.pwrite(fd, data + written, <size_t>(size - written), position + written)
         if done < 0 and errno == EINTR:
             continue
         if done < 0:

@@ -11,7 +11,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t
 from posix.types cimport off_t
 
-from kbroker._fast.files.file_read cimport RWF_NOWAIT, iovec, preadv2
+from kbroker._fast.files.system_calls cimport RWF_NOWAIT, iovec, system_calls
 
 cdef extern from *:
     """
@@ -52,10 +52,10 @@ cdef bint is_resident(int fd, off_t position, size_t size) noexcept nogil:
     vector.iov_base = &byte
     vector.iov_len = 1
     while position < end:
-        if preadv2(fd, &vector, 1, position, RWF_NOWAIT) < 0 and errno == EAGAIN:
+        if system_calls.preadv2(fd, &vector, 1, position, RWF_NOWAIT) < 0 and errno == EAGAIN:
             return False
         position += PROBE_BYTES
-    return preadv2(fd, &vector, 1, end - 1, RWF_NOWAIT) >= 0 or errno != EAGAIN
+    return system_calls.preadv2(fd, &vector, 1, end - 1, RWF_NOWAIT) >= 0 or errno != EAGAIN
 
 
 cdef bint was_read(int fd, off_t position, size_t size) noexcept nogil:

@@ -13,17 +13,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kbroker._fast.files.system_calls cimport iovec, system_calls
 from kbroker._fast.log.batch_rules cimport examine_batch, rules_at
 from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows, write_by
 from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, BatchInfo
 from kbroker._fast.records.native_payloads cimport borrow_codecs
 from kbroker._fast.records.record_batch cimport stamp_at
-
-cdef extern from "<sys/uio.h>" nogil:
-    struct iovec:
-        void* iov_base
-        size_t iov_len
-    ssize_t pwritev(int fd, const iovec* vector, int count, int64_t offset)
 
 cdef enum:
     # So many bytes are worth calling another thread for.  With less zstd batches of 150 records called it, and lost.
@@ -69,7 +64,7 @@ cdef void write_group(Group* self) noexcept nogil:
     cdef iovec[GROUP_BATCHES] pieces
     if self.wanted == 0:
         return
-    self.written = pwritev(self.fd, pieces, stamp_group(self, pieces), self.position)
+    self.written = system_calls.pwritev(self.fd, pieces, stamp_group(self, pieces), self.position)
     if self.written != self.wanted:
         take_back_stamps(self)
 

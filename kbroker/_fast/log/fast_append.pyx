@@ -11,6 +11,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kbroker._fast.files.system_calls cimport system_calls
 from kbroker._fast.records.batch_info cimport (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -33,9 +34,6 @@ from kbroker._fast.records.native_codecs cimport Codecs
 from kbroker._fast.records.native_payloads cimport borrow_codecs, give_back_codecs
 from kbroker._fast.records.record_batch cimport stamp_at, whole_batch
 from kbroker._fast.records.record_walk cimport Walk
-
-cdef extern from "<unistd.h>" nogil:
-    ssize_t c_pwrite "pwrite"(int fd, const void* buffer, size_t count, int64_t offset)
 
 cdef enum:
     NOT_APPENDED = -1
@@ -188,9 +186,9 @@ cdef bint _write(FileFields file, uint8_t* data, int64_t position, Py_ssize_t si
         written = write_by(file, PyMemoryView_FromMemory(<char*> data, size, PyBUF_READ), position)
     elif size >= RELEASE_GIL_BYTES:
         with nogil:
-            written = c_pwrite(file.fd, data, size, position)
+            written = system_calls.pwrite(file.fd, data, size, position)
     else:
-        written = c_pwrite(file.fd, data, size, position)
+        written = system_calls.pwrite(file.fd, data, size, position)
     if written == size:
         return True
     memcpy(data, before, STAMPED_BYTES)

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
+from kbroker._fast.files.system_calls cimport system_calls
 from kbroker._fast.records.batch_info cimport (
     HEADER_OK,
     HEADER_TRUNCATED,
@@ -24,10 +25,6 @@ from kbroker._fast.records.batch_info cimport (
     make_info,
 )
 from kbroker._fast.records.stored_header cimport parse_stored_header, stored_checksum
-
-
-cdef extern from "<unistd.h>" nogil:
-    ssize_t pread(int fd, void* buffer, size_t size, int64_t offset)
 
 
 cdef enum:
@@ -84,7 +81,7 @@ cdef bint fill(Scan* self, int64_t size) noexcept nogil:
         self.filled = 0
     self.start = self.position
     while self.filled < self.capacity and self.start + self.filled < self.end:
-        got = pread(
+        got = system_calls.pread(
             self.fd,
             self.buffer + self.filled,
             <size_t>min(self.capacity - self.filled, self.end - self.start - self.filled),

@@ -7,13 +7,11 @@ errors included; nothing has been changed then.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
+from kbroker._fast.files.system_calls cimport system_calls
 from kbroker._fast.log.batch_seek cimport HEADER_BYTES, SEEN, Seen, see
 from kbroker._fast.log.index cimport TailBatch, load64
 from kbroker._fast.log.log_fields cimport FileFields, LocalLogFields, LogFields, SegmentFields
 from kbroker._fast.requests.fetch_rows cimport UNKNOWN, Found
-
-cdef extern from "<unistd.h>" nogil:
-    ssize_t pread(int fd, void* buffer, size_t count, int64_t offset)
 
 
 @cython.nonecheck(True)
@@ -102,7 +100,7 @@ cdef bint confirm(SegmentFields segment, FileFields file, int64_t offset, int64_
     cdef uint8_t[HEADER_BYTES] header
     cdef Seen first
     if found.first == UNKNOWN:
-        if pread(file.fd, header, HEADER_BYTES, found.position) != HEADER_BYTES:
+        if system_calls.pread(file.fd, header, HEADER_BYTES, found.position) != HEADER_BYTES:
             return False
         if not is_first(header, HEADER_BYTES, offset, found, &first):
             return False
