@@ -10,20 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.pending import Pending
 from kbroker.coordinator.runtime.plan import Outcome, write_error
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from kbroker.replication.commit_wait import CommitWait
 
 if TYPE_CHECKING:
-    import asyncio
-
     from kbroker._fast.wire.codec import Struct
-    from kbroker.handlers.services import RequestContext
+    from kbroker.handlers.services import RequestContext, Services
     from kbroker.handlers.table import HandlerFunction
-    from kbroker.replication.state_log import PartitionStateLog
 
     Refuse = Callable[[ErrorCode], Struct]
 
@@ -50,74 +48,53 @@ async def ensure_group_topic(ctx: RequestContext) -> None:
 class StateAnswer(Pending):
     """An answer about a coordinator's state, given when it is known and what was written for it is committed."""
 
-    def __init__(self, state_log: PartitionStateLog | None, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self._state_log = state_log
-        self._loop = loop
-        self._refuse: Refuse | None = None
+    def __init__(self, services: Services, *, in_next_turn: bool = False) -> None:
+        """`in_next_turn`: sending it lets the connection go on with its next request at once, which must not reach a
+        group that is half way through answering its members."""
+        assert services.loop is not None, "a broker with coordinators has one"
+        self._services = services
+        self._loop = services.loop
+        self._in_next_turn = in_next_turn
 
     def give(self, answer: Struct, refuse: Refuse) -> None:
-        """The answer is known, and what `refuse` makes of it where the state is not committed in time.
+        """The answer is known, and what `refuse` makes of it where the state is not committed in time."""
+        services, wait = self._services, CommitWait()
+        if (log := services.state_log) is not None:
+            log.when_all_committed(wait.expect())
+        wait.then(
+            lambda: self._settled(answer, refuse, wait.error),
+            services.config.get(TIMEOUT_SETTING),
+            self._loop.call_later,
+        )
 
-        With a loop it is sent in the loop's next turn if the request waits already: sending it
-        lets the connection go on with its next request at once, which must not reach a group that is half way through
-        answering its members."""
-        log = self._state_log
-        if log is None or not log.uncommitted or not log.when_all_committed(partial(self._settled, answer)):
-            self._settled(answer, None)
-            return
-        self._refuse = refuse
-        if self.ctx is not None:
-            self.started()
-
-    def started(self) -> None:
-        if self._refuse is not None and not self.done:
-            services = self.ctx.services
-            self.expire_after(services.loop, services.config.get(TIMEOUT_SETTING))
-
-    def expired(self) -> None:
-        if self._refuse is not None:
-            self.answer(self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-    def _settled(self, answer: Struct, error: KafkaError | None) -> None:
+    def _settled(self, answer: Struct, refuse: Refuse, error: KafkaError | None) -> None:
         if self.done:
             return
-        if error is not None:
+        if isinstance(error, RequestTimedOutError):
+            self.answer(refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif error is not None:
             self.ctx.connection.close("state of a coordinator could not be committed")
-        elif self._loop is not None and self.ctx is not None:
+        elif self._in_next_turn and self.ctx is not None:
             self._loop.call_soon(self.answer, answer)
         else:
             self.answer(answer)
 
 
-class OutcomeAnswer(Pending, Generic[T]):
-    """The answer to an operation of a coordinator (`CoordinatorRuntime.write`), given when it is committed.
-
-    Where it is not within `offsets.commit.timeout.ms`: COORDINATOR_NOT_AVAILABLE; where it cannot be: what
-    `write_error` says, NOT_COORDINATOR if the partition has another leader now."""
-
-    def __init__(self, outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse) -> None:
-        self._outcome = outcome
-        self._respond = respond
-        self._refuse = refuse
-
-    def started(self) -> None:
-        services = self.ctx.services
-        self.expire_after(services.loop, services.config.get(TIMEOUT_SETTING))
-        self._outcome.when_committed(self._settled)
-
-    def expired(self) -> None:
-        self.answer(self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-    def _settled(self, error: KafkaError | None) -> None:
-        if not self.done:
-            self.answer(self._respond(self._outcome.answer) if error is None else self._refuse(write_error(error)))
-
-
 def answer_when_committed(
-    outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse
-) -> Struct | OutcomeAnswer[T]:
-    """What a handler returns for an outcome: `respond` makes the answer, `refuse` the one that says an error."""
-    return respond(outcome.answer) if outcome.is_committed else OutcomeAnswer(outcome, respond, refuse)
+    ctx: RequestContext, outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse
+) -> Struct | Pending:
+    """What a handler returns for an outcome: `respond` makes the answer, `refuse` the one that says an error.
+
+    Where it is not committed within `offsets.commit.timeout.ms`: COORDINATOR_NOT_AVAILABLE; where it cannot be: what
+    `write_error` says, NOT_COORDINATOR if the partition has another leader now."""
+    if outcome.is_committed:
+        return respond(outcome.answer)
+    wait = CommitWait()
+    outcome.when_committed(wait.expect())
+    return wait.answer_within(
+        ctx.services.config.get(TIMEOUT_SETTING),
+        lambda: respond(outcome.answer) if wait.error is None else refuse(write_error(wait.error)),
+    )
 
 
 def refused_whole(answer: Struct, code: ErrorCode) -> Struct:
@@ -138,7 +115,7 @@ def when_committed(
         state_log = ctx.services.state_log
         if state_log is None or not state_log.uncommitted:
             return answer
-        pending = StateAnswer(state_log)
+        pending = StateAnswer(ctx.services)
         pending.give(answer, partial(refused, answer))
         return pending
 

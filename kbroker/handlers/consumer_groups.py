@@ -71,7 +71,7 @@ def handle_consumer_group_heartbeat(
             ctx.lasting = ctx.repetition is not None
     except KafkaError as error:
         return _refused(write_error(error), error.message)
-    return answer_when_committed(outcome, _response, _refused)
+    return answer_when_committed(ctx, outcome, _response, _refused)
 
 
 def _check_size(request: wire.ConsumerGroupHeartbeatRequest) -> None:

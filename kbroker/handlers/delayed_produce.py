@@ -1,8 +1,8 @@
-"""A produce answer that waits until what it acknowledges is committed (`Partition`).
+"""A produce answer that waits until what it acknowledges is committed (`CommitWait`).
 
 The connection is muted meanwhile; the request's bytes are not held.  A partition that cannot commit its batch answers
 with that error, the others with what they have.  When the request's `timeout_ms` is over, those that still wait answer
-REQUEST_TIMED_OUT: their records are in the log and may be committed later.
+REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker._fast.net.pending import Pending
-from kbroker.errors import RequestTimedOutError
+from kbroker.replication.commit_wait import CommitWait
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -34,49 +33,29 @@ class Unacknowledged(NamedTuple):
     answer: PartitionProduceResponse
 
 
-class DelayedProduce(Pending):
+def answer_when_acknowledged(
+    response: Struct, waits: Sequence[Unacknowledged], *, by_all: bool, timeout_ms: int
+) -> CommitWait:
     """One answer for several partitions; given when each is settled, or the time is up.  `by_all`: acks=all.
 
     Several batches of one partition are settled by the last of them, as in Kafka.
     """
-
-    def __init__(self, response: Struct, waits: Sequence[Unacknowledged], by_all: bool, timeout_ms: int) -> None:
-        self._response = response
-        self._by_all = by_all
-        self._timeout_ms = max(0, timeout_ms)
-        self._last: dict[Partition, int] = {}
-        self._left: dict[Partition, list[PartitionProduceResponse]] = {}
-        for partition, last_offset, answer in waits:
-            self._last[partition] = max(last_offset, self._last.get(partition, last_offset))
-            self._left.setdefault(partition, []).append(answer)
-
-    def started(self) -> None:
-        for partition, last_offset in self._last.items():
-            partition.wait(last_offset, self._by_all, partial(self._settled, partition))
-        if not self.done:
-            self.expire_after(self.ctx.services.loop, self._timeout_ms)
-
-    def expired(self) -> None:
-        for answers in self._left.values():
-            for answer in answers:
-                _fail(answer, RequestTimedOutError())
-        self._left.clear()
-        self.answer(self._response)
-
-    def _settled(self, partition: Partition, error: KafkaError | None) -> None:
-        """A partition is through; what comes after the deadline finds nothing that waits."""
-        answers = self._left.pop(partition, None)
-        if answers is None:
-            return
-        if error is not None:
-            for answer in answers:
-                _fail(answer, error)
-        if not self._left:
-            self.answer(self._response)
+    last: dict[Partition, int] = {}
+    answers: dict[Partition, list[PartitionProduceResponse]] = {}
+    for partition, last_offset, answer in waits:
+        last[partition] = max(last_offset, last.get(partition, last_offset))
+        answers.setdefault(partition, []).append(answer)
+    wait = CommitWait()
+    for partition, last_offset in last.items():
+        partition.wait(last_offset, by_all, wait.expect(partial(_settled, answers[partition])))
+    return wait.answer_within(timeout_ms, lambda: response)
 
 
-def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
-    answer.error_code = error.code
-    if not error.leaves_stored:
-        answer.base_offset = answer.log_start_offset = NO_OFFSET
-        answer.log_append_time_ms = NO_TIMESTAMP
+def _settled(answers: Sequence[PartitionProduceResponse], error: KafkaError | None) -> None:
+    if error is None:
+        return
+    for answer in answers:
+        answer.error_code = error.code
+        if not error.leaves_stored:
+            answer.base_offset = answer.log_start_offset = NO_OFFSET
+            answer.log_append_time_ms = NO_TIMESTAMP

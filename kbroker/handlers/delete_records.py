@@ -27,13 +27,13 @@ from kbroker.errors import (
     KafkaStorageError,
     OffsetOutOfRangeError,
     PolicyViolationError,
-    RequestTimedOutError,
 )
 from kbroker.gate.access import require_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal
 from kbroker.protocol.api import ApiKey
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -100,28 +100,19 @@ async def _wait_for_replicas(
     services: Services, topics: list[wire.DeleteRecordsResponse.DeleteRecordsTopicResult], timeout_ms: int
 ) -> None:
     """Until the in-sync replicas have deleted what this broker has; the others only say so at the end of the time."""
-    loop = asyncio.get_running_loop()
-    waiting: dict[asyncio.Future[None], tuple[Partition, Row]] = {}
+    wait = CommitWait()
     for topic in topics:
         for row in topic.partitions:
             partition = services.replica_manager.topics.get(topic.name, {}).get(row.partition_index)
             if row.error_code or partition is None or partition.low_watermark >= row.low_watermark:
                 continue
-            deleted = loop.create_future()
-            partition.wait_for_deletion(row.low_watermark, partial(_set, deleted))
-            waiting[deleted] = partition, row
-    if not waiting:
-        return
-    _, late = await asyncio.wait(waiting, timeout=max(0, timeout_ms) / 1000)
-    for deleted in late:
-        deleted.cancel()
-        partition, row = waiting[deleted]
-        row.error_code, row.low_watermark = RequestTimedOutError().code, partition.low_watermark
+            partition.wait_for_deletion(row.low_watermark, wait.expect(partial(_deleted, partition, row)))
+    await wait.within(timeout_ms)
 
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _deleted(partition: Partition, row: Row, error: KafkaError | None) -> None:
+    if error is not None:
+        row.error_code, row.low_watermark = error.code, partition.low_watermark
 
 
 async def _make_durable(services: Services, rows: list[Row]) -> None:

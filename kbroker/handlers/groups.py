@@ -157,7 +157,7 @@ async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest)
     for protocol in request.protocols:
         await pace
         protocols.append(MemberProtocol(protocol.name, bytes(protocol.metadata)))
-    reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
+    reply = StateAnswer(ctx.services, in_next_turn=True)
     ctx.services.group_coordinator.join(
         JoinRequest(
             request.group_id,
@@ -211,7 +211,7 @@ def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> St
         return _sync_response(SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    reply = StateAnswer(ctx.services.state_log, ctx.services.loop)
+    reply = StateAnswer(ctx.services, in_next_turn=True)
     ctx.services.group_coordinator.sync(
         SyncRequest(
             request.group_id,

@@ -23,7 +23,7 @@ from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.gate.access import require_topic
 from kbroker.gate.authorizer import Operation
-from kbroker.handlers.delayed_produce import DelayedProduce, Unacknowledged
+from kbroker.handlers.delayed_produce import Unacknowledged, answer_when_acknowledged
 from kbroker.handlers.table import Handler
 from kbroker.handlers.transactional_produce import Guards, may_write_transactions, verify_batches
 from kbroker.log_output import RateLimitedLog
@@ -350,7 +350,8 @@ def _finish(
     if request.acks != NO_ACKNOWLEDGEMENT:
         response = ProduceResponse(responses=responses)
         if waits:
-            return DelayedProduce(response, waits, request.acks == ALL_REPLICAS, request.timeout_ms)
+            by_all = request.acks == ALL_REPLICAS
+            return answer_when_acknowledged(response, waits, by_all=by_all, timeout_ms=request.timeout_ms)
         return response
     for topic in responses:
         for answer in topic.partition_responses:

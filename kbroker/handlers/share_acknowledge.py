@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
@@ -16,6 +16,7 @@ from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.share_groups import LONGEST_MEMBER_ID, check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, check_batches
 from kbroker.replication.share.persister import SharePartitionKey
 from kbroker.replication.share.share_session import FINAL_EPOCH, ShareSession, TopicIdPartition
@@ -124,41 +125,32 @@ async def acknowledge_all(ctx: RequestContext, session: ShareSession, said: Said
     pace = services.slices.pace()
     with_renewal = with_renewal and services.share_partitions.settings(session.group_id).renew_enabled
     results: Results = {}
-    left = len(said)
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(named: TopicIdPartition, error: KafkaError | None) -> None:
-        nonlocal left
-        results[named] = error
-        left -= 1
-        if not left and not done.done():
-            done.set_result(None)
-
+    wait = CommitWait()
     for named, batches in said.items():
         results[named] = None
+        settled = wait.expect(partial(results.__setitem__, named))
         await pace
         try:
             checked = _checked(batches, with_renewal=with_renewal)
         except InvalidRequestError:
-            settle(named, KafkaError.of(ErrorCode.INVALID_REQUEST))
+            settled(KafkaError.of(ErrorCode.INVALID_REQUEST))
             continue
         try:
             known = services.share_partitions.find(_key(ctx, session.group_id, named))
             if known is None:
                 raise UnknownTopicOrPartitionError()
-            known.acknowledge(session.member_id, checked, lambda error, named=named: settle(named, error))  # type: ignore[misc]
+            known.acknowledge(session.member_id, checked, settled)
         except KafkaError as error:
-            settle(named, error)
-    if left:
-        await done
+            settled(error)
+    await wait.within(None)  # The writes of the state have a time of their own.
     return results
 
 
 async def end_session(services: Services, session: ShareSession) -> None:
     """Forget a session, and wait until what its member held is released."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    services.share_partitions.end_session(session, lambda: done.set_result(None))
-    await done
+    wait = CommitWait()
+    services.share_partitions.end_session(session, wait.expect())
+    await wait.within(None)
 
 
 def _key(ctx: RequestContext, group_id: str, named: TopicIdPartition) -> SharePartitionKey:

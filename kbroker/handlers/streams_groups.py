@@ -68,7 +68,7 @@ def handle_streams_group_heartbeat(ctx: RequestContext, request: Request) -> Str
         outcome = ctx.services.streams_groups.heartbeat(_read(ctx, request))
     except KafkaError as error:
         return _refused(write_error(error), error.message)
-    return answer_when_committed(outcome, partial(_respond, ctx, request.group_id), _refused)
+    return answer_when_committed(ctx, outcome, partial(_respond, ctx, request.group_id), _refused)
 
 
 def _check_size(request: Request) -> None:

@@ -9,7 +9,7 @@ transaction that no coordinator ends any more, such as one that was open when it
 - A coordinator epoch below that of the producer's last marker: TRANSACTION_COORDINATOR_FENCED.
 - A marker without an open transaction is written, too, as in Kafka; nothing else changes then.
 - In `__consumer_offsets` the offsets that the transaction committed count from here on, or are forgotten.
-- The marker is committed, as a batch with acks=all is, before the answer; after REQUEST_TIMEOUT_SECONDS the answer is
+- The marker is committed, as a batch with acks=all is, before the answer; after REQUEST_TIMEOUT_MS the answer is
   REQUEST_TIMED_OUT, and the marker stays.
 
 v0 had no flexible fields and Kafka 4 dropped it; v2 adds the transaction version.
@@ -17,7 +17,6 @@ v0 had no flexible fields and Kafka 4 dropped it; v2 adds the transaction versio
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,15 +25,17 @@ from kbroker.gate.access import may_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.replication.transaction_markers import Marker
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
-    from kbroker.replication.partition import Settled
 
-REQUEST_TIMEOUT_SECONDS = 30.0
+    Row = wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+
+REQUEST_TIMEOUT_MS = 30_000
 
 
 async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMarkersRequest) -> Struct:
@@ -42,7 +43,7 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
     response = wire.WriteTxnMarkersResponse
     writer = ctx.services.markers
     is_allowed = may_cluster(ctx, Operation.ALTER) or may_cluster(ctx, Operation.CLUSTER_ACTION)
-    unsettled = _Unsettled()
+    wait = CommitWait()
     pace = ctx.services.slices.pace()
     markers = []
     for each in request.markers:
@@ -60,58 +61,26 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
             rows = []
             for index in topic.partition_indexes:
                 await pace
-                # Until the marker is committed.
-                row = response.WritableTxnMarkerPartitionResult(
-                    partition_index=index, error_code=ErrorCode.REQUEST_TIMED_OUT
-                )
+                row = response.WritableTxnMarkerPartitionResult(partition_index=index)
                 rows.append(row)
                 if not is_allowed:
                     row.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
                     continue
+                settled = wait.expect(partial(_settled, row))
                 try:
-                    writer.write(topic.name, index, marker, unsettled.await_one(row))
+                    writer.write(topic.name, index, marker, settled)
                 except KafkaError as error:
-                    row.error_code = error.code
-                    unsettled.count -= 1
+                    settled(error)
             if rows:
                 topics.append(response.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         if topics:
             markers.append(response.WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
-    await unsettled.settled(REQUEST_TIMEOUT_SECONDS)
+    await wait.within(REQUEST_TIMEOUT_MS)
     return response(markers=markers)
 
 
-class _Unsettled:
-    """Markers that are written and not committed yet."""
-
-    __slots__ = ("_done", "_is_over", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._done: asyncio.Future[None] | None = None
-        self._is_over = False
-
-    def await_one(self, row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult) -> Settled:
-        """What is to be called once for a marker, with what it came to."""
-        self.count += 1
-        return partial(self._settled, row)
-
-    def _settled(
-        self, row: wire.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult, error: KafkaError | None
-    ) -> None:
-        if self._is_over:
-            return
-        row.error_code = error.code if error is not None else ErrorCode.NONE
-        self.count -= 1
-        if not self.count and self._done is not None and not self._done.done():
-            self._done.set_result(None)
-
-    async def settled(self, seconds: float) -> None:
-        """Wait for all of them, for so long at most; later ones are not answered."""
-        if self.count:
-            self._done = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._done], timeout=seconds)
-        self._is_over = True
+def _settled(row: Row, error: KafkaError | None) -> None:
+    row.error_code = ErrorCode.NONE if error is None else error.code
 
 
 HANDLERS: tuple[Handler, ...] = (Handler(ApiKey.WRITE_TXN_MARKERS, 0, 2, handle_write_txn_markers),)

@@ -100,7 +100,7 @@ async def handle_init_producer_id(ctx: RequestContext, request: wire.InitProduce
         )
     except KafkaError as error:
         return _not_initialized(code_for(error, ctx.api_version, _INIT_KNOWS_FENCED))
-    return answer_when_committed(outcome, _initialized, _not_initialized)
+    return answer_when_committed(ctx, outcome, _initialized, _not_initialized)
 
 
 def _may_initialize(ctx: RequestContext, transactional_id: str | None) -> bool:
@@ -174,7 +174,7 @@ async def _add_one(ctx: RequestContext, request: wire.AddPartitionsToTxnRequest)
         outcome = ctx.services.transaction_coordinator.add_partitions(producer, frozenset(asked.rows))
     except KafkaError as error:
         return answer(code_for(error, ctx.api_version, _KNOWS_FENCED))
-    return answer_when_committed(outcome, lambda _: answer(ErrorCode.NONE), answer)
+    return answer_when_committed(ctx, outcome, lambda _: answer(ErrorCode.NONE), answer)
 
 
 def _batched_codes(ctx: RequestContext, producer: ProducerRequest, asked: _Asked, *, verify_only: bool) -> None:
@@ -269,7 +269,7 @@ async def handle_add_offsets_to_txn(ctx: RequestContext, request: wire.AddOffset
         )
     except KafkaError as error:
         return _offsets_added(code_for(error, ctx.api_version, _KNOWS_FENCED))
-    return answer_when_committed(outcome, lambda _: _offsets_added(ErrorCode.NONE), _offsets_added)
+    return answer_when_committed(ctx, outcome, lambda _: _offsets_added(ErrorCode.NONE), _offsets_added)
 
 
 def _offsets_added(code: ErrorCode) -> Struct:
@@ -289,7 +289,7 @@ async def handle_end_txn(ctx: RequestContext, request: wire.EndTxnRequest) -> St
         outcome = await ctx.services.transaction_coordinator.end(producer, bool(request.committed))
     except KafkaError as error:
         return _not_ended(code_for(error, ctx.api_version, _KNOWS_FENCED))
-    return answer_when_committed(outcome, partial(_ended, ctx.api_version), _not_ended)
+    return answer_when_committed(ctx, outcome, partial(_ended, ctx.api_version), _not_ended)
 
 
 def _ended(version: int, metadata: TransactionMetadata) -> Struct:

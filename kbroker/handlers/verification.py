@@ -11,29 +11,25 @@ is left.
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.runtime.plan import write_error
+from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
 from kbroker.errors import ErrorCode, InvalidTxnStateError, KafkaError
+from kbroker.handlers.committed_state import TIMEOUT_SETTING
 from kbroker.handlers.remote_verification import ask_elsewhere
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.coordinator.runtime.plan import Outcome
-    from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
     from kbroker.handlers.services import Services
     from kbroker.replication.partition import Partition
-
-
-T = TypeVar("T")
 
 
 class ClientGeneration(NamedTuple):
@@ -108,29 +104,15 @@ async def _ask(
         # The end of the transaction before is decided, and its markers are being written.
         await _completed(services, producer.transactional_id)
         outcome = coordinator.add_partitions(producer, partitions)
-    if not outcome.is_committed:
-        await _committed(outcome)
+    await committed(outcome, services.config.get(TIMEOUT_SETTING))
     return partitions
 
 
 async def _completed(services: Services, transactional_id: str) -> None:
     """Until the transaction that is being ended is complete, or the time is up."""
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    services.transaction_coordinator.when_completed(transactional_id, partial(_resolve, done, None))
-    await asyncio.wait([done], timeout=services.config.get("add.partitions.to.txn.retry.backoff.max.ms") / 1000)
-
-
-async def _committed(outcome: Outcome[TransactionMetadata]) -> None:
-    done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
-    outcome.when_committed(partial(_resolve, done))
-    error = await done
-    if error is not None:
-        raise error
-
-
-def _resolve(done: asyncio.Future[T], value: T) -> None:
-    if not done.done():
-        done.set_result(value)
+    wait = CommitWait()
+    services.transaction_coordinator.when_completed(transactional_id, wait.expect())
+    await wait.within(services.config.get("add.partitions.to.txn.retry.backoff.max.ms"))
 
 
 def _not_added(generation: ClientGeneration) -> KafkaError:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.records.batch import TRANSACTIONAL_FLAG
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.verification import NO_GUARD
 
@@ -71,12 +72,12 @@ class PartitionStateLog:
         or with why it will not be."""
         self._watch({each: last for each, last in self._waiting().items() if each.index == partition_index}, settled)
 
-    def when_all_committed(self, settled: Settled) -> bool:
-        """The same for all partitions; False: all is committed already, and nothing is called."""
-        waiting = self._waiting()
-        if waiting:
+    def when_all_committed(self, settled: Settled) -> None:
+        """The same for all partitions, but at once where all is committed already."""
+        if self.uncommitted and (waiting := self._waiting()):
             self._watch(waiting, settled)
-        return bool(waiting)
+        else:
+            settled(None)
 
     def _waiting(self) -> dict[Partition, int]:
         waiting = {
@@ -88,11 +89,15 @@ class PartitionStateLog:
         return waiting
 
     def _watch(self, waiting: dict[Partition, int], settled: Settled) -> None:
-        soon = partial(self._call_soon, settled)
-        if waiting:
-            _Settlement(self, soon).watch(waiting)
-        else:
-            soon(None)
+        wait = CommitWait()
+        for partition, last_offset in list(waiting.items()):
+            partition.wait(last_offset, True, wait.expect(partial(self._forget_failed, partition)))
+        wait.then(lambda: self._call_soon(settled, wait.error))
+
+    def _forget_failed(self, partition: Partition, error: KafkaError | None) -> None:
+        """What cannot be committed here no later answer waits for."""
+        if error is not None:
+            self.uncommitted.pop(partition, None)
 
     def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one and about `max_bytes`; empty at the end."""
@@ -116,29 +121,3 @@ class PartitionStateLog:
     def on_leadership(self, changed: Callable[[int], None]) -> None:
         """Have `changed(partition_index)` called when this broker's replica becomes the leader or ceases to be."""
         self._manager.watch_leadership(self.topic, changed)
-
-
-class _Settlement:
-    """Waits for several partitions, and answers with the first failure."""
-
-    __slots__ = ("_error", "_left", "_log", "_settled")
-
-    def __init__(self, log: PartitionStateLog, settled: Callable[[KafkaError | None], object]) -> None:
-        self._log = log
-        self._left = 0
-        self._settled = settled
-        self._error: KafkaError | None = None
-
-    def watch(self, waiting: dict[Partition, int]) -> None:
-        self._left = len(waiting)
-        for partition, last_offset in list(waiting.items()):
-            partition.wait(last_offset, True, partial(self._one_settled, partition))
-
-    def _one_settled(self, partition: Partition, error: KafkaError | None) -> None:
-        if error is not None:
-            # It will not be committed here: no later answer waits for that.
-            self._log.uncommitted.pop(partition, None)
-        self._error = self._error or error
-        self._left -= 1
-        if self._left == 0:
-            self._settled(self._error)

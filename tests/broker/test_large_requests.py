@@ -17,6 +17,7 @@ import pytest
 import uvloop
 
 from kbroker._fast.base.slices import Slices
+from kbroker.assembly.membership.choice import membership_of
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
@@ -234,8 +235,11 @@ class Running:
                 "group.initial.rebalance.delay.ms": "0",
             }
         )
-        self.broker = Broker(config, self.loop)
-        self.broker.slices = self.slices = Slices(self.loop, 0)
+        slices = self.slices = Slices(self.loop, 0)
+        self.broker = Broker(
+            config, self.loop, make_membership=lambda parts: membership_of(replace(parts, slices=slices))
+        )
+        self.broker.slices = slices
         self.run(self.broker.start())
         topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
         assert self.ask("CreateTopics", 5, {"topics": [topic], "timeout_ms": 1000}).topics[0].error_code == 0

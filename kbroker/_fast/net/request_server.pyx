@@ -135,7 +135,8 @@ cdef class RequestServer:
         cdef Route route = ctx.route
         cdef object response, handle
         cdef Partly partly = None
-        if (not self.is_trusted or self.endpoint.reactor.gatekeeper is not None) and not self._enter(ctx, position, end):
+        if ((not self.is_trusted or self.endpoint.reactor.gatekeeper is not None)
+                and not self._enter(ctx, position, end)):
             return 0
         if route.lasting and self._recall(ctx, position, end):
             return 0

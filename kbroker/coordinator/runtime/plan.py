@@ -7,10 +7,10 @@ the state and the time, so it can be tested without a log, and nothing has chang
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.replication.commit_wait import CommitWait
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -83,18 +83,9 @@ class Outcome(Generic[T]):
     def settle_within(self, timeout_ms: int, call_later: CallLater, settled: Settled) -> None:
         """As `when_committed`, but with RequestTimedOutError after `timeout_ms`; what was written stays in the log, and
         may be committed later."""
-        if self.is_committed:
-            settled(None)
-            return
-        waiting = [settled]
-
-        def once(error: KafkaError | None) -> None:
-            if waiting:
-                timer.cancel()
-                waiting.pop()(error)
-
-        timer = call_later(timeout_ms / 1000, partial(once, RequestTimedOutError()))
-        self.when_committed(once)
+        wait = CommitWait()
+        self.when_committed(wait.expect())
+        wait.then(lambda: settled(wait.error), timeout_ms, call_later)
 
 
 # What clients are answered when the state topic refuses a write: only errors that their protocols know.

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TypeVar
 
 from kbroker.coordinator.runtime.plan import Outcome, write_error
 from kbroker.errors import KafkaError
+from kbroker.replication.commit_wait import CommitWait
 
 T = TypeVar("T")
 
 
 async def committed(outcome: Outcome[T], timeout_ms: int) -> T:
     """The answer of an outcome, once it may be given.  Raises the client's error where it may not, within the time."""
-    if not outcome.is_committed:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[KafkaError | None] = loop.create_future()
-        outcome.settle_within(
-            timeout_ms, loop.call_later, lambda error: None if done.done() else done.set_result(error)
-        )
-        error = await done
-        if error is not None:
-            raise KafkaError.of(write_error(error))
+    wait = CommitWait()
+    outcome.when_committed(wait.expect())
+    await wait.within(timeout_ms)
+    if wait.error is not None:
+        raise KafkaError.of(write_error(wait.error))
     return outcome.answer
