@@ -9,7 +9,7 @@ that was closed in between is not counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
@@ -96,70 +96,92 @@ def read_look(page: str) -> Look:
     return look
 
 
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """What lies between two looks.  `anew`: the broker was started between them."""
+
+    before: Look
+    after: Look
+    anew: bool
+    seconds: float
+
+    def per_second(self, now: Sums, then: Sums | None, name: str) -> float | None:
+        """How much a total has grown; None where it is not known."""
+        if name not in now.totals:
+            return None
+        # What was not there at the first look began after it.
+        base = 0.0 if self.anew or then is None else then.totals.get(name, 0.0)
+        return max(0.0, now.totals[name] - base) / self.seconds
+
+    def apis(self) -> Iterator[JsonObject]:
+        """A row for each API."""
+        for name, sums in self.after.apis.items():
+            then = self.before.apis.get(name)
+            yield {
+                "api": name,
+                "requests_per_second": self.per_second(sums, then, "requests"),
+                "errors_per_second": self.per_second(sums, then, "errors"),
+                "bytes_in_per_second": self.per_second(sums, then, "bytes_in"),
+                "bytes_out_per_second": self.per_second(sums, then, "bytes_out"),
+                "mean_ms": _mean_ms(sums, None if self.anew else then),
+            }
+
+    def topics(self) -> Iterator[JsonObject]:
+        """A row for each topic."""
+        for name, sums in self.after.topics.items():
+            grown = sums.now["size_bytes"] - _then(self.before.topics, name, "size_bytes", sums)
+            yield {
+                "topic": name,
+                "records_per_second": self.per_second(sums, self.before.topics.get(name), "records"),
+                "growth_bytes_per_second": grown / self.seconds,
+                "size_bytes": int(sums.now["size_bytes"]),
+                "partitions": int(sums.now["partitions"]),
+            }
+
+    def groups(self) -> Iterator[JsonObject]:
+        """A row for each group."""
+        for name, sums in self.after.groups.items():
+            grown = sums.now["lag"] - _then(self.before.groups, name, "lag", sums)
+            yield {
+                "group": name,
+                "records_per_second": self.per_second(sums, self.before.groups.get(name), "records"),
+                "lag": int(sums.now["lag"]),
+                "lag_change_per_second": grown / self.seconds,
+                "members": int(sums.now["members"]),
+            }
+
+    def broker(self, apis: Sequence[JsonObject]) -> JsonObject:
+        """The broker as a whole; `apis`: its rows."""
+        before, after = self.before.broker, self.after.broker
+        cpu = self.per_second(after, before, "cpu_seconds")
+        return {
+            **self.after.labels,
+            "uptime_seconds": round(self.after.uptime, 1),
+            "cpu_percent": None if cpu is None else cpu * 100,
+            "resident_bytes": int(after.now["resident_bytes"]),
+            "loop_delay_p99_ms": _p99_ms({} if self.anew else self.before.delays, self.after.delays),
+            "connections": int(after.now["connections"]),
+            "connections_accepted_per_second": self.per_second(after, before, "connections_accepted"),
+            "bytes_in_per_second": self.per_second(after, before, "bytes_in"),
+            "bytes_out_per_second": self.per_second(after, before, "bytes_out"),
+            "requests_per_second": sum(each["requests_per_second"] or 0.0 for each in apis),
+            "errors_per_second": sum(each["errors_per_second"] or 0.0 for each in apis),
+        }
+
+
 def rates(before: Look, after: Look) -> JsonObject:
     """What happened between two looks, busiest first; numbers of which nothing is known are None."""
     anew = after.uptime < before.uptime
     seconds = max(after.uptime - (0.0 if anew else before.uptime), 1e-9)
-
-    def per_second(now: Sums, then: Sums | None, name: str) -> float | None:
-        if name not in now.totals:
-            return None
-        # What was not there at the first look began after it.
-        base = 0.0 if anew or then is None else then.totals.get(name, 0.0)
-        return max(0.0, now.totals[name] - base) / seconds
-
-    apis = [
-        {
-            "api": name,
-            "requests_per_second": per_second(sums, before.apis.get(name), "requests"),
-            "errors_per_second": per_second(sums, before.apis.get(name), "errors"),
-            "bytes_in_per_second": per_second(sums, before.apis.get(name), "bytes_in"),
-            "bytes_out_per_second": per_second(sums, before.apis.get(name), "bytes_out"),
-            "mean_ms": _mean_ms(sums, None if anew else before.apis.get(name)),
-        }
-        for name, sums in after.apis.items()
-    ]
-    topics = [
-        {
-            "topic": name,
-            "records_per_second": per_second(sums, before.topics.get(name), "records"),
-            "growth_bytes_per_second": (sums.now["size_bytes"] - _then(before.topics, name, "size_bytes", sums))
-            / seconds,
-            "size_bytes": int(sums.now["size_bytes"]),
-            "partitions": int(sums.now["partitions"]),
-        }
-        for name, sums in after.topics.items()
-    ]
-    groups = [
-        {
-            "group": name,
-            "records_per_second": per_second(sums, before.groups.get(name), "records"),
-            "lag": int(sums.now["lag"]),
-            "lag_change_per_second": (sums.now["lag"] - _then(before.groups, name, "lag", sums)) / seconds,
-            "members": int(sums.now["members"]),
-        }
-        for name, sums in after.groups.items()
-    ]
-    cpu = per_second(after.broker, before.broker, "cpu_seconds")
+    interval = _Interval(before, after, anew, seconds)
+    apis = list(interval.apis())
     lines = after.connections
     return {
         "seconds": round(seconds, 3),
-        "broker": {
-            **after.labels,
-            "uptime_seconds": round(after.uptime, 1),
-            "cpu_percent": None if cpu is None else cpu * 100,
-            "resident_bytes": int(after.broker.now["resident_bytes"]),
-            "loop_delay_p99_ms": _p99_ms({} if anew else before.delays, after.delays),
-            "connections": int(after.broker.now["connections"]),
-            "connections_accepted_per_second": per_second(after.broker, before.broker, "connections_accepted"),
-            "bytes_in_per_second": per_second(after.broker, before.broker, "bytes_in"),
-            "bytes_out_per_second": per_second(after.broker, before.broker, "bytes_out"),
-            "requests_per_second": sum(each["requests_per_second"] or 0.0 for each in apis),
-            "errors_per_second": sum(each["errors_per_second"] or 0.0 for each in apis),
-        },
+        "broker": interval.broker(apis),
         "apis": _sorted(apis, "api", lambda row: row["requests_per_second"]),
-        "topics": _sorted(topics, "topic", lambda row: row["records_per_second"]),
-        "groups": _sorted(groups, "group", lambda row: row["records_per_second"]),
+        "topics": _sorted(list(interval.topics()), "topic", lambda row: row["records_per_second"]),
+        "groups": _sorted(list(interval.groups()), "group", lambda row: row["records_per_second"]),
         "clients": None if lines is None else _clients(before.connections or {}, lines, seconds),
     }
 

@@ -167,7 +167,7 @@ def _is_hidden(
 # OffsetFetch
 
 
-async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequest) -> Struct:
+async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
     """OffsetFetch v0-v10."""
     response = wire.OffsetFetchResponse
     pace = ctx.services.slices.pace()
@@ -189,7 +189,9 @@ async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequ
     return response(topics=await fetch.topics(request.topics, request.require_stable))
 
 
-async def _fetch_failed(ctx: RequestContext, request: wire.OffsetFetchRequest, code: ErrorCode, pace: Pace) -> Struct:
+async def _fetch_failed(
+    ctx: RequestContext, request: wire.OffsetFetchRequest, code: ErrorCode, pace: Pace
+) -> wire.OffsetFetchResponse:
     """An error of the whole group; v0 and v1 have room for it only in each partition."""
     response = wire.OffsetFetchResponse
     if ctx.api_version >= 2:

@@ -105,12 +105,7 @@ def heartbeat(
     is_new = any(group.targets.values()) and now_ms < group.assignment_timestamp + assignment_interval_ms
     if target_epoch < epoch and not is_new:
         targets = _targets(group, members, topics)
-        written += [
-            records.target_record(group.group_id, member_id, each)
-            for member_id, each in targets.items()
-            if group.targets.get(member_id) != each
-        ]
-        written.append(records.target_epoch_record(group.group_id, epoch, now_ms))
+        written += _target_records(group, targets, epoch, now_ms)
         target, target_epoch = targets[after.member_id], epoch
     # A target that is older than the subscription may have topics that the member no longer wants.
     target = _of_topics(target, _topic_ids(after, topics))
@@ -125,6 +120,18 @@ def heartbeat(
     is_sent = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
     assignment = after.assigned if is_sent else None
     return HeartbeatAnswer(after.member_epoch, assignment, initialize, epoch, not missing), written
+
+
+def _target_records(
+    group: ShareGroup, targets: Mapping[str, frozenset[tuple[bytes, int]]], epoch: int, now_ms: int
+) -> list[records.Record]:
+    """Those targets that are other ones than before, and their epoch."""
+    changed = [
+        records.target_record(group.group_id, member_id, each)
+        for member_id, each in targets.items()
+        if group.targets.get(member_id) != each
+    ]
+    return [*changed, records.target_epoch_record(group.group_id, epoch, now_ms)]
 
 
 def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:

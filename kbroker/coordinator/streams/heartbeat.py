@@ -15,6 +15,7 @@ Checks come in Kafka's order.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kbroker.coordinator.modern.group import JOIN_EPOCH
@@ -52,26 +53,18 @@ def heartbeat(
         draft.set_timer(TimerKind.SESSION, before.member_id, around.settings.session_timeout_ms)
         return answer
     after = _updated(before, request)
-    changes = []
     if after != before:
         draft.records.append(records.member_metadata(group.group_id, after))
-        changes.append("a member joined" if before.member_id not in group.members else "a member changed")
     topology = _topology(group, request, draft)
     _say_stale(group, after, status)
     known, hash_now = _look_up(group, topology, around)
     configured = known.configured
     assert configured is not None
-    if hash_now != group.metadata_hash:
-        changes.append("its topics changed")
     validated = _validated(configured, topology, request.tasks)
-    if validated != group.validated_topology_epoch:
-        changes.append("its topology can run" if configured.is_ready else "its topology cannot run any more")
     configs = around.settings.assignment_configs
-    if configs != dict(group.configs):
-        changes.append("the settings of its assignments changed")
-    epoch = group.epoch
+    changes = _changes(group, before, after, hash_now, (validated, configured.is_ready), configs)
+    epoch = group.epoch + bool(changes)
     if changes:
-        epoch += 1
         draft.records.append(records.group_epoch(group.group_id, epoch, hash_now, validated, configs))
         draft.rebalanced = changes[0]
     if not group.members and around.settings.initial_rebalance_delay_ms > 0:
@@ -107,6 +100,28 @@ def heartbeat(
         endpoints,
         configured.to_create,
     )
+
+
+def _changes(
+    group: StreamsGroup,
+    before: StreamsMember,
+    after: StreamsMember,
+    hash_now: int,
+    validated: tuple[int, bool],
+    configs: Mapping[str, str],
+) -> list[str]:
+    """Why the group gets a new epoch.  `validated`: the epoch of its topology, and whether that can run."""
+    changes = []
+    if after != before:
+        changes.append("a member joined" if before.member_id not in group.members else "a member changed")
+    if hash_now != group.metadata_hash:
+        changes.append("its topics changed")
+    topology_epoch, is_ready = validated
+    if topology_epoch != group.validated_topology_epoch:
+        changes.append("its topology can run" if is_ready else "its topology cannot run any more")
+    if configs != dict(group.configs):
+        changes.append("the settings of its assignments changed")
+    return changes
 
 
 def _sign_of_life(

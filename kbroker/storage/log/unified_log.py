@@ -201,19 +201,10 @@ class UnifiedLog(LogFields):
         guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
-        config = self._config
         if self.gate.closed:
             self.gate.check(origin)
         if analyzed is None:
-            now_ms = self._clock.now_ms()
-            analyzed = validate_and_analyze(
-                records,
-                config,
-                now_ms,
-                origin=origin,
-                topic_partition=self.topic_partition,
-                rules=self.append_rules,
-            )
+            analyzed = self._analyze(records, origin)
         info = analyzed.info
         local = self.local
         first = local.log_end_offset
@@ -253,6 +244,16 @@ class UnifiedLog(LogFields):
             self.committer.appended(last + 1)
         return AppendResult(
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
+        )
+
+    def _analyze(self, records: memoryview | bytearray, origin: AppendOrigin) -> AnalyzedBatch:
+        return validate_and_analyze(
+            records,
+            self._config,
+            self._clock.now_ms(),
+            origin=origin,
+            topic_partition=self.topic_partition,
+            rules=self.append_rules,
         )
 
     def forget_epochs(self, magic: int) -> None:
