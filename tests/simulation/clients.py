@@ -90,7 +90,7 @@ class Asker(Client):
             if answer is not None:
                 found = answer.topics[0].partitions[0]
                 if found.error_code != 0:
-                    self._expect(self.world.tolerates(found.error_code), found)
+                    self._expect(self.world.tolerates(found.error_code, partition), found)
                 else:
                     self._expect(found.offset >= floor or self.world.scale.nodes > 1, (found.offset, floor))
 

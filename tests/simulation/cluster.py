@@ -95,7 +95,7 @@ class Cluster(World):
         self.sessions: dict[int, ModelSession] = {}
         self.session_ms = SESSION_MS
 
-    def tolerates(self, code: int) -> bool:
+    def tolerates(self, code: int, partition: Partition | None = None) -> bool:
         return code in NOT_NOW or code in IN_DOUBT
 
     def settings(self, node: int) -> dict[str, str]:
@@ -138,6 +138,7 @@ class Cluster(World):
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+        self.disks.watch(node, self.brokers[node])
 
     async def crash(self, node: int) -> None:
         session = self.sessions.pop(node)
@@ -233,6 +234,10 @@ class Cluster(World):
 
     def leads(self, node: int, partition: Partition) -> bool:
         return self._leaders.get(partition) == node
+
+    def is_led_by(self, node: int, partition: Partition) -> bool:
+        broker = self.brokers.get(node)
+        return broker is not None and partition[1] in broker.services.replica_manager.topics.get(partition[0], {})
 
     def forget_leader(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)

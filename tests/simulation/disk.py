@@ -1,4 +1,5 @@
-"""What a machine that loses its power has on its disk: what was synced, and of the rest some, torn, or nothing.
+"""What a machine that loses its power has on its disk: what was synced, and of the rest some, torn, or nothing.  The
+same goes for files of which an fsync has failed, as the kernel takes their pages for written from then on.
 
 Brokers write to a real file system in memory.  `Disk` notes each fsync: up to which size a file is durable, and which
 names of a directory are.  `after_power_cut` copies a broker's directory as the disk would have it.  SQLite's files are
@@ -11,10 +12,14 @@ import os
 import random
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from kbroker._fast.base import monotonic
 from kbroker.storage.files import filesystem
+
+if TYPE_CHECKING:
+    from tests.simulation.bad_disks import BadDisks
 
 PAGE_BYTES = 4096
 METADATA = "kbroker-metadata"
@@ -26,15 +31,25 @@ class Disk:
     def __init__(self) -> None:
         self.synced: dict[int, int] = {}
         """The durable size of each file that has been synced, by inode."""
+        self.bad: BadDisks | None = None
+        """What is wrong with disks; None: nothing ever is."""
+        self.slow_ns: dict[str, int] = {}
+        """Up to how long an fsync takes, by the name of the process."""
         self._names: dict[int, frozenset[str]] = {}
+        self._ages: dict[int, tuple[int, int]] = {}
+        """Of files: the size that was seen last, and when it was seen first, by inode."""
+        self._doomed: dict[int, int] = {}
+        """Of files whose fsync has failed: the size up to which they are durable, by inode."""
 
     def patches(self) -> list[Any]:
         """What goes in the place of the system's calls."""
 
         def sync(fd: int) -> None:
+            self._may_fail(fd)
             self.note(fd)
 
         def sync_all(fd: int) -> bool:
+            self._may_fail(fd)
             for folder, _, names in os.walk(f"/proc/self/fd/{fd}/"):
                 self._note_path(Path(folder))
                 for name in names:
@@ -45,7 +60,31 @@ class Disk:
             mock.patch.object(os, "fsync", sync),
             mock.patch.object(os, "fdatasync", sync),
             mock.patch.object(filesystem, "sync_file_system", sync_all),
+            mock.patch.object(filesystem.FileSystem, "modified_ms", lambda _, path: self._modified_ms(path)),
+            mock.patch.object(filesystem.FileSystem, "set_modified_ms", lambda _, path, at: self._set_age(path, at)),
+            *(() if self.bad is None else self.bad.patches()),
         ]
+
+    def _modified_ms(self, path: str) -> int:
+        """When a file got its size, as far as anybody has looked: the file system knows no virtual time."""
+        found = os.stat(path)
+        size, at = self._ages.get(found.st_ino, (-1, 0))
+        if size != found.st_size:
+            at = monotonic.virtual_wall_ms()
+            self._ages[found.st_ino] = (found.st_size, at)
+        return at
+
+    def _set_age(self, path: str, at: int) -> None:
+        found = os.stat(path)
+        self._ages[found.st_ino] = (found.st_size, at)
+
+    def _may_fail(self, fd: int) -> None:
+        wrong = None if self.bad is None else self.bad.of_open(fd)
+        if wrong is not None and wrong.sync_error:
+            if wrong.loses:
+                inode = os.fstat(fd).st_ino
+                self._doomed.setdefault(inode, self.synced.get(inode, 0))
+            raise OSError(wrong.sync_error, os.strerror(wrong.sync_error))
 
     def note(self, fd: int) -> None:
         """A descriptor was synced."""
@@ -62,34 +101,39 @@ class Disk:
         finally:
             os.close(fd)
 
-    def after_kill(self, source: Path, target: Path) -> None:
-        """The kernel lives on, and has all that was written."""
-        self._copy(source, target, None)
+    def after_kill(self, source: Path, target: Path, rng: random.Random) -> None:
+        """The kernel lives on, and has all that was written, but what it took for written in vain."""
+        self._copy(source, target, rng, is_cut=False)
 
     def after_power_cut(self, source: Path, target: Path, rng: random.Random) -> None:
         """What was not synced is lost, or not, or in part."""
-        self._copy(source, target, rng)
+        self._copy(source, target, rng, is_cut=True)
 
-    def _copy(self, source: Path, target: Path, rng: random.Random | None) -> None:
+    def _copy(self, source: Path, target: Path, rng: random.Random, *, is_cut: bool) -> None:
         target.mkdir()
         durable = self._names.get(source.stat().st_ino, frozenset())
         for each in sorted(source.iterdir()):
             if each.is_dir():
-                self._copy(each, target / each.name, rng)
+                self._copy(each, target / each.name, rng, is_cut=is_cut)
                 continue
             data = each.read_bytes()
-            if rng is not None and not each.name.startswith(METADATA):
+            doomed = self._doomed.pop(each.stat().st_ino, None)
+            if is_cut and not each.name.startswith(METADATA):
                 if each.name not in durable and rng.random() < 0.3:
                     continue
                 data = self._survivors(data, self.synced.get(each.stat().st_ino, 0), rng)
+            if doomed is not None:
+                data = self._survivors(data, doomed, rng)
             (target / each.name).write_bytes(data)
-            self._keep(each, target / each.name, None if rng is None else len(data))
+            self._keep(each, target / each.name, len(data) if is_cut else None)
         self._names[target.stat().st_ino] = frozenset(os.listdir(target))
 
     def _keep(self, source: Path, target: Path, durable: int | None) -> None:
         """What is known of a file is known of its copy: all that a disk has is durable."""
         before = self.synced.get(source.stat().st_ino, 0)
         self.synced[target.stat().st_ino] = before if durable is None else durable
+        if age := self._ages.get(source.stat().st_ino):
+            self._ages[target.stat().st_ino] = age
 
     @staticmethod
     def _survivors(data: bytes, durable: int, rng: random.Random) -> bytes:

@@ -143,6 +143,11 @@ class Producer(Client):
         is sent again before that."""
         return not self.idempotent or not (self._is_in_doubt or len(self._unsettled) >= MOST_UNSETTLED)
 
+    def _is_behind(self, sent: Sent) -> bool:
+        """Whether a batch of an idempotent producer comes behind one that is in doubt, and may not be stored before."""
+        first = next((each for each in self._unsettled if each.partition == sent.partition), sent)
+        return self.idempotent and self._is_in_doubt and first is not sent
+
     def _batches(self) -> list[Sent]:
         rng = self.rng
         partitions = self._here
@@ -214,12 +219,15 @@ class Producer(Client):
                     committed=self.acks == -1,
                     certain=certain,
                 )
-            elif not self.world.tolerates(code):
+            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind(sent):
+                self._is_in_doubt = True
+            elif not self.world.tolerates(code, sent.partition):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
             elif code in NOT_NOW and not self.idempotent:
                 self._unsettled.pop(sent, None)
-                # One that was the leader says so of batches, too, that the next one has.
-                if not self.world.may_lose_leaders:
+                # One that was the leader says so of batches, too, that the next one has; a disk may have more than it
+                # told.
+                if not self.world.may_lose_leaders and code != ErrorCode.KAFKA_STORAGE_ERROR:
                     self.judge.refused(sent.partition, sent.values)
             elif not self.idempotent:
                 self._unsettled.pop(sent, None)

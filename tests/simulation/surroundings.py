@@ -18,12 +18,16 @@ from contextvars import Context, copy_context
 from typing import Any
 from unittest import mock
 
+import kbroker.broker
 from kbroker._fast.base import monotonic
 from kbroker.storage.manager import log_checkpoints
 from tests.simulation.loop import NS, PROCESS, SimulatedLoop
 
 IN_PLACE = ("log-close", "log-recovery", "recovery-save")
 """Pools whose jobs are waited for by what hands them out, without a loop."""
+
+OF_DISKS = ("log-flush", "log-commit")
+"""Pools whose jobs wait for disks."""
 
 
 class Job(Future[Any]):
@@ -81,9 +85,9 @@ class _Pool:
         self.last_start = 0
         self.jobs: dict[Job, None] = {}
 
-    def submit(self, loop: SimulatedLoop, job: Job) -> None:
+    def submit(self, loop: SimulatedLoop, job: Job, longest: int) -> None:
         rng, pace, now = loop.rng, loop.pace, loop.now_ns
-        longest = pace.job_ns * (100 if rng.random() < pace.slow_job else 1)
+        longest = longest or pace.job_ns * (100 if rng.random() < pace.slow_job else 1)
         worker = min(range(len(self.free_at)), key=self.free_at.__getitem__)
         start = self.last_start = max(now + rng.randrange(longest), self.free_at[worker], self.last_start)
         end = self.free_at[worker] = start + rng.randrange(longest)
@@ -107,7 +111,8 @@ def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
             job.finish()
             return job
         pool = self.__dict__.setdefault("simulated", _Pool(self._max_workers))
-        pool.submit(loop, job)
+        slow_ns = loop.disk.slow_ns.get(PROCESS.get().name, 0) if self._thread_name_prefix in OF_DISKS else 0
+        pool.submit(loop, job, slow_ns)
         return job
 
     def shutdown(self: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -156,12 +161,17 @@ def _virtual_time() -> list[Any]:
     return [mock.patch.object(time, name, function) for name, function in replaced.items()]
 
 
+def _no_exit() -> Any:
+    """A broker that cannot go on is ended by its history (`disk_faults.py`), not with this process."""
+    return mock.patch.object(kbroker.broker, "exit_later", lambda status: None)
+
+
 @contextmanager
 def surroundings(loop: SimulatedLoop) -> Iterator[None]:
     """Time, chance and threads of this process are the loop's."""
     state = random.getstate()
     random.seed(loop.rng.getrandbits(64))
-    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time(), *loop.disk.patches()]
+    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time(), *loop.disk.patches(), _no_exit()]
     collects = gc.isenabled()
     # When garbage is found would depend on what ran before in this process.
     gc.disable()

@@ -134,7 +134,7 @@ def test_a_power_cut_leaves_what_was_synced(tmp_path: Path) -> None:
         assert left.startswith(b"synced")
         ends.add(len(left))
     assert {len(b"synced"), len(b"syncedunsynced")} < ends
-    disk.after_kill(source, tmp_path / "killed")
+    disk.after_kill(source, tmp_path / "killed", random.Random(1))
     assert (tmp_path / "killed" / "log").read_bytes() == b"syncedunsynced"
     for each in (fd, folder):
         os.close(each)

@@ -1,0 +1,164 @@
+"""Faults of disks in the course of a history: what happens to a directory of a broker, and how that ends.
+
+Passing faults (short writes, no room, slow fsyncs) end by themselves, and the broker goes on as if nothing had been.
+After any other a directory stays offline until the broker is started again; one whose last directory has failed, or the
+one with its metadata, ends by itself, as in production, and is started again on what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbroker.broker import HALT_SECONDS, Broker
+from kbroker.error_codes import ErrorCode
+from tests.simulation.bad_disks import BadDisks, Wrong
+from tests.simulation.loop import OUTSIDE
+
+if TYPE_CHECKING:
+    from tests.simulation.judge import Partition
+    from tests.simulation.world import World
+
+TAKING_PART = 0.4
+"""The share of histories with faults that have those of disks as well."""
+DISK_RATHER = 0.6
+HEAL_SECONDS = 30.0
+"""Within so long a broker notices that there is room again."""
+
+
+class Kind(Enum):
+    """What may happen to a disk."""
+
+    SHORT_WRITES = "takes a part of each write"
+    NO_ROOM = "has no room"
+    SLOW = "takes its time for each fsync"
+    WRITES_FAIL = "fails to write"
+    READS_FAIL = "fails to read"
+    SYNCS_FAIL = "fails to sync"
+    ALL_FAILS = "is gone"
+
+
+PASSING = frozenset({Kind.SHORT_WRITES, Kind.NO_ROOM, Kind.SLOW})
+
+
+class DiskFaults:
+    """Those of one history."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        rng = world.rng
+        self.take_part = world.fails and rng.random() < TAKING_PART
+        self._directories = rng.choice((1, 2, 3)) if self.take_part else 1
+        self._ailing: dict[int, tuple[frozenset[Partition], float]] = {}
+        """The partitions of each broker that have something wrong with their disk, and until when that may be felt."""
+        self.halting: set[int] = set()
+        """Brokers that end by themselves."""
+        self._watches: set[asyncio.Task[None]] = set()
+        if self.take_part:
+            self._bad = world.loop.disk.bad = BadDisks(world.loop.rng)
+
+    def log_dirs(self, directory: Path) -> list[str]:
+        """The directories of a broker whose data lie there."""
+        if self._directories == 1:
+            return [str(directory)]
+        return [str(directory / f"disk-{number}") for number in range(self._directories)]
+
+    def watch(self, node: int, broker: Broker) -> None:
+        """See to it that a broker that cannot go on ends, as its process would."""
+        watch = OUTSIDE.call(self._world.loop.create_task, self._end_when_halted(node, broker))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    def explain(self, partition: Partition | None, code: int) -> bool:
+        """Whether a disk is the reason for an error; None: of what is about no partition."""
+        if code not in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+            return False
+        now = self._world.loop.time()
+        return any(
+            now < until and (partition is None or partition in partitions)
+            for partitions, until in self._ailing.values()
+        )
+
+    def may_hang_up(self, node: int) -> bool:
+        """Whether a broker may end by itself."""
+        return node in self._ailing and self._world.loop.time() < self._ailing[node][1]
+
+    async def happen(self) -> bool:
+        """A fault of a disk, and its end; False where it is the turn of another one."""
+        world = self._world
+        rng = world.rng
+        if not self.take_part or rng.random() > DISK_RATHER:
+            return False
+        node, kind = rng.choice(world.nodes), rng.choice(list(Kind))
+        folder = rng.choice(world.log_dirs(node))
+        world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
+        self._ailing[node] = (self._partitions_below(node, folder), float("inf"))
+        for each in world.connections:
+            if each.node == node:
+                each.may_be_closed = True
+        self._begin(node, folder, kind)
+        await asyncio.sleep(rng.choice((0.02, 0.3, 3.0)) * rng.random())
+        if kind in PASSING:
+            self._end(node, folder)
+            self._ailing[node] = (self._ailing[node][0], world.loop.time() + HEAL_SECONDS)
+            return True
+        await asyncio.sleep(rng.choice((0.0, 0.5, 15.0)) * rng.random())
+        # The broker itself does not see that the disk is good again.
+        self._end(node, folder)
+        await world.crash(node)
+        await asyncio.sleep(rng.choice((0.0, 0.1, 10.0)) * rng.random())
+        self.halting.discard(node)
+        await world.may_return(node)
+        await world.start(node)
+        self._ailing[node] = (self._ailing[node][0], world.loop.time() + HEAL_SECONDS)
+        return True
+
+    def _partitions_below(self, node: int, folder: str) -> frozenset[Partition]:
+        logs = self._world.brokers[node].log_manager.logs
+        return frozenset(
+            (name.topic, name.partition) for name, log in logs.items() if log.directory.startswith(f"{folder}/")
+        )
+
+    def _begin(self, node: int, folder: str, kind: Kind) -> None:
+        world = self._world
+        rng = world.rng
+        if kind is Kind.SLOW:
+            world.loop.disk.slow_ns[f"broker-{node}"] = rng.choice((100_000_000, 3_000_000_000))
+            return
+        io = errno.EIO
+        # What a kernel that lives on has is not lost where nobody asked for more than that.
+        loses = world.syncs_what_it_acknowledges(node) and world.bears_loss(node)
+        wrong = {
+            Kind.SHORT_WRITES: Wrong(short_writes=rng.choice((0.3, 0.9))),
+            Kind.NO_ROOM: Wrong(room=rng.choice((0, 0, 100, 5000)), tells=rng.random() < 0.6),
+            Kind.WRITES_FAIL: Wrong(write_error=io),
+            Kind.READS_FAIL: Wrong(read_error=io),
+            Kind.SYNCS_FAIL: Wrong(sync_error=io, loses=loses),
+            Kind.ALL_FAILS: Wrong(write_error=io, read_error=io, sync_error=io, loses=loses),
+        }[kind]
+        self._bad.put(folder, wrong)
+        if wrong.loses:
+            world.torn.add(node)
+
+    def _end(self, node: int, folder: str) -> None:
+        self._world.judge.note("the disk %s of broker %d is good again", Path(folder).name, node)
+        self._world.loop.disk.slow_ns.pop(f"broker-{node}", None)
+        self._bad.put(folder, None)
+
+    async def _end_when_halted(self, node: int, broker: Broker) -> None:
+        world = self._world
+        process = world.processes[node]
+        await broker.stopping.wait()
+        world.judge.note("broker %d halts: %s", node, broker.readiness.text)
+        if not self.may_hang_up(node):
+            world.judge.fail(f"broker {node} halts: {broker.readiness.text}")
+        self.halting.add(node)
+        stop = process.call(world.loop.create_task, broker.stop())
+        await asyncio.wait([stop], timeout=HALT_SECONDS)
+        if stop.done() and not stop.cancelled():
+            stop.exception()  # As in production it is enough that the broker has tried.
+        if world.processes.get(node) is process:
+            world.network.end_process(process)
