@@ -9,6 +9,7 @@ from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.groups.committers import Committer
+from tests.simulation.groups.drawing import draw_members
 from tests.simulation.producers import Producer
 from tests.simulation.transactions.transactors import Transactor
 
@@ -124,5 +125,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         made.extend(
             Committer(world, f"committer-{number}", rng.choice((5, 20, 50))) for number in range(rng.randint(1, 3))
         )
+    made.extend(draw_members(world))
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

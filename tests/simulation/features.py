@@ -18,6 +18,8 @@ TRANSACTION_VERSION = "transaction.version"
 def coordinator_settings(rng: random.Random, nodes: int) -> Mapping[str, str]:
     """Of coordinators and their topics."""
     return {
+        "group.min.session.timeout.ms": "100",
+        "group.initial.rebalance.delay.ms": rng.choice(("0", "0", "100", "1000")),
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": str(nodes),
         "transaction.state.log.replication.factor": str(nodes),

@@ -22,6 +22,8 @@ async def read_back(world: World) -> None:
             partition = (topic.name, number)
             world.judge.read_back(partition, *await _read_all(world, partition))
     await judge_transactions(world)
+    for each in world.at_end:
+        await each()
 
 
 async def _read_all(world: World, partition: Partition) -> tuple[dict[int, bytes], int]:

@@ -15,6 +15,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ class World:
         self.keeps_order = True
         """Whether partitions of an answer come in the order of the request."""
         self.transactions = TransactionLedger(self.judge, self.loop.time)
+        self.at_end: list[Callable[[], Awaitable[None]]] = []
+        """What is judged when all clients are through."""
         self.transaction_version = 0
         self.group_partitions = 1
         """The level of the feature: 2 has an epoch for each transaction."""

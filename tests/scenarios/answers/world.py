@@ -13,7 +13,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -134,6 +134,8 @@ class RealWorld:
         self.judge = RunJudge()
         self.topics: dict[str, Topic] = {}
         self.transactions = TransactionLedger(self.judge, self.loop.time)
+        self.at_end: list[Callable[[], Awaitable[None]]] = []
+        """What is judged when all clients are through."""
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []
@@ -318,6 +320,8 @@ class RealWorld:
                 self.judge.read_back((topic.name, number), values, end)
                 count += len(values)
         await judge_transactions(cast("World", self))
+        for each in self.at_end:
+            await each()
         return count
 
     async def _read_all(self, partition: Partition) -> tuple[dict[int, bytes], int]:

@@ -1,0 +1,31 @@
+"""Which groups a history has, and who their members are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation.groups.ledger import ClassicGroup
+from tests.simulation.groups.members import Member, judge_ending
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
+    from tests.simulation.world import World
+
+CLASSIC = 0.2
+"""The share of histories that have a classic group with members."""
+
+
+def draw_members(world: World) -> Sequence[Client]:
+    """The members of all groups that keep their members."""
+    rng = world.rng
+    made: list[Client] = []
+    if rng.random() < CLASSIC:
+        topic = rng.choice(list(world.topics))
+        group = ClassicGroup(f"classic-{len(world.at_end)}", topic, world.judge, fails=world.fails)
+        world.at_end.append(partial(judge_ending, world, group))
+        for number in range(rng.randint(1, 5)):
+            turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
+            made.append(Member(world, f"{group.name}-member-{number}", group, turns))
+    return made
