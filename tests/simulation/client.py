@@ -32,6 +32,9 @@ IN_DOUBT = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS
 class Client:
     """One client, of its own kind of habits; `run` ends when its budget is used up."""
 
+    is_reader = False
+    """Whether it reads until all others are through."""
+
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.judge = world.judge

@@ -126,5 +126,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
             Committer(world, f"committer-{number}", rng.choice((5, 20, 50))) for number in range(rng.randint(1, 3))
         )
     made.extend(draw_members(world))
+    made.extend(world.administration.clients())
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

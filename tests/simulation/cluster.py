@@ -226,11 +226,14 @@ class Cluster(World):
     # What clients ask
 
     async def leader(self, partition: Partition) -> int:
-        while partition not in self._leaders:
+        while (found := await self.find_leader(partition)) is None:
+            await asyncio.sleep(self.rng.uniform(0.05, 0.3))
+        return found
+
+    async def find_leader(self, partition: Partition) -> int | None:
+        if partition not in self._leaders:
             await self._learn(partition[0])
-            if partition not in self._leaders:
-                await asyncio.sleep(self.rng.uniform(0.05, 0.3))
-        return self._leaders[partition]
+        return self._leaders.get(partition)
 
     def leads(self, node: int, partition: Partition) -> bool:
         return self._leaders.get(partition) == node

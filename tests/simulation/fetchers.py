@@ -24,6 +24,8 @@ READ_COMMITTED = 1
 class Fetcher(Client):
     """Reads partitions from their beginning, with or without a session."""
 
+    is_reader = True
+
     def __init__(self, world: World, name: str, requests: int) -> None:
         super().__init__(world, name)
         rng = self.rng

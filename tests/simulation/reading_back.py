@@ -20,14 +20,16 @@ async def read_back(world: World) -> None:
     for topic in world.topics.values():
         for number in range(topic.partitions):
             partition = (topic.name, number)
-            world.judge.read_back(partition, *await _read_all(world, partition))
+            world.judge.read_back(partition, *await read_whole(world, partition, partition))
+    await world.administration.end()
     await judge_transactions(world)
     for each in world.at_end:
         await each()
 
 
-async def _read_all(world: World, partition: Partition) -> tuple[dict[int, bytes], int]:
-    """All of a partition, once it has a leader and what was acknowledged by that alone is committed as well."""
+async def read_whole(world: World, partition: Partition, key: Partition) -> tuple[dict[int, bytes], int]:
+    """All of a partition, once it has a leader and what was acknowledged by that alone is committed as well.  `key`:
+    where its ledger is."""
     until = world.loop.time() + CATCH_UP_SECONDS
     while True:
         connection = await world.connect(await world.leader(partition), "reader", "reader")
@@ -36,7 +38,7 @@ async def _read_all(world: World, partition: Partition) -> tuple[dict[int, bytes
             connection.finish(world.rng)
             is_late = world.loop.time() > until
             # A leader that was started again learns from its followers what is committed.
-            ledger = world.judge.ledger(partition)
+            ledger = world.judge.ledger(key)
             if found is not None and (is_late or found[1] >= max(ledger.acknowledged_end, ledger.high_watermark)):
                 return found
             if is_late:

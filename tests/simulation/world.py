@@ -23,11 +23,11 @@ from typing import Any
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
 from tests.extensions.memory_socket import MemorySocket
+from tests.simulation.administration.feature import Administration
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.features import coordinator_settings, draw_features
-from tests.simulation.fetchers import Fetcher
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
 from tests.simulation.reading_back import read_back
@@ -94,6 +94,7 @@ class World:
         """Whether all producers press for the same few partitions, without a pause."""
         self.keeps_order = True
         """Whether partitions of an answer come in the order of the request."""
+        self.administration = Administration(self)
         self.transactions = TransactionLedger(self.judge, self.loop.time)
         self.at_end: list[Callable[[], Awaitable[None]]] = []
         """What is judged when all clients are through."""
@@ -143,6 +144,10 @@ class World:
         """Whom a client takes for the leader."""
         return 1
 
+    async def find_leader(self, partition: Partition) -> int | None:
+        """Whom a client takes for the leader, if there is one."""
+        return 1
+
     def leads(self, node: int, partition: Partition) -> bool:
         """Whether clients take the node for the partition's leader, as far as they know."""
         return True
@@ -185,10 +190,13 @@ class World:
 
     def config(self, node: int) -> BrokerConfig:
         """A broker's settings, which stay over its restarts; its directory is another one after each."""
-        settings = self._settings.setdefault(node, self.settings(node))
+        settings = self._settings.get(node)
+        if settings is None:
+            settings = self._settings[node] = {**self.settings(node), **self.administration.settings()}
         return BrokerConfig.from_mapping({**settings, "log.dirs": ",".join(self.log_dirs(node))})
 
     def log_dirs(self, node: int) -> list[str]:
+        """Where a broker's partitions are."""
         return self.disks.log_dirs(self._directory(node))
 
     def syncs_what_it_acknowledges(self, node: int) -> bool:
@@ -282,9 +290,10 @@ class World:
         await self.start_all()
         await draw_features(self)
         await create_topics(self)
+        await self.administration.begin()
         made = draw_clients(self, scale.requests, rng.randint(*scale.clients))
-        writers = [each for each in made if not isinstance(each, Fetcher)]
-        readers = [each for each in made if isinstance(each, Fetcher)]
+        writers = [each for each in made if not each.is_reader]
+        readers = [each for each in made if each.is_reader]
         reading = [self.loop.create_task(each.run()) for each in readers]
         failing = self.loop.create_task(self.fail_at_times())
         await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))

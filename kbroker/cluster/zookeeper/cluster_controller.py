@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.cluster import topics as plans
@@ -30,7 +31,14 @@ from kbroker.cluster.requests import (
 from kbroker.cluster.resource_configs import ResourceConfigs, warn_of_idle_settings
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.administration import Administration, write_topic
-from kbroker.cluster.zookeeper.entity_configs import DEFAULT, EntityConfigs, entity_path, quota_text
+from kbroker.cluster.zookeeper.entity_configs import (
+    DEFAULT,
+    EntityConfigs,
+    entity_path,
+    quota_entity,
+    quota_text,
+    quota_values,
+)
 from kbroker.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from kbroker.cluster.zookeeper.term import TermState
 from kbroker.cluster.zookeeper.znodes import encode_log_dir_event
@@ -181,14 +189,18 @@ class ClusterController(Controller):
         return errors
 
     async def _alter_config(self, configs: ResourceConfigs, alteration: ConfigAlteration, validate_only: bool) -> None:
+        """What else is set stays as ZooKeeper has it: this broker may have yet to hear of what another has written."""
         resource = alteration.resource
         if resource.kind == ConfigResourceType.TOPIC:
-            new = configs.topic(self._cache.topic(resource.name), alteration)
-            settings, path = dict(new.configs), f"topics/{resource.name}"
+            path = f"topics/{resource.name}"
+            topic = self._cache.topic(resource.name)
+            if topic is not None:
+                topic = replace(topic, configs=await self._configs.settings(path))
+            settings = dict(configs.topic(topic, alteration).configs)
             warn_of_idle_settings(resource.name, settings)
         elif resource.kind == ConfigResourceType.BROKER:
-            own = self._cache.image.configs.get(resource, {})
-            settings, path = dict(configs.of(own, alteration)), f"brokers/{resource.name or DEFAULT}"
+            path = f"brokers/{resource.name or DEFAULT}"
+            settings = dict(configs.of(await self._configs.settings(path), alteration))
         else:
             raise InvalidRequestError(
                 "A cluster with ZooKeeper keeps settings of topics and brokers, not of groups and client metrics."
@@ -201,7 +213,12 @@ class ClusterController(Controller):
         self, alterations: Sequence[EntityAlteration], validate_only: bool = False
     ) -> dict[QuotaEntity, KafkaError | None]:
         await self._hosts.look_up(hosts_of(alteration.entity for alteration in alterations))
-        outcome = alter(alterations, self._cache.image.quotas, lambda name: bool(self._hosts.addresses_of(name)))
+        current = dict(self._cache.image.quotas)
+        for entity in dict.fromkeys(alteration.entity for alteration in alterations):
+            path = entity_path(entity)
+            if path and quota_entity(path) == entity:
+                current[entity] = quota_values(await self._configs.settings(path))
+        outcome = alter(alterations, current, lambda name: bool(self._hosts.addresses_of(name)))
         if not validate_only:
             for entity, values in outcome.changes.items():
                 await self._write_quota(entity, values)

@@ -132,22 +132,32 @@ class EntityConfigs:
         """A topic's settings as far as they are known."""
         return self._topics.get(name, {})
 
-    async def topic(self, name: str) -> Mapping[str, str]:
-        """A topic's settings, read where they are not known."""
-        known = self._topics.get(name)
-        if known is None:
-            found = await self._reader.read(paths.topic_config(name), decode_config)
-            known = self._topics[name] = {} if found is None else found[0]
-        return known
+    async def topics(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """The settings of topics, read where they are not known."""
+        unknown = [name for name in names if not self._is_known(name)]
+        await asyncio.gather(*(self._read_topic(name) for name in unknown))
+        return self._topics
+
+    def _is_known(self, name: str) -> bool:
+        """Whether what was read is what is set.  Of a topic that this broker has not been told of, it may be what was
+        set on one that had its name before: nobody is notified of what a topic is made with."""
+        return name in self._topics and (self._cache is None or self._cache.topic(name) is not None)
+
+    async def _read_topic(self, name: str) -> None:
+        self._topics[name] = await self.settings(f"topics/{name}")
 
     async def prepare(self, names: Iterable[str]) -> None:
         """Read the settings of topics that are not known yet; without ZooKeeper they are taken for empty."""
-        for name in names:
-            if name not in self._topics:
-                try:
-                    await self.topic(name)
-                except ZooKeeperError as error:
-                    logger.warning("the settings of topic %s can't be read: %s", name, error)
+        unknown = sorted(name for name in names if not self._is_known(name))
+        for name, error in zip(
+            unknown,
+            await asyncio.gather(*(self._read_topic(name) for name in unknown), return_exceptions=True),
+            strict=True,
+        ):
+            if isinstance(error, ZooKeeperError):
+                logger.warning("the settings of topic %s can't be read: %s", name, error)
+            elif error is not None:
+                raise error
 
     def forget(self, name: str) -> None:
         """A topic is gone; one of its name has settings of its own."""
@@ -167,7 +177,7 @@ class EntityConfigs:
     async def load(self) -> None:
         """Read everything; may be done again."""
         names = await self._reader.children("/config/topics")
-        await asyncio.gather(*(self.topic(name) for name in names))
+        await self.topics(names)
         await self._load_others()
 
     async def _load_others(self) -> None:

@@ -280,6 +280,7 @@ class Term:
         states = await self.reader.states(
             TopicPartition(name, index) for name, znode in found.items() for index in znode.partitions
         )
+        configs = await self._on.configs.topics(found)
         for name, znode in found.items():
             topic_id = znode.topic_id or await self._give_id(name, znode)
             of_topic = {
@@ -292,7 +293,7 @@ class Term:
                 self.context.state_epochs[named] = state.controller_epoch
                 if state.is_recovering:
                     self.context.recovering.add(named)
-            self.context.put_topic(topic_image(name, topic_id, znode, of_topic, await self._on.configs.topic(name)))
+            self.context.put_topic(topic_image(name, topic_id, znode, of_topic, configs.get(name, {})))
         return list(found)
 
     async def _give_id(self, name: str, znode: TopicZnode) -> bytes:
