@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
+    from kbroker.metadata.image import ClusterImage
     from kbroker.quotas.mutation_quota import MutationQuota
 
 logger = logging.getLogger("kbroker.handlers")
@@ -223,14 +224,20 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
         code = ErrorCode.REQUEST_TIMED_OUT
         return response(responses=[_deleted(name, topic_id, code) for name, topic_id in wanted])
     pace = ctx.services.slices.pace()
-    results, topic_ids = await _sort_out(ctx, wanted, pace)
+    controller = ctx.services.controller
     try:
-        await ctx.services.controller.ready(request.timeout_ms)
-        outcomes = await ctx.services.controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
+        await controller.ready(request.timeout_ms)
+        # Whether there is such a topic the controller knows: this broker's own metadata may be behind.
+        image = controller.image()
+    except KafkaError as error:
+        return response(responses=[_deleted(name, topic_id, error.code, error.message) for name, topic_id in wanted])
+    results, topic_ids = await _sort_out(ctx, image, wanted, pace)
+    try:
+        outcomes = await controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
         # A topic that is there is named, as before v6 an answer has nothing else to say which one it means.
-        known = map(ctx.services.metadata_cache.topic_by_id, topic_ids)
+        known = map(image.topics_by_id.get, topic_ids)
         outcomes = [TopicOutcome("" if topic is None else topic.name, error=error) for topic in known]
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
         await pace
@@ -246,10 +253,9 @@ def _deleted(name: str | None, topic_id: bytes, code: ErrorCode, text: str | Non
 
 
 async def _sort_out(
-    ctx: RequestContext, wanted: list[tuple[str | None, bytes]], pace: Pace
+    ctx: RequestContext, image: ClusterImage, wanted: list[tuple[str | None, bytes]], pace: Pace
 ) -> tuple[list[Deleted], list[bytes]]:
     """Results for what cannot be deleted, and the ids of what can."""
-    cache = ctx.services.metadata_cache
     refused: list[Deleted] = []
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
@@ -270,7 +276,7 @@ async def _sort_out(
     may_all = may_cluster(ctx, Operation.DELETE)
     for topic_id, count in ids.items():
         await pace
-        known = cache.topic_by_id(topic_id)
+        known = image.topics_by_id.get(topic_id)
         if count > 1:
             refused.append(_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
         elif known is None:
@@ -282,7 +288,7 @@ async def _sort_out(
             accepted[topic_id] = None
     for name, count in names.items():
         await pace
-        topic = cache.topic(name)
+        topic = image.topics.get(name)
         code = ErrorCode.INVALID_REQUEST
         if count > 1:
             refused.append(_deleted(name, ZERO_UUID, code, "Duplicate topic name."))

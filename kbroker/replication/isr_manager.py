@@ -47,6 +47,7 @@ AHEAD = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+_Proposal = tuple["Partition", "IsrChange"]
 
 
 class IsrManager:
@@ -67,7 +68,7 @@ class IsrManager:
         self._controller = controller
         self._broker = broker
         self._max_lag = max_lag
-        self._proposals: dict[TopicPartition, tuple[Partition, IsrChange]] = {}
+        self._proposals: dict[TopicPartition, _Proposal] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
         self._looked_at = self.now()
@@ -143,21 +144,23 @@ class IsrManager:
             while self._proposals:
                 names = list(self._proposals)[:MOST_IN_A_REQUEST]
                 batch = [self._proposals.pop(name) for name in names]
-                if await self._send([each for each in batch if _is_current(*each)]):
+                again = await self._send([each for each in batch if _is_current(*each)])
+                for each in again:
+                    self._proposals.setdefault(each[1].partition, each)
+                if len(again) < len(batch):
                     wait = RETRY_SECONDS
-                    self._is_away = False
-                    continue
-                for name, each in zip(names, batch, strict=True):
-                    self._proposals.setdefault(name, each)
-                await asyncio.sleep(wait)
-                wait = min(MOST_RETRY_SECONDS, 2 * wait)
+                if again:
+                    # Also where each was answered: this broker's own controller may be without its office, and learns
+                    # of that from the loop, which an answer that takes no time would never let go on.
+                    await asyncio.sleep(wait)
+                    wait = min(MOST_RETRY_SECONDS, 2 * wait)
         finally:
             self._task = None
 
-    async def _send(self, batch: list[tuple[Partition, IsrChange]]) -> bool:
-        """False: to be asked again."""
+    async def _send(self, batch: list[_Proposal]) -> list[_Proposal]:
+        """What is to be asked again."""
         if not batch:
-            return True
+            return []
         try:
             outcomes = await self._controller.alter_partitions(self._broker(), [change for _, change in batch])
         except KafkaError as error:
@@ -166,28 +169,28 @@ class IsrManager:
             level = logging.DEBUG if self._is_away else logging.INFO
             logger.log(level, "the controller does not take ISR changes now: %s", error)
             self._is_away = True
-            return False
+            return batch
+        self._is_away = False
         found = {outcome.partition: outcome for outcome in outcomes}
+        again = []
         for partition, change in batch:
             outcome = found.get(change.partition)
-            if outcome is None:
-                self._proposals.setdefault(change.partition, (partition, change))
-            elif _is_current(partition, change):
-                self._settle(partition, change, outcome)
-        return True
+            if outcome is None or (_is_current(partition, change) and not self._settle(partition, change, outcome)):
+                again.append((partition, change))
+        return again
 
-    def _settle(self, partition: Partition, change: IsrChange, outcome: PartitionOutcome) -> None:
+    def _settle(self, partition: Partition, change: IsrChange, outcome: PartitionOutcome) -> bool:
+        """Whether that was the controller's word."""
         if outcome.error is None and outcome.image is not None:
             if outcome.image.leader_epoch == partition.leader_epoch:
                 partition.isr_granted(outcome.image.isr, outcome.image.partition_epoch)
-            return
+            return True
         self.failed_count += 1
         code = ErrorCode.UNKNOWN_SERVER_ERROR if outcome.error is None else outcome.error.code
         logger.info("%s: the controller refuses ISR %s: %s", partition, [each for each, _ in change.isr], code.name)
         if code in NOT_ATTEMPTED:
             partition.isr_refused()
-        elif code not in AHEAD:
-            self._proposals.setdefault(change.partition, (partition, change))
+        return code in NOT_ATTEMPTED or code in AHEAD
 
 
 def _is_current(partition: Partition, change: IsrChange) -> bool:

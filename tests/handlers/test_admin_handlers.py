@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, NotControllerError
 from kbroker.handlers import configs
 from kbroker.handlers.api_versions import unsupported_version_response
 from kbroker.handlers.table import Handler, advertised_ranges, narrowed
@@ -270,6 +270,24 @@ def test_a_failing_store_is_answered_not_raised(broker: AdminBroker) -> None:
     assert [(topic["name"], topic["error_code"]) for topic in found] == [("a", 0), ("auto", 56)]
     requested = {"transactional_id": None, "transaction_timeout_ms": 1}
     assert broker.ask("InitProducerId", 5, requested)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_broker_that_is_not_the_controller_does_not_say_which_topics_there_are_to_delete(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has yet to hear of a new topic would say that there is none, and the topic be taken for deleted."""
+
+    def refuse(_: object) -> None:
+        raise NotControllerError()
+
+    _create(broker, "a")
+    monkeypatch.setattr(type(broker.services.controller), "image", refuse)
+    for name in ("a", "unheard"):
+        asked = {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": 5000}
+        for version in (1, 6):
+            answer = broker.ask("DeleteTopics", version, {**asked, "topics": asked["topics"] if version > 5 else []})
+            (row,) = answer["responses"]
+            assert (row["name"], row["error_code"]) == (name, ErrorCode.NOT_CONTROLLER)
 
 
 def test_documentation_and_defaults_are_described(broker: AdminBroker) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
-from kbroker.errors import IneligibleReplicaError
+from kbroker.errors import IneligibleReplicaError, NotControllerError
 from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import BrokerImage, ClusterImage
+from kbroker.metadata.image import BrokerImage, ClusterImage, PartitionImage
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.partition import Role
 from kbroker.types import TopicPartition
@@ -84,5 +84,49 @@ def test_a_leader_that_was_held_up_takes_nobody_out_of_the_isr_for_that() -> Non
             clock.now = seconds * 1000
             manager.drop_lagging([partition])
         assert looks == [115.0, 130.0, 515.0, 530.0]
+
+    asyncio.run(main())
+
+
+def test_a_proposal_that_is_refused_at_once_does_not_keep_the_loop() -> None:
+    """A broker whose own controller has lost its office would ask it for ever, and never hear from ZooKeeper that it
+    has: nothing else would be served by it any more."""
+
+    async def main() -> None:
+        asked: list[int] = []
+        loop, cache = asyncio.get_running_loop(), MetadataCache(ClusterImage.of("c"))
+        turns, granted = 0, asyncio.Event()
+
+        class Former:
+            async def alter_partitions(self, _: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+                asked.append(turns)
+                assert asked.count(turns) < 10, "the loop is not let in"
+                if turns == asked[0]:
+                    return [PartitionOutcome(each.partition, error=NotControllerError()) for each in changes]
+                image = PartitionImage(0, 1, 4, (1, 2), (1, 2), partition_epoch=6)
+                return [PartitionOutcome(each.partition, image) for each in changes]
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            loop.call_soon(turn)
+
+        turn()
+        manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, Former(), lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
+        partition = SimpleNamespace(
+            topic_partition=NAME,
+            topic_id=bytes(16),
+            leader_epoch=4,
+            partition_epoch=5,
+            isr=(1,),
+            proposed_isr=(1, 2),
+            role=Role.LEADER,
+            isr_granted=lambda *_: granted.set(),
+        )
+        manager.propose(partition, (1, 2))
+        async with asyncio.timeout(10):
+            await granted.wait()
+        assert len(asked) == 2
+        manager.close()
 
     asyncio.run(main())

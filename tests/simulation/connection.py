@@ -150,12 +150,12 @@ class ModelConnection:
             oldest = self.outstanding[0]
             if now - self.oldest_since > oldest.allowed_seconds:
                 self._judge.fail(f"{self.name} has no answer to {oldest} after {now - self.oldest_since:.3f} s")
-            if oldest.late is not None and oldest.late():
-                oldest.late_since = oldest.late_since or now
-                if now - oldest.late_since > WAKE_SECONDS:
-                    self._judge.fail(
-                        f"{self.name} has had no answer to {oldest} since there is one, {oldest.late_since:.3f}"
-                    )
+            if oldest.late is not None:
+                oldest.late_since = (oldest.late_since or now) if oldest.late() else None
+            if oldest.late_since is not None and now - oldest.late_since > WAKE_SECONDS:
+                self._judge.fail(
+                    f"{self.name} has had no answer to {oldest} since there is one, {oldest.late_since:.3f}"
+                )
 
     # What the loop calls
 

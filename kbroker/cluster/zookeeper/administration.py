@@ -157,9 +157,13 @@ class Administration:
         async with term.changing:
             for topic_id in topic_ids:
                 topic = term.context.image.topics_by_id.get(topic_id)
-                if topic is None or topic.name in names or topic.name in term.context.deleting:
+                if topic is None or topic.name in names:
                     unknown = UnknownTopicIdError("This server does not host this topic ID.")
                     outcomes.append(TopicOutcome("", error=unknown))
+                    continue
+                if topic.name in term.context.deleting:
+                    # As in Kafka: what was asked for is on its way.
+                    outcomes.append(TopicOutcome(topic.name, topic))
                     continue
                 (outcome,) = charged([TopicOutcome(topic.name, topic)], quota, lambda each: len(each.partitions))
                 if outcome.error is None:

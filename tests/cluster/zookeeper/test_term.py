@@ -221,6 +221,9 @@ def test_a_deletion_waits_for_every_replica() -> None:
         outcomes = await administration.delete_topics([topics["t"].topic_id, topics["u"].topic_id], None)
         assert [each.error for each in outcomes] == [None, None]
         await cluster.settled()
+        # Asked again meanwhile, it is on its way, as in Kafka.
+        (outcome,) = await administration.delete_topics([topics["t"].topic_id], None)
+        assert (outcome.name, outcome.error) == ("t", None)
         assert cluster.brokers[1].metadata[T0].leader == -2
         assert (T0, True) in cluster.brokers[1].stopped
         assert cluster.ensemble.children_of(paths.TOPICS) == ["t"]

@@ -117,18 +117,25 @@ class ChangingFetcher(ChangingClient):
             self.version,
             lambda answer: self._answered(connection, asked, floors, now, answer),
             allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
-            late=lambda: any(self._is_due(place, at, now) for place, at in asked.items()),
+            late=lambda: self._is_due(asked, now),
         )
 
     def _committed(self, place: Place) -> int:
         life, number = place
         return self.judge.ledger((life.key, number)).committed_end
 
-    def _is_due(self, place: Place, offset: int, sent_at: float) -> bool:
-        """Whether there is something to tell, whichever topic it has met: records, or that the topic is gone."""
-        life, number = place
-        met = self.topic(life.name).between(sent_at, self.world.loop.time()) if self.by_name else [life]
-        return all(each.ended_at < FOREVER or self._committed((each, number)) > offset for each in met)
+    def _is_due(self, asked: dict[Place, int], sent_at: float) -> bool:
+        """Whether there is something to tell, whatever it has met: records, or that none of its topics is there.  One
+        that is not there is not worth an answer by itself, as in Kafka: consumers would ask in a loop."""
+        now = self.world.loop.time()
+        are_gone = True
+        for (life, number), offset in asked.items():
+            met = self.topic(life.name).between(sent_at, now) if self.by_name else [life]
+            there = [each for each in met if each.ended_at == FOREVER]
+            are_gone = are_gone and not there
+            if there and all(self._committed((each, number)) > offset for each in met):
+                return True
+        return are_gone
 
     def _answered(
         self,
