@@ -208,7 +208,7 @@ class Administrator(Client):
         while True:
             answer = await self._ask(request, version)
             code = None if answer is None else code_of(answer)
-            if code == 0 or (is_unsure and code == done):
+            if code == 0 or (is_unsure and code is not None and code == done):
                 return
             # A broker that has just started, or come to be the controller, has yet to learn of the topic.
             self._wait_for(None if code in ABSENT and self._may_lag() else code, what, begins)
