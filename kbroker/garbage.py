@@ -17,7 +17,7 @@ from collections.abc import Callable
 # Walking what so many blocks of memory hold takes a few milliseconds.
 FROZEN_FROM_BLOCKS = 50_000
 # How many collections of the middle generation come before a full one that Python starts by itself: never.
-NEVER = 1_000_000_000
+NO_FULL_COLLECTION = 1_000_000_000
 
 
 class GarbageCollection:
@@ -35,7 +35,7 @@ class GarbageCollection:
         """Take over, once what start-up made is there: it lives as long as the process."""
         gc.collect()
         young, middle, _ = gc.get_threshold()
-        gc.set_threshold(young, middle, NEVER)
+        gc.set_threshold(young, middle, NO_FULL_COLLECTION)
         self._freeze()
 
     def run(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbroker.garbage import FROZEN_FROM_BLOCKS, NEVER, GarbageCollection
+from kbroker.garbage import FROZEN_FROM_BLOCKS, NO_FULL_COLLECTION, GarbageCollection
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def old_cycle() -> weakref.ref[Node]:
 def test_python_starts_no_full_collection_by_itself() -> None:
     """Each would hold the loop for 100 ms and more while a large request is served."""
     GarbageCollection(lambda: False).start()
-    assert gc.get_threshold()[2] == NEVER
+    assert gc.get_threshold()[2] == NO_FULL_COLLECTION
     assert gc.get_freeze_count() > 0
 
 

@@ -96,7 +96,7 @@ FAMILIES = (
 MEMBER_FAMILIES = (inter_broker, to_controller)
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
-NEVER = 0x7FFF
+NO_VERSION = 0x7FFF
 THROTTLE_TIME = "throttle_time_ms"
 THROTTLE_TIME_BYTES = 4
 # A frame's length and its correlation id.
@@ -189,7 +189,7 @@ def _program(name: str, version: int) -> Program:
 
 
 def _first(matches: Callable[[int], bool], max_version: int) -> int:
-    return next((version for version in range(max_version + 1) if matches(version)), NEVER)
+    return next((version for version in range(max_version + 1) if matches(version)), NO_VERSION)
 
 
 def unsupported(ctx: RequestContext) -> bytes | None:

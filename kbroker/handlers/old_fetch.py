@@ -27,6 +27,7 @@ from kbroker.handlers.conversions import MOST_BYTES
 from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
 from kbroker.records.compression import CompressionError
 from kbroker.records.down_conversion import NoOlderCodecError, down_convert
+from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _batches(region: FileRegion, files: FileSystem) -> Iterator[tuple[memoryview
 
 def _part_of_a_message(size: int) -> bytes:
     """What tells an old consumer that a message is larger than it asked for."""
-    return SIZE.pack(-1, max(size + 1, 61))[:size]
+    return SIZE.pack(-1, max(size + 1, BATCH_OVERHEAD))[:size]
 
 
 def _response(asked: Iterable[_Asked], answers: Answers) -> Struct:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
-from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
+from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import (
     may,
@@ -39,6 +39,7 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:

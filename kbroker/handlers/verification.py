@@ -17,13 +17,14 @@ from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
-from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION, EPOCH_PER_TRANSACTION
+from kbroker.coordinator.transactions.transaction_metadata import CLASSIC_VERSION
 from kbroker.errors import ErrorCode, InvalidTxnStateError, KafkaError
 from kbroker.handlers.committed_state import TIMEOUT_SETTING
 from kbroker.handlers.remote_verification import ask_elsewhere
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from kbroker.replication.commit_wait import CommitWait
+from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 

@@ -28,6 +28,7 @@ from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord, M
 from kbroker.records.batch import Record, iterate_records
 from kbroker.records.compression import CompressionError
 from kbroker.records.control import ControlType, parse_control_key
+from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, MAGIC_POSITION
 from kbroker.schemas import message
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
     from kbroker.storage.files.filesystem import FileSystem
 
-LENGTH_AT = 8
-MAGIC_AT = 16
-LENGTH_END = 12
 _SNAPSHOT = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 _INSTEAD = "`kbroker metadata rebuild` makes a store from the partitions' directories alone, without settings"
@@ -183,9 +181,9 @@ def _records_of(data: bytes, info: BatchInfo, path: str) -> Iterator[Record]:
 def _batch_behind(data: bytes, position: int) -> bool:
     """Whether any whole batch begins behind a place where none does."""
     at = position + 1
-    while (found := data.find(bytes([MAGIC_V2]), at + MAGIC_AT)) >= 0:
-        at = found - MAGIC_AT
-        size = int.from_bytes(data[at + LENGTH_AT : at + LENGTH_END], "big", signed=True) + LENGTH_END
+    while (found := data.find(bytes([MAGIC_V2]), at + MAGIC_POSITION)) >= 0:
+        at = found - MAGIC_POSITION
+        size = int.from_bytes(data[at + LENGTH_POSITION : at + LENGTH_END], "big", signed=True) + LENGTH_END
         if BATCH_OVERHEAD < size <= len(data) - at:
             try:
                 read_stored_header(data, at, len(data), check_crc=True)

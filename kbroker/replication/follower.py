@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kbroker._fast.log.replica_fields import FollowerFields
 
 UNKNOWN_OFFSET = -1
-NEVER = float("-inf")
+NOT_YET = float("-inf")
 
 
 class Follower(FollowerFields):
@@ -19,11 +19,11 @@ class Follower(FollowerFields):
 
     __slots__ = ()
 
-    def __init__(self, caught_up_at: float = NEVER) -> None:
+    def __init__(self, caught_up_at: float = NOT_YET) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.caught_up_at = caught_up_at
-        self.fetched_at = NEVER
+        self.fetched_at = NOT_YET
         self.leader_end = UNKNOWN_OFFSET
 
     def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool:

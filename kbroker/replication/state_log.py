@@ -14,13 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.records.batch import TRANSACTIONAL_FLAG
+from kbroker.records.layout import ATTRIBUTES_LOW_POSITION, PRODUCER_ID_POSITION
 from kbroker.replication.commit_wait import CommitWait
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.verification import NO_GUARD
 
-_ATTRIBUTES = 22
 _PRODUCER_ID = struct.Struct(">q")
-_PRODUCER_ID_AT = 43
 
 if TYPE_CHECKING:
     from kbroker.errors import KafkaError
@@ -53,9 +52,11 @@ class PartitionStateLog:
         """Append one batch; the offset of its last record.  Raises KafkaError when the partition cannot take it."""
         partition = self._manager.partition(self.topic, partition_index)
         guard = NO_GUARD
-        if batch[_ATTRIBUTES] & TRANSACTIONAL_FLAG:
+        if batch[ATTRIBUTES_LOW_POSITION] & TRANSACTIONAL_FLAG:
             # Given out when the transaction was verified, and taken away by a marker since.
-            guard = partition.log.producer_state.verification_guard(_PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0])
+            guard = partition.log.producer_state.verification_guard(
+                _PRODUCER_ID.unpack_from(batch, PRODUCER_ID_POSITION)[0]
+            )
         last_offset = self._manager.append(partition, batch, origin=AppendOrigin.COORDINATOR, guard=guard).last_offset
         if not partition.is_acknowledged(last_offset, by_all=True):
             self.uncommitted[partition] = last_offset

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kbroker._fast.records.batch_info cimport Header, LOG_OVERHEAD_BYTES
+from kbroker._fast.records.batch_info cimport Header
+from kbroker._fast.records.layout cimport LOG_OVERHEAD_BYTES
 from kbroker._fast.clean.clean_output cimport Bytes
 from kbroker._fast.clean.clean_records cimport Entries
 from kbroker._fast.base.md5 cimport Message

@@ -2,14 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from kbroker._fast.records.batch_info cimport (
-    ATTRIBUTES_POSITION,
-    COMPRESSION_MASK,
-    HEADER_OLD_MAGIC,
-    HEADER_TRUNCATED,
-    RECORDS_POSITION,
-    parse_header,
-)
+from kbroker._fast.records.batch_info cimport HEADER_OLD_MAGIC, HEADER_TRUNCATED, parse_header
+from kbroker._fast.records.layout cimport ATTRIBUTES_POSITION, COMPRESSION_MASK, RECORDS_POSITION
 from kbroker._fast.clean.clean_output cimport reserve_bytes
 from kbroker._fast.clean.clean_records cimport ENTRIES_NO_MEMORY, Entry, take_entries
 from kbroker._fast.base.crc32c cimport crc32c_update

@@ -3,16 +3,15 @@
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kbroker._fast.records.batch_info cimport (
+from kbroker._fast.records.batch_info cimport Header, parse_header
+from kbroker._fast.records.layout cimport (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CRC_POSITION,
     DELETE_HORIZON_MASK,
-    Header,
     LOG_OVERHEAD_BYTES,
     RECORDS_POSITION,
     TIMESTAMP_TYPE_MASK,
-    parse_header,
 )
 from kbroker._fast.clean.clean_output cimport Output, begin_segment, note_batch, reserve_bytes
 from kbroker._fast.clean.clean_records cimport Entry

@@ -5,7 +5,7 @@ from kbroker._fast.base.helper_pool cimport MOST_WORKERS, HelperPool
 from kbroker._fast.log.log_fields cimport FileFields, LogFields, SegmentFields
 from kbroker._fast.records.native_codecs cimport Codecs
 from kbroker._fast.log.batch_rules cimport BatchRules
-from kbroker._fast.log.fast_append cimport STAMPED_BYTES
+from kbroker._fast.records.layout cimport STAMPED_BYTES
 from kbroker._fast.records.record_walk cimport Walk
 
 cdef enum:

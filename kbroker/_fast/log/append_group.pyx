@@ -16,7 +16,8 @@ from libc.string cimport memcpy
 from kbroker._fast.files.system_calls cimport iovec, system_calls
 from kbroker._fast.log.batch_rules cimport examine_batch, rules_at
 from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows, write_by
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, BatchInfo
+from kbroker._fast.records.batch_info cimport BatchInfo
+from kbroker._fast.records.layout cimport COMPRESSION_MASK, STAMPED_BYTES
 from kbroker._fast.records.native_payloads cimport borrow_codecs
 from kbroker._fast.records.record_batch cimport stamp_at
 

@@ -6,7 +6,8 @@
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kbroker._fast.log.log_fields cimport AppendRules, SegmentFields
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, RECORDS_POSITION, BatchInfo, Header, walk_fits
+from kbroker._fast.records.batch_info cimport BatchInfo, Header, walk_fits
+from kbroker._fast.records.layout cimport COMPRESSION_MASK, RECORDS_POSITION
 from kbroker._fast.records.compressed_walk cimport walk_unpacked
 from kbroker._fast.records.native_codecs cimport Codecs
 from kbroker._fast.records.record_batch cimport examine

@@ -1,13 +1,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.log.index cimport load32, load64
+from kbroker._fast.records.layout cimport (
+    BATCH_LENGTH_POSITION,
+    LAST_OFFSET_DELTA_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    RECORDS_POSITION,
+)
 from kbroker._fast.records.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITION
-
-cdef enum:
-    HEADER_BYTES = 61
-    EPOCH_POSITION = 12
-    MAGIC_POSITION = 16
-    LENGTH_LEFT_OUT = 12
 
 
 cdef struct Seen:
@@ -27,17 +29,17 @@ cdef inline int see(const uint8_t* header, Py_ssize_t left, Seen* out) noexcept 
     if left < LEAST_BATCH_BYTES:
         return CUT_OFF
     is_old = header[MAGIC_POSITION] < 2
-    out.size = <int64_t><int32_t>load32(header + 8) + LENGTH_LEFT_OUT
-    if out.size < (LEAST_BATCH_BYTES if is_old else HEADER_BYTES):
+    out.size = <int64_t><int32_t>load32(header + BATCH_LENGTH_POSITION) + LOG_OVERHEAD_BYTES
+    if out.size < (LEAST_BATCH_BYTES if is_old else RECORDS_POSITION):
         return NONE
     if is_old:
         out.last = load64(header)
         out.timestamp = load64(header + V1_TIMESTAMP_POSITION) if header[MAGIC_POSITION] else -1
         return SEEN
-    if left < HEADER_BYTES:
+    if left < RECORDS_POSITION:
         return CUT_OFF
-    out.last = load64(header) + <int32_t>load32(header + 23)
-    out.timestamp = load64(header + 35)
+    out.last = load64(header) + <int32_t>load32(header + LAST_OFFSET_DELTA_POSITION)
+    out.timestamp = load64(header + MAX_TIMESTAMP_POSITION)
     return SEEN
 
 

@@ -10,6 +10,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 
 from kbroker._fast.log.index cimport load32, load64
+from kbroker._fast.records.layout cimport MAGIC_POSITION, PARTITION_LEADER_EPOCH_POSITION
 
 cdef object no_batch(int64_t position, int64_t size):
     return ValueError(f"no batch at position {position}: length {size}")
@@ -101,7 +102,9 @@ def walk_batches(data, int64_t position, int64_t end):
             if seen.size > end - (position + at):
                 break
             last = seen.last
-            epoch = <int32_t> load32(base + at + EPOCH_POSITION) if base[at + MAGIC_POSITION] >= 2 else -1
+            epoch = -1
+            if base[at + MAGIC_POSITION] >= 2:
+                epoch = <int32_t> load32(base + at + PARTITION_LEADER_EPOCH_POSITION)
             if seen.timestamp > max_timestamp:
                 max_timestamp = seen.timestamp
                 offset_of_max = last

@@ -4,8 +4,6 @@ from kbroker._fast.records.batch_info cimport BatchInfo
 from kbroker._fast.log.log_fields cimport FileFields, LocalLogFields, LogFields, SegmentFields
 
 cdef enum:
-    # Base offset, length and leader epoch: what an append writes into a header.
-    STAMPED_BYTES = 16
     # From this size on other threads may run meanwhile; below it is shorter than handing them the interpreter.
     RELEASE_GIL_BYTES = 131072
 

@@ -12,12 +12,13 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kbroker._fast.files.system_calls cimport system_calls
-from kbroker._fast.records.batch_info cimport (
+from kbroker._fast.records.batch_info cimport BatchInfo
+from kbroker._fast.records.layout cimport (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     RECORDS_POSITION,
+    STAMPED_BYTES,
     TRANSACTIONAL_MASK,
-    BatchInfo,
 )
 from kbroker._fast.log.batch_rules cimport BatchRules, examine_batch, fits_segment, rules_at
 from kbroker._fast.log.index cimport AppendTail

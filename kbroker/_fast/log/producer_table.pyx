@@ -14,7 +14,8 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
-from kbroker._fast.records.batch_info cimport CONTROL_MASK, TRANSACTIONAL_MASK, BatchInfo, Header
+from kbroker._fast.records.batch_info cimport BatchInfo, Header
+from kbroker._fast.records.layout cimport CONTROL_MASK, TRANSACTIONAL_MASK
 from kbroker._fast.log.producer_entry cimport (
     Producer,
     ProducerEntry,

@@ -8,7 +8,7 @@ of those without transactions the last five of a range bring it to the same end 
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
-from kbroker._fast.records.batch_info cimport CONTROL_MASK, LOG_OVERHEAD_BYTES, TRANSACTIONAL_MASK
+from kbroker._fast.records.layout cimport CONTROL_MASK, LOG_OVERHEAD_BYTES, TRANSACTIONAL_MASK
 from kbroker._fast.log.index cimport AppendTail, OffsetTable, TimeTable
 from kbroker._fast.log.segment_scan cimport Found, SegmentScan
 

@@ -14,16 +14,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 
 from kbroker._fast.files.system_calls cimport system_calls
-from kbroker._fast.records.batch_info cimport (
-    HEADER_OK,
-    HEADER_TRUNCATED,
-    BatchInfo,
-    Header,
-    LOG_OVERHEAD_BYTES,
-    RECORDS_POSITION,
-    header_error,
-    make_info,
-)
+from kbroker._fast.records.batch_info cimport HEADER_OK, HEADER_TRUNCATED, BatchInfo, Header, header_error, make_info
+from kbroker._fast.records.layout cimport LOG_OVERHEAD_BYTES, RECORDS_POSITION
 from kbroker._fast.records.stored_header cimport parse_stored_header, stored_checksum
 
 

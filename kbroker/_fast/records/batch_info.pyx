@@ -7,6 +7,30 @@ cimport cython
 from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kbroker._fast.base.cursor cimport kb_load16, kb_load32, kb_load64
+from kbroker._fast.records.layout cimport (
+    BASE_OFFSET_POSITION,
+    BATCH_LENGTH_POSITION,
+    PARTITION_LEADER_EPOCH_POSITION,
+    MAGIC_POSITION,
+    CRC_POSITION,
+    ATTRIBUTES_POSITION,
+    LAST_OFFSET_DELTA_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PRODUCER_ID_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    BASE_SEQUENCE_POSITION,
+    RECORDS_COUNT_POSITION,
+    RECORDS_POSITION,
+    HEADER_UP_TO_MAGIC_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MIN_BATCH_LENGTH,
+    COMPRESSION_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+)
 from kbroker._fast.records.record_walk cimport (
     WALK_HEADERS_NEGATIVE,
     WALK_HEADERS_TOO_MANY,

@@ -4,7 +4,8 @@ one is decoded."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 
-from kbroker._fast.records.batch_info cimport HEADER_OK, Header, LOG_OVERHEAD_BYTES, parse_header
+from kbroker._fast.records.batch_info cimport HEADER_OK, Header, parse_header
+from kbroker._fast.records.layout cimport LOG_OVERHEAD_BYTES
 
 
 def batch_span(buffer):

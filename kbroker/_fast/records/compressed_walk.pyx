@@ -7,7 +7,8 @@ words.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t
 
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, RECORDS_POSITION, BatchInfo, Header
+from kbroker._fast.records.batch_info cimport BatchInfo, Header
+from kbroker._fast.records.layout cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, RECORDS_POSITION
 from kbroker._fast.base.cursor cimport Cursor, cursor_init
 from kbroker._fast.records.native_codecs cimport (
     UNPACK_ROOM,

@@ -22,7 +22,7 @@ from kbroker._fast.base.cursor cimport (
     kb_load64,
 )
 from kbroker._fast.base.put cimport put8, put32, put64
-from kbroker._fast.records.batch_info cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_MASK
+from kbroker._fast.records.layout cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_MASK
 from kbroker._fast.records.stored_header cimport LEGACY_CRC_START, crc32
 
 cdef enum:

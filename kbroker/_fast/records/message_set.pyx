@@ -8,7 +8,8 @@ from libc.stdint cimport INT64_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kbroker._fast.base.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, kb_load32
-from kbroker._fast.records.batch_info cimport HEADER_OK, LOG_OVERHEAD_BYTES, Header, make_info
+from kbroker._fast.records.batch_info cimport HEADER_OK, Header, make_info
+from kbroker._fast.records.layout cimport LOG_OVERHEAD_BYTES
 from kbroker._fast.records.message cimport (
     COMPRESSION_MASK,
     LEGACY_CRC_START,

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kbroker._fast.records.batch_info cimport BASE_OFFSET_POSITION, PARTITION_LEADER_EPOCH_POSITION, BatchInfo, Header
+from kbroker._fast.records.batch_info cimport BatchInfo, Header
+from kbroker._fast.records.layout cimport BASE_OFFSET_POSITION, PARTITION_LEADER_EPOCH_POSITION
 from kbroker._fast.base.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.records.record_walk cimport Walk
 

@@ -13,6 +13,7 @@ from kbroker._fast.records.batch_info import TruncatedBatchError as TruncatedBat
 BATCH_OVERHEAD: int
 LOG_OVERHEAD: int
 MAGIC_V2: int
+POSITIONS: dict[str, int]
 
 def read_header(buffer: Buffer, pos: int = 0, end: int | None = None) -> BatchInfo: ...
 def check_crc(buffer: Buffer, info: BatchInfo) -> None: ...

@@ -17,22 +17,28 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker._fast.records.batch_info cimport (
-    ATTRIBUTES_POSITION,
-    BATCH_LENGTH_POSITION,
     BatchInfo,
-    COMPRESSION_MASK,
-    CRC_POSITION,
     HEADER_OK,
     HEADER_TRUNCATED,
     Header,
-    LOG_OVERHEAD_BYTES,
-    MAX_TIMESTAMP_POSITION,
-    RECORDS_POSITION,
-    TIMESTAMP_TYPE_MASK,
     header_error,
     make_info,
     parse_header,
     walk_error,
+)
+from kbroker._fast.records.layout cimport (
+    ATTRIBUTES_POSITION,
+    BATCH_LENGTH_POSITION,
+    COMPRESSION_MASK,
+    CRC_POSITION,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PARTITION_LEADER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORDS_POSITION,
+    STAMPED_BYTES,
+    TIMESTAMP_TYPE_MASK,
 )
 from kbroker._fast.base.big_endian cimport kb_store32, kb_store64
 from kbroker._fast.base.crc32c cimport crc32c_update
@@ -53,6 +59,16 @@ from kbroker._fast.records.batch_info import (
 BATCH_OVERHEAD = RECORDS_POSITION
 LOG_OVERHEAD = LOG_OVERHEAD_BYTES
 MAGIC_V2 = 2
+# For Python: see `kbroker.records.layout`.
+POSITIONS = {
+    "length": BATCH_LENGTH_POSITION,
+    "leader_epoch": PARTITION_LEADER_EPOCH_POSITION,
+    "magic": MAGIC_POSITION,
+    "attributes": ATTRIBUTES_POSITION,
+    "max_timestamp": MAX_TIMESTAMP_POSITION,
+    "producer_id": PRODUCER_ID_POSITION,
+    "stamped": STAMPED_BYTES,
+}
 
 # The cimported type under its name for Python, too.
 globals()["BatchInfo"] = BatchInfo

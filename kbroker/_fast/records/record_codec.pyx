@@ -10,7 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_left, cursor_take
-from kbroker._fast.records.batch_info cimport BatchInfo, TIMESTAMP_TYPE_MASK
+from kbroker._fast.records.batch_info cimport BatchInfo
+from kbroker._fast.records.layout cimport TIMESTAMP_TYPE_MASK
 from kbroker._fast.base.varint cimport put_varlong, short_varint, short_varlong, varlong_size
 
 from kbroker._fast.records.batch_info import InvalidRecordsError

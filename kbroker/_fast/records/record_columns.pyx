@@ -18,18 +18,14 @@ Memory: at most `max_bytes` of records and `max_rows` rows (but one record at le
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 
-from kbroker._fast.records.batch_info cimport (
+from kbroker._fast.records.batch_info cimport HEADER_OK, HEADER_TRUNCATED, Header, header_error, parse_header
+from kbroker._fast.records.layout cimport (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_MASK,
-    HEADER_OK,
-    HEADER_TRUNCATED,
-    Header,
     LOG_OVERHEAD_BYTES,
     RECORDS_POSITION,
     TRANSACTIONAL_MASK,
-    header_error,
-    parse_header,
 )
 from kbroker._fast.base.column_buffer cimport binary_free, room_free, room_put32, take_binary, take_room
 from kbroker._fast.base.crc32c cimport crc32c_update

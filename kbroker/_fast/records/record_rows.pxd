@@ -6,7 +6,8 @@ used (see `record_walk.pxd` for the layout).  Offset deltas may have gaps, as co
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
-from kbroker._fast.records.batch_info cimport Header, TIMESTAMP_TYPE_MASK
+from kbroker._fast.records.batch_info cimport Header
+from kbroker._fast.records.layout cimport TIMESTAMP_TYPE_MASK
 from kbroker._fast.base.column_buffer cimport Binary, Room, binary_put, room_put32, room_put64, room_put_bit
 from kbroker._fast.base.cursor cimport Cursor, cursor_left, cursor_take
 from kbroker._fast.base.varint cimport short_varint, short_varlong

@@ -12,17 +12,19 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from kbroker._fast.records.batch_info cimport (
-    ATTRIBUTES_POSITION,
-    COMPRESSION_MASK,
     HEADER_OK,
     HEADER_OLD_MAGIC,
     HEADER_TOO_SMALL,
-    LOG_OVERHEAD_BYTES,
-    TIMESTAMP_TYPE_MASK,
     Header,
     header_error,
     make_info,
     parse_header,
+)
+from kbroker._fast.records.layout cimport (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_MASK,
 )
 from kbroker._fast.base.crc32c cimport crc32c_update
 from kbroker._fast.base.cursor cimport kb_load32, kb_load64

@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
-from kbroker._fast.records.batch_info cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
+from kbroker._fast.records.layout cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.direct cimport (
     MOST_REQUESTS, NAME_BYTES, DirectAnswers, DirectRequest, Partly, put_size, put_topic

@@ -8,7 +8,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from kbroker._fast.files.system_calls cimport system_calls
-from kbroker._fast.log.batch_seek cimport HEADER_BYTES, SEEN, Seen, see
+from kbroker._fast.log.batch_seek cimport SEEN, Seen, see
+from kbroker._fast.records.layout cimport RECORDS_POSITION
 from kbroker._fast.log.index cimport TailBatch, load64
 from kbroker._fast.log.log_fields cimport FileFields, LocalLogFields, LogFields, SegmentFields
 from kbroker._fast.requests.fetch_rows cimport UNKNOWN, Found
@@ -97,12 +98,12 @@ cdef int64_t visible_end(LogFields log, SegmentFields segment, int64_t bound) ex
 cdef bint confirm(SegmentFields segment, FileFields file, int64_t offset, int64_t limit, bint at_least_one,
                   Found* found) noexcept:
     """Whether what was found is there, which takes a look at the first batch, and may be sent; its size, finally."""
-    cdef uint8_t[HEADER_BYTES] header
+    cdef uint8_t[RECORDS_POSITION] header
     cdef Seen first
     if found.first == UNKNOWN:
-        if system_calls.pread(file.fd, header, HEADER_BYTES, found.position) != HEADER_BYTES:
+        if system_calls.pread(file.fd, header, RECORDS_POSITION, found.position) != RECORDS_POSITION:
             return False
-        if not is_first(header, HEADER_BYTES, offset, found, &first):
+        if not is_first(header, RECORDS_POSITION, offset, found, &first):
             return False
         found.first = first.size
         note(segment, first.last + 1, found.position + first.size)

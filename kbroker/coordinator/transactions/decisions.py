@@ -11,7 +11,6 @@ prepared; a retry of EndTxn is known by its epoch, one lower, or, where that was
 from __future__ import annotations
 
 from kbroker.coordinator.transactions.transaction_metadata import (
-    EPOCH_PER_TRANSACTION,
     EXHAUSTED_EPOCH,
     MAX_EPOCH,
     NO_PARTITIONS,
@@ -19,6 +18,7 @@ from kbroker.coordinator.transactions.transaction_metadata import (
 )
 from kbroker.coordinator.transactions.transaction_state import COMPLETE, IDLE, PREPARED, TransactionState
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 _S = TransactionState

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbroker.coordinator.transactions.transaction_state import PREDECESSORS, IllegalTransitionError, TransactionState
+from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 # Of the client: 0 before KIP-890, 2 where each transaction has an epoch of its own.
 CLASSIC_VERSION = 0
-EPOCH_PER_TRANSACTION = 2
 MAX_EPOCH = 0x7FFF
 # The last epoch is kept for a fence; a producer never gets it.
 EXHAUSTED_EPOCH = MAX_EPOCH - 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, BatchInfo
+from kbroker.records.layout import MAGIC_POSITION
 from kbroker.storage.directories.log_dirs import parse_partition_directory
 from kbroker.storage.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, CorruptCheckpointError, decode_offsets
 from kbroker.storage.files.filesystem import FileSystem
@@ -26,7 +27,6 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _HEADERS_AT_ONCE = 4096
 _NAME_DIGITS = 20
-MAGIC_AT = 16
 
 
 class LogDirectoryError(ValueError):
@@ -143,7 +143,7 @@ class SegmentReader:
     def begins_batch(self, position: int) -> bool:
         """Whether a batch of this segment begins here: an index may be wrong."""
         head = FILES.pread(self._fd, BATCH_OVERHEAD, position)
-        if len(head) < BATCH_OVERHEAD or head[MAGIC_AT] != MAGIC_V2:
+        if len(head) < BATCH_OVERHEAD or head[MAGIC_POSITION] != MAGIC_V2:
             return False
         base, length = struct.unpack_from(">qi", head)
         whole = BATCH_OVERHEAD <= length + LOG_OVERHEAD <= self.segment.size - position

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kbroker.replication.share.record_state import TERMINAL, TRANSITIONS, RecordState
 
 NO_MEMBER = ""
-NEVER = 0.0
+NO_LOCK = 0.0
 
 _FIRST = attrgetter("first")
 
@@ -44,7 +44,7 @@ class Run:
         state: RecordState,
         delivery_count: int,
         member_id: str = NO_MEMBER,
-        lock_expires: float = NEVER,
+        lock_expires: float = NO_LOCK,
     ) -> None:
         self.first = first
         self.last = last
@@ -86,7 +86,7 @@ class Run:
         """Take it from its member at once, whether or not that will be stored."""
         self._become(state)
         self.member_id = NO_MEMBER
-        self.lock_expires = NEVER
+        self.lock_expires = NO_LOCK
 
     def commit(self) -> None:
         """The change is stored."""

@@ -18,6 +18,7 @@ from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchIn
 from kbroker._fast.records.record_codec import append_record
 from kbroker.records.batch import HEADER, Record, iterate_records
 from kbroker.records.compression import compress
+from kbroker.records.layout import LOG_OVERHEAD
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 APPEND_TIME_FLAG = 0x08
 DELETE_HORIZON_FLAG = 0x40
 LONG_PAST_MS = 0
-LENGTH_LEFT_OUT = 12
 
 
 def tombstone_horizon(plan: CleanPlan, source: Source) -> int | None:
@@ -83,7 +83,7 @@ def _plain_batch(records: list[Record], attributes: int, horizon_ms: int | None)
         batch,
         0,
         base,
-        len(batch) - LENGTH_LEFT_OUT,
+        len(batch) - LOG_OVERHEAD,
         NO_LEADER_EPOCH,
         MAGIC_V2,
         0,

@@ -17,6 +17,7 @@ import zlib
 from kbroker._fast.base.crc32c import crc32c
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
 from kbroker.records.batch import STORED_LIMIT_BYTES
+from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, MAGIC_POSITION
 from kbroker.storage.cleaner.cleaner_plan import Source
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
@@ -24,7 +25,6 @@ from kbroker.storage.log.segment_damage import CorruptSegmentError
 
 MOST_BATCH_BYTES = STORED_LIMIT_BYTES
 
-MAGIC_POSITION = 16
 #: Where the checksum lies, and where the bytes that it is of begin: of record batches, and of older messages.
 CRC_PLACE = 17, 21
 LEGACY_CRC_PLACE = 12, 16
@@ -72,7 +72,11 @@ class Reader:
     def make_room(self, filled: int) -> None:
         """After a buffer without a whole batch: a larger one, as large as the batch is.  Raises CorruptSegmentError."""
         left = self.source.size - self.position
-        size = int.from_bytes(self.buffer[8:12], signed=True) + LOG_OVERHEAD if filled >= LOG_OVERHEAD else 0
+        size = (
+            int.from_bytes(self.buffer[LENGTH_POSITION:LENGTH_END], signed=True) + LOG_OVERHEAD
+            if filled >= LOG_OVERHEAD
+            else 0
+        )
         where = f"position {self.position} of {self.source.size}"
         if size <= LOG_OVERHEAD or size > left:
             raise CorruptSegmentError(f"{self.source.path}: no whole batch at {where}")

@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, LOG_OVERHEAD, MAGIC_POSITION
 from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.files.open_files import SegmentFile
@@ -51,8 +52,6 @@ STEP_BYTES = 16 << 20
 MAX_STEPS = 64
 UNSYNCED_BYTES = 64 << 20
 SCAN_BATCHES = 8192
-LOG_OVERHEAD_BYTES = 12
-MAGIC_POSITION = 16
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
@@ -374,7 +373,7 @@ class FutureLog:
             if header[MAGIC_POSITION] < 2:
                 copy.verifies = False
                 copy.verified = end
-            elif at + LOG_OVERHEAD_BYTES + int.from_bytes(header[8:12], signed=True) > end:
+            elif at + LOG_OVERHEAD + int.from_bytes(header[LENGTH_POSITION:LENGTH_END], signed=True) > end:
                 return
             else:
                 where = f"segment {copy.base_offset} of {self.log.topic_partition} at position {at}"

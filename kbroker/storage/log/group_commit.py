@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.storage")
 
-NEVER = 1 << 62
+NO_LIMIT = 1 << 62
 INTERNAL_PREFIX = "__"
 
 
@@ -185,7 +185,7 @@ class GroupCommit:
             # Appends may wait for it, so it stays once made.
             known.threshold = threshold
             return known
-        return None if threshold >= NEVER else LogCommitter(self, log, threshold)
+        return None if threshold >= NO_LIMIT else LogCommitter(self, log, threshold)
 
     def submit(self, job: _Job, done: Callable[[_Job, OSError | None], None]) -> None:
         """Run a job in the executor; `done` is called on the loop."""

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from kbroker._fast.log.batch_seek import find_batch
 from kbroker._fast.log.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
 from kbroker.log_output import RateLimitedLog
+from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem, naming
 from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.files.open_files import HolderQueue
@@ -31,7 +32,6 @@ complaints = RateLimitedLog(logging.getLogger("kbroker.storage"))
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-BATCH_HEADER_BYTES = 61
 NO_OFFSET = -1 << 63
 _ZERO_RUN = 4096
 
@@ -282,7 +282,7 @@ class OffsetIndex(IndexFile):
             return position
         if not 0 <= position < log_bytes:
             return None
-        header = self._files.pread(log_fd, min(BATCH_HEADER_BYTES, log_bytes - position), position)
+        header = self._files.pread(log_fd, min(BATCH_OVERHEAD, log_bytes - position), position)
         try:
             _, size, first, last = find_batch(header, NO_OFFSET, position, log_bytes)
         except ValueError:

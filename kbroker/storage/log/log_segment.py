@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbroker._fast.log.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.log.index import AppendTail
 from kbroker._fast.log.log_fields import SegmentFields
+from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import Buffer, FileSystem
 from kbroker.storage.files.open_files import OpenFiles, SegmentFile
 from kbroker.storage.log import segment_search
@@ -51,10 +52,9 @@ MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 ASK_RULE = -2
 ALLOCATE_FROM_BYTES = 4 << 20
 ALLOCATE_STEP_BYTES = 16 << 20
-NEVER = 1 << 62
+NO_LIMIT = 1 << 62
 UNCUT = -1
 LEAST_BATCH_BYTES = 26  # a message of the first format without key and value
-HEADER_BYTES = 61
 
 
 class SegmentOffsetOverflowError(ValueError):
@@ -373,7 +373,7 @@ class LogSegment(SegmentFields):
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
         end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
         ahead = self._files.allocate_ahead(file.fd, position, end - position)
-        self.allocated_bytes = end if ahead else NEVER
+        self.allocated_bytes = end if ahead else NO_LIMIT
 
     def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
         """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
@@ -449,7 +449,7 @@ class LogSegment(SegmentFields):
         if self._rolling_timestamp is None:
             if self.size < LEAST_BATCH_BYTES:
                 return -1
-            self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, HEADER_BYTES, 0))
+            self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, BATCH_OVERHEAD, 0))
         return self._rolling_timestamp
 
     def become_inactive(self, *, loading: bool = False) -> None:

@@ -59,13 +59,13 @@ from kbroker.records.compression import (
     compressor,
     iter_decompress,
 )
+from kbroker.records.layout import ATTRIBUTES_LOW_POSITION
 from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside
 from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
 
-ATTRIBUTES_LOW_POSITION = 22
 COMPRESSION_MASK = 0x07
 KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
 CREATE_TIME = "CreateTime"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker._fast.records.stored_header import read_stored_header
+from kbroker.records.layout import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
 from kbroker.storage.log.segment_view import Hole
@@ -23,8 +24,6 @@ from kbroker.storage.log.segment_view import Hole
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
 
-_HEADER_BYTES = 61
-_OVERHEAD_BYTES = 12
 _MOST_CHECKED_BYTES = 16 << 20
 """Of a larger batch the header alone is believed, when its offsets are what the index says."""
 
@@ -97,9 +96,9 @@ def confirmed(segment: Segment, files: FileSystem, key: int, position: int, end:
     if not 0 <= position < end:
         return None
     fd = segment.file().fd
-    data = files.pread(fd, min(_HEADER_BYTES, end - position), position)
-    size = int.from_bytes(data[8:12], signed=True) + _OVERHEAD_BYTES
-    if not _OVERHEAD_BYTES < size <= end - position:
+    data = files.pread(fd, min(BATCH_OVERHEAD, end - position), position)
+    size = int.from_bytes(data[8:12], signed=True) + LOG_OVERHEAD
+    if not LOG_OVERHEAD < size <= end - position:
         return None
     is_checked = size <= _MOST_CHECKED_BYTES
     if is_checked:

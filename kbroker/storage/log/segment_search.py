@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.batch_seek import FollowUps, find_batch, walk_batches
+from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
 from kbroker.storage.log.segment_damage import (
@@ -41,7 +42,6 @@ MOST_OFFSETS = 0x7FFFFFFF
 _SCAN_BYTES = 16384
 _SHORT_SCAN_BYTES = 4096
 _SHORT_INTERVAL_BYTES = 1024
-_HEADER_BYTES = 61
 _LONG_WALK_BYTES = 1 << 20
 _LONG_WALK_ENTRIES = 16
 
@@ -61,7 +61,7 @@ def find_place(segment: Segment, files: FileSystem, offset: int, end: int) -> Ba
     place = None
     if 0 <= position < end:
         # Nothing leads astray here: the batch was seen at this place, or one that ends right before it in front of it.
-        header = files.pread(segment.file().fd, _HEADER_BYTES, position)
+        header = files.pread(segment.file().fd, BATCH_OVERHEAD, position)
         with contextlib.suppress(ValueError):  # the look-up says what is wrong
             found = find_batch(header, offset, position, end)
             place = BatchPlace(*found) if found[1] else None

@@ -17,6 +17,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from kbroker.records.layout import STAMPED_BYTES
 from kbroker.storage.files.open_files import SegmentFile
 from kbroker.storage.log.log_segment import LOG_SUFFIX, LogSegment, file_prefix
 from kbroker.storage.log.segment_removal import retired_suffix
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 # Less than that is written on the loop: in 20 ms at the most, in a tenth of it as a rule.
 SET_ASIDE_BYTES = 8 << 20
-STAMPED_BYTES = 16
 
 
 class SetAside:

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker._fast.log.batch_seek import max_timestamp_of
+from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.segment_damage import DamagedSegmentError, readable_headers, readable_position
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.storage")
 
-_HEADER_BYTES = 61
 _BATCHES_AT_ONCE = 64
 
 
@@ -66,7 +66,7 @@ def _holds(segment: Segment, files: FileSystem, entry: tuple[int, int]) -> bool:
         return True  # Its batch lies in a hole: nothing contradicts it, and a search there reports the hole.
     if place is None:
         return False
-    return max_timestamp_of(files.pread(segment.file().fd, _HEADER_BYTES, place.position)) == timestamp
+    return max_timestamp_of(files.pread(segment.file().fd, BATCH_OVERHEAD, place.position)) == timestamp
 
 
 def rebuild_time_index(segment: Segment, files: FileSystem, why: str = "leads astray") -> None:

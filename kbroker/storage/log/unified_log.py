@@ -35,7 +35,7 @@ from kbroker.storage.log import log_lookup, markers, replicated_append
 from kbroker.storage.log.group_commit import GroupCommit
 from kbroker.storage.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog, LogEnvironment, storage_error
-from kbroker.storage.log.log_segment import ASK_RULE, NEVER, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_segment import ASK_RULE, NO_LIMIT, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.log.producer_state import ControlMarker, ProducerState
@@ -334,7 +334,7 @@ class UnifiedLog(LogFields):
         """
         first = segment.first_timestamp()
         deadline = first + self._config.segment_ms - segment.roll_jitter_ms
-        segment.roll_after_timestamp = min(deadline, NEVER) if first >= 0 else ASK_RULE
+        segment.roll_after_timestamp = min(deadline, NO_LIMIT) if first >= 0 else ASK_RULE
 
     def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""

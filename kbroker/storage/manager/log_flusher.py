@@ -24,7 +24,7 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
-NEVER = 1 << 62
+NO_LIMIT = 1 << 62
 LONG_AGO = -1e18
 MIN_LOOK_MS = 10
 MAX_LOOK_MS = 10_000
@@ -46,17 +46,17 @@ class LogFlusher:
         self._clock = clock
         # The limit of all logs, where their own is longer.
         by_interval = FsyncMode(config.get("kbroker.fsync")) is FsyncMode.INTERVAL
-        self._every_ms: int = config.get("kbroker.fsync.interval.ms") if by_interval else NEVER
+        self._every_ms: int = config.get("kbroker.fsync.interval.ms") if by_interval else NO_LIMIT
         self._look_ms: int = min(config.get("log.flush.scheduler.interval.ms"), MAX_LOOK_MS)
         self._shortest_ms = self._every_ms
-        self._next_due = float(NEVER)
+        self._next_due = float(NO_LIMIT)
         # When the last flush by time began.
         self._flushed: dict[TopicPartition, float] = {}
         self.hasten: Callable[[], None] = _nothing
 
     def task(self, initial_delay_ms: int) -> PeriodicTask:
         """What the loop runs; the promise of `kbroker.fsync` does not wait for an initial delay."""
-        delay_ms = initial_delay_ms if self._every_ms == NEVER else self._every_ms
+        delay_ms = initial_delay_ms if self._every_ms == NO_LIMIT else self._every_ms
         return PeriodicTask(self.TASK, self.next_look_ms, self.run, delay_ms)
 
     def expect(self, flush_ms: int) -> None:
@@ -83,7 +83,7 @@ class LogFlusher:
             pass
 
     def _look_at_all(self) -> Iterator[None]:
-        self._shortest_ms, self._next_due = self._every_ms, float(NEVER)
+        self._shortest_ms, self._next_due = self._every_ms, float(NO_LIMIT)
         now = self._clock.monotonic()
         for tp, log in list(self._logs.items()):
             try:
@@ -101,7 +101,7 @@ class LogFlusher:
         limit_ms = min(log.config.flush_ms, self._every_ms)
         self._shortest_ms = min(self._shortest_ms, limit_ms)
         # After a failed fsync the recovery point stays until a restart: more of them would prove nothing.
-        if limit_ms >= NEVER or local.log_end_offset <= local.recovery_point or local.flush_failed:
+        if limit_ms >= NO_LIMIT or local.log_end_offset <= local.recovery_point or local.flush_failed:
             return
         due = self._flushed.get(tp, LONG_AGO) + limit_ms / 1000
         if now < due or local.is_flushing:

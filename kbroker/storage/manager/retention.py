@@ -40,7 +40,7 @@ logger = logging.getLogger("kbroker.retention")
 SLICE_SECONDS = 0.003
 MOST_AT_ONCE = 40
 FUTURE_REPORT_MS = 3_600_000
-NEVER = 1 << 63
+NOT_REPORTED = -1 << 63
 
 
 class Reason(Enum):
@@ -341,7 +341,7 @@ class Retention:
         )
 
     def _report_future(self, tp: TopicPartition, segment: SegmentFacts, now_ms: int) -> None:
-        if now_ms < self._reported.get(tp, -NEVER) + FUTURE_REPORT_MS:
+        if now_ms < self._reported.get(tp, NOT_REPORTED) + FUTURE_REPORT_MS:
             return
         self._reported[tp] = now_ms
         timestamp = segment.largest_timestamp or 0

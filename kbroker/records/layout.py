@@ -1,0 +1,20 @@
+"""Where a record batch has what, in bytes from its beginning (KIP-98); `_fast/records/layout.pxd` has it for C."""
+
+from __future__ import annotations
+
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2, POSITIONS
+
+__all__ = ["BATCH_OVERHEAD", "LOG_OVERHEAD", "MAGIC_V2"]
+
+LENGTH_POSITION = POSITIONS["length"]
+"""int32: how many bytes follow it; LOG_OVERHEAD stand before and in it.  Messages of the older formats have it, too."""
+LENGTH_END = LENGTH_POSITION + 4
+LEADER_EPOCH_POSITION = POSITIONS["leader_epoch"]
+MAGIC_POSITION = POSITIONS["magic"]
+"""int8, at the same place in messages of the older formats."""
+ATTRIBUTES_LOW_POSITION = POSITIONS["attributes"] + 1
+"""The byte of the attributes that has bits."""
+MAX_TIMESTAMP_POSITION = POSITIONS["max_timestamp"]
+PRODUCER_ID_POSITION = POSITIONS["producer_id"]
+STAMPED_BYTES = POSITIONS["stamped"]
+"""Base offset, length and leader epoch: what an append writes into a header, in front of what the checksum covers."""
