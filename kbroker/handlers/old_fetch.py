@@ -69,6 +69,12 @@ class _Signal(DelayedFetch):
         super().__init__(purgatory, partitions, wait_ms)
         self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
+    def leave(self) -> None:
+        """The client is gone: nobody waits any more."""
+        self.lose()
+        if not self.came.done():
+            self.came.set_result(False)
+
     def attempt(self, force: bool) -> bool:
         if not self.came.done():
             self.came.set_result(force)
@@ -101,13 +107,17 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
             and not urgent
             and signal is not None
         ):
-            # Nothing of it is for this consumer, which would ask in a loop.
-            enough = not ctx.open
+            # Nothing of it is for this consumer, which would ask in a loop; what cannot be converted it has to learn.
+            enough = not ctx.open or any(answer.error_code for _, answer in answers)
         if enough or signal is None:
             if signal is not None:
                 _forget(purgatory, signal)
             return _response(asked, answers)
+        ctx.left = signal.leave
         forced = await signal.came
+        ctx.left = None
+        if not ctx.open:
+            return _response(asked, answers)
 
 
 def _forget(purgatory: FetchPurgatory, signal: _Signal) -> None:

@@ -15,6 +15,7 @@ from kbroker.handlers.conversions import Conversions
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from kbroker._fast.base.slices import Slices
     from kbroker._fast.net.answer_memo import Repetition
@@ -157,6 +158,8 @@ class RequestContext(Protocol):
 
     lasting: bool
     """Set by a handler whose row says `lasting`: this answer holds until the cluster's metadata change."""
+    left: Callable[[], object] | None
+    """What a handler that waits for its client alone wants called when that is gone."""
     repetition: Repetition | None
     """What equal requests of this client do, and how long the answer stands, besides."""
 

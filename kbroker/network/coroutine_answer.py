@@ -11,7 +11,8 @@ from kbroker._fast.net.pending import Pending
 class CoroutineAnswer(Pending):
     """Runs `coroutine` when the request is known, and answers with its result; None: it has closed the connection.
 
-    A coroutine goes on when its client leaves: what was begun is finished.  `started_task` gets the task, so that a
+    A coroutine goes on when its client leaves: what was begun is finished.  One that waits for something on behalf of
+    the client alone says what is to be called then (`ctx.left`).  `started_task` gets the task, so that a
     stop of the broker can cancel it; a cancelled one closes its connection.
     """
 
@@ -29,6 +30,10 @@ class CoroutineAnswer(Pending):
         task = self._loop.create_task(self._coroutine)
         self._started_task(task)
         task.add_done_callback(self._finish)
+
+    def lost(self) -> None:
+        if self.ctx.left is not None:
+            self.ctx.left()
 
     def _finish(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():

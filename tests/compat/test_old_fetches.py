@@ -17,7 +17,7 @@ from kbroker.protocol.frames import encode_request
 from kbroker.records.batch import Record, RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.schemas import message
-from tests.broker.client import Client, build, fetch_values, scrape, until
+from tests.broker.client import Batch, Client, build, fetch_values, scrape, until
 from tests.compat.message_sets import PLAIN, cases, kafka_answers
 from tests.compat.old_fetches import RECORD, TOPICS, answers
 from tests.conftest import BrokerProcess, StartBroker
@@ -25,6 +25,7 @@ from tests.records.stored import encode_messages, stored_batches
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text())
 LIMIT_BYTES = 24 << 20
+UNSUPPORTED_COMPRESSION_TYPE = 76
 
 
 @pytest.fixture(name="found", scope="module")
@@ -75,6 +76,27 @@ def test_an_old_consumer_waits_for_records(module_broker: BrokerProcess, version
         producer.write(topic, dict(cases())["batch none"])
         data = bytes(client.answer("Fetch", version).responses[0].partitions[0].records)
         assert data == encode_messages(PLAIN, 0 if version < 2 else 1, 0)
+
+
+def test_an_old_consumer_that_leaves_waits_no_longer(module_broker: BrokerProcess) -> None:
+    """Consumers that come back again and again would each leave a fetch behind, for as long as they wanted to wait."""
+    with Client(module_broker.port) as client:
+        client.create("leaves")
+        client.send("Fetch", 2, fetch_values("leaves", wait_ms=600_000))
+        until(lambda: scrape(module_broker.metrics_url)["kbroker_fetches_waiting"] == 1, "the fetch to wait")
+        client.reset()
+    until(lambda: scrape(module_broker.metrics_url)["kbroker_fetches_waiting"] == 0, "the fetch to end")
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_what_cannot_be_converted_is_told_at_once(module_broker: BrokerProcess, version: int) -> None:
+    """A consumer would learn that it cannot read a topic only when the time is up that it wanted to wait."""
+    topic = f"zstd-{version}"
+    with Client(module_broker.port) as client:
+        client.create(topic)
+        client.write(topic, Batch(codec=4).encoded())
+        row = client.fetch(topic, version, wait_ms=600_000)
+        assert (row.error_code, bytes(row.records)) == (UNSUPPORTED_COMPRESSION_TYPE, b"")
 
 
 def test_conversions_are_counted(kbroker_process: StartBroker) -> None:

@@ -94,6 +94,14 @@ class Batch:
                 return records
             case 1:
                 return gzip.compress(records, mtime=0)
+            case 2:
+                import snappy
+
+                return bytes(snappy.compress(records))
+            case 3:
+                import lz4.frame
+
+                return bytes(lz4.frame.compress(records, block_linked=False))
             case 4:
                 import zstandard
 

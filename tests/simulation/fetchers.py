@@ -8,7 +8,7 @@ from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.connection import PATIENCE_SECONDS
-from tests.simulation.records import MalformedBatchError, read_batches
+from tests.simulation.records import MalformedBatchError, ReadBatch, read_batches
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 FIRST_FETCH_WITH_SESSIONS = 7
+FIRST_FETCH_OF_BATCHES = 4
+FIRST_FETCH_OF_WHOLE_MESSAGES = 3
+"""Before, what a partition's answer may have is a hard limit, and a message that is longer is cut off."""
+FIRST_FETCH_OF_MAGIC_1 = 2
+OLD_FETCH_VERSIONS = (0, 1, 2, 3)
+OLD_SHARE = 0.15
+"""The share of fetchers that know the message formats before record batches alone."""
 FETCH_VERSIONS = (4, 6, 7, 10, 11, 12, 13, 16, 17)
 LONG_WAIT_MS = 1000
 READ_COMMITTED = 1
@@ -30,14 +37,15 @@ class Fetcher(Client):
         super().__init__(world, name)
         rng = self.rng
         self.requests = requests
-        self.version = rng.choice(FETCH_VERSIONS)
+        self.is_old = rng.random() < OLD_SHARE
+        self.version = rng.choice(OLD_FETCH_VERSIONS if self.is_old else FETCH_VERSIONS)
         self.sessions = self.version >= FIRST_FETCH_WITH_SESSIONS and rng.random() < 0.5
         self.depth = 1 if self.sessions else rng.choice((1, 1, 2, 3))
         self.max_wait_ms = rng.choice((0, 5, 100, 500, 60_000, 60_000))
         self.min_bytes = rng.choice((1, 1, 1, 300, 5000)) if self.max_wait_ms < 1000 else 1
         self.partition_max_bytes = rng.choice((200, 2000, 1 << 20))
         self.max_bytes = rng.choice((1, 3000, 1 << 20, 1 << 20))
-        self.isolation = rng.choice((0, 1))
+        self.isolation = 0 if self.is_old else rng.choice((0, 1))
         self.slow = rng.random() < 0.2
         topics = list(world.topics.values())
         partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
@@ -114,7 +122,7 @@ class Fetcher(Client):
         ]
         floors = {each: judge.ledger(each).committed_end for each in asked}
         # What is committed may belong to transactions that are under way.
-        is_bare = self.isolation == READ_COMMITTED and bool(world.transactions)
+        is_bare = self._may_hide(world)
         sent_at = world.loop.time()
         connection.ask(
             request(
@@ -131,6 +139,31 @@ class Fetcher(Client):
             allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
             late=lambda: not is_bare and any(judge.ledger(each).committed_end > at for each, at in asked.items()),
         )
+
+    def _may_hide(self, world: World) -> bool:
+        """Whether there may be nothing for it in what is committed: of transactions that are under way nothing is shown
+        where that is asked for, and the formats before record batches have no markers."""
+        return bool(world.transactions) and (self.isolation == READ_COMMITTED or self.is_old)
+
+    def _check_format(
+        self, partition: Partition, batches: list[ReadBatch], records: Any, connection: ModelConnection
+    ) -> None:
+        """What an old version gets are messages that it knows, and no more bytes than it takes."""
+        if not self.is_old:
+            return
+        judge, size = self.judge, len(records or b"")
+        if any(batch.magic > (1 if self.version >= FIRST_FETCH_OF_MAGIC_1 else 0) for batch in batches):
+            judge.fail(f"{connection.name}: {partition} comes in a format that Fetch v{self.version} does not know")
+        if self.version >= FIRST_FETCH_OF_WHOLE_MESSAGES:
+            return
+        # What is converted may have more: as from Apache Kafka the first batch comes whole.
+        is_stored_so = self.world.topics[partition[0]].is_old and self.version == FIRST_FETCH_OF_MAGIC_1
+        if is_stored_so and size > self.partition_max_bytes:
+            judge.fail(
+                f"{connection.name}: {size} bytes of {partition}, where {self.partition_max_bytes} were asked for"
+            )
+        if size and not batches:
+            self.partition_max_bytes *= 2  # As consumers do that get a part of a message.
 
     def _answered(
         self,
@@ -160,6 +193,11 @@ class Fetcher(Client):
                 partition = (topic_name, row.partition_index)
                 if partition not in asked:
                     judge.fail(f"{name}: {partition} was not asked for")
+                if row.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and self.is_old and world.has_zstd:
+                    # It can go on behind what it cannot read alone, and nobody tells it where that ends.
+                    failed = True
+                    self.requests = 0
+                    continue
                 if row.error_code != 0:
                     failed = True
                     # A follower may have less than the leader.
@@ -176,6 +214,7 @@ class Fetcher(Client):
                 except MalformedBatchError as error:
                     judge.fail(f"{name}: {partition} from {asked[partition]}: {error}")
                 found |= bool(row.records)
+                self._check_format(partition, batches, row.records, connection)
                 if row.high_watermark < floors[partition] and world.scale.nodes == 1:
                     judge.fail(
                         f"{name}: the high watermark of {partition} is {row.high_watermark}, "
@@ -188,7 +227,7 @@ class Fetcher(Client):
         if not found and not failed:
             behind = {each: end for each, end in floors.items() if end > asked[each]}
             # The next leader learns late what is committed.
-            in_doubt = world.may_lose_leaders or (self.isolation == READ_COMMITTED and world.transactions)
+            in_doubt = world.may_lose_leaders or self._may_hide(world)
             if behind and not in_doubt:
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             stops = world.is_stopping or connection.node in world.disks.halting

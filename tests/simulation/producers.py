@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.client import NOT_NOW, Client
+from tests.simulation.old_formats import GZIP, LZ4, SNAPPY, ZSTD, encode_messages
 from tests.simulation.records import encode_batch
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 FIRST_PRODUCE_WITH_ZSTD = 7
 MOST_UNSETTLED = 5
+FIRST_PRODUCE_WITH_BATCHES = 3
+FIRST_PRODUCE_WITH_TIMESTAMPS = 2
+OLD_PRODUCE_VERSIONS = (0, 1, 2)
+OLD_SHARE = 0.12
+"""The share of producers that know the message formats before record batches alone."""
 PRODUCE_VERSIONS = (3, 7, 8, 9, 11, 12, 13)
 
 
@@ -48,15 +54,17 @@ class Producer(Client):
         self.requests = requests
         self.depth = rng.choice((1, 2, 3, 5, 8))
         self.acks = rng.choice(world.scale.acks)
-        self.version = rng.choice(PRODUCE_VERSIONS)
+        self.version = rng.choice(OLD_PRODUCE_VERSIONS if rng.random() < OLD_SHARE else PRODUCE_VERSIONS)
         self.several = rng.random() < 0.4
         self.idempotent = self.acks != 0 and rng.random() < 0.4
         if self.acks == 1 and world.may_lose_leaders:
             # The next leader may lack a batch that was acknowledged, and would miss its sequence for good.
             self.idempotent = False
+        if self.version < FIRST_PRODUCE_WITH_BATCHES:
+            self.idempotent = False
         if self.idempotent:
             self.depth = min(self.depth, 5)
-        self.codec = rng.choice((0, 0, 0, 1, 4 if self.version >= FIRST_PRODUCE_WITH_ZSTD else 0))
+        self.codec = self._drawn_codec()
         self.pad = rng.choice((0, 0, 100, 5000))
         if not self.several and rng.random() < 0.1:
             # With requests that no pooled buffer holds.
@@ -70,13 +78,22 @@ class Producer(Client):
             self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
+        world.has_zstd = world.has_zstd or self.codec == ZSTD
         if world.topics[self.partitions[0][0]].is_old:
-            self.idempotent, self.codec = False, 0
+            self.idempotent, self.codec = False, self.codec if self.version < FIRST_PRODUCE_WITH_BATCHES else 0
         self.producer = (-1, -1)
         self._is_in_doubt = False
         self._here: list[Partition] = []
         self._states: dict[Partition, _State] = {}
         self._unsettled: dict[Sent, None] = {}
+
+    def _drawn_codec(self) -> int:
+        if self.version >= FIRST_PRODUCE_WITH_ZSTD:
+            return self.rng.choice((0, 0, 0, 0, GZIP, SNAPPY, LZ4, ZSTD))
+        # Of magic 0 lz4 has a header of its own, which only Java's old clients write.
+        return self.rng.choice(
+            (0, 0, 0, GZIP, SNAPPY, *((LZ4,) if self.version >= FIRST_PRODUCE_WITH_TIMESTAMPS else ()))
+        )
 
     async def run(self) -> None:
         world = self.world
@@ -161,7 +178,11 @@ class Producer(Client):
                 continue
             values = [self.world.next_value(self.pad) for _ in range(rng.choice((1, 1, 2, 5)))]
             producer = (*self.producer, state.sequence) if self.idempotent else (-1, -1, -1)
-            data = encode_batch(values, self.world.now_ms(), codec=self.codec, producer=producer)
+            if self.version < FIRST_PRODUCE_WITH_BATCHES:
+                magic = 1 if self.version >= FIRST_PRODUCE_WITH_TIMESTAMPS else 0
+                data = encode_messages(values, self.world.now_ms(), magic=magic, codec=self.codec)
+            else:
+                data = encode_batch(values, self.world.now_ms(), codec=self.codec, producer=producer)
             state.sequence += len(values)
             sent = Sent(partition, values, data, self.judge.sends(self.name, partition, values))
             state.recent = [*state.recent[-3:], sent]

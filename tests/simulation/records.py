@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import crc32c
-import zstandard
 
 from tests.scenarios.batches import Batch
+from tests.simulation.old_formats import MalformedMessageError, decompressed, read_messages
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 BEFORE_CRC_BYTES = 21
-OLD_HEAD = struct.Struct(">qiIbb")
 MAGIC_POSITION = 16
-GZIP, ZSTD = 1, 4
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 
@@ -36,6 +33,7 @@ class ReadBatch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     values: Sequence[tuple[int, bytes | None]]
+    magic: int = 2
 
     @property
     def is_control(self) -> bool:
@@ -91,26 +89,21 @@ def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
             raise MalformedBatchError(f"at {position}: the checksum of the batch at offset {base} is wrong")
         payload = bytes(view[position + HEAD.size : end])
         codec = attributes & 7
-        if codec == GZIP:
-            payload = gzip.decompress(payload)
-        elif codec == ZSTD:
-            payload = zstandard.ZstdDecompressor().decompress(payload, max_output_size=1 << 26)
+        if codec:
+            payload = decompressed(payload, codec)
         values = tuple(_records(payload, base, count))
         yield ReadBatch(base, base + last_delta, epoch, attributes, producer_id, producer_epoch, sequence, values)
         position = end
 
 
 def _message(data: bytes) -> ReadBatch:
-    """A message of the formats before batches, which is not compressed."""
-    offset, _, crc, magic, attributes = OLD_HEAD.unpack_from(data)
-    if zlib.crc32(data[MAGIC_POSITION:]) != crc or attributes & 7:
-        raise MalformedBatchError(f"the message at offset {offset} has a wrong checksum, or attributes {attributes}")
-    position = OLD_HEAD.size + (8 if magic else 0)
-    (key_size,) = struct.unpack_from(">i", data, position)
-    position += 4 + max(0, key_size)
-    (size,) = struct.unpack_from(">i", data, position)
-    value = None if size < 0 else data[position + 4 : position + 4 + size]
-    return ReadBatch(offset, offset, -1, 0, -1, -1, -1, ((offset, value),))
+    """A message of the formats before batches, or several that are compressed together."""
+    try:
+        found = list(read_messages(data))
+    except (MalformedMessageError, ValueError, zlib.error) as error:
+        raise MalformedBatchError(str(error)) from error
+    values = tuple((offset, value) for offset, _, value in found)
+    return ReadBatch(values[0][0], values[-1][0], -1, 0, -1, -1, -1, values, data[MAGIC_POSITION])
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

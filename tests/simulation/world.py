@@ -101,6 +101,8 @@ class World:
         self.transaction_version = 0
         self.group_partitions = 1
         """The level of the feature: 2 has an epoch for each transaction."""
+        self.has_zstd = False
+        """Whether a producer compresses in a way that old consumers do not know."""
         self.writers_done = False
         self.is_stopping = False
         self.topic_names: dict[bytes, str] = {}

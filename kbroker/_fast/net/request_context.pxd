@@ -17,6 +17,7 @@ cdef class RequestContext:
     cdef readonly ConnectionInterface connection
     cdef readonly object services
     cdef public object waiting
+    cdef public object left
     cdef public bint lasting
     cdef public Repetition repetition
     cdef bint by_itself

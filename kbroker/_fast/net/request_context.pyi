@@ -19,6 +19,7 @@ class RequestContext:
     open: bool
     gate: Gate | None
     waiting: Any
+    left: Any
     lasting: bool
     repetition: Repetition | None
     def respond(self, response: Any) -> None: ...

@@ -22,7 +22,8 @@ cdef inline void lower(uint8_t* field, int32_t limit) noexcept:
 cdef class RequestContext:
     """One request under way: its header, where it came from, and where its answer goes.
 
-    `waiting`: the `Pending` that will answer it.
+    `waiting`: the `Pending` that will answer it.  `left`: what a coroutine that waits wants called when the client is
+    gone, or None.
     `gate`: what it has passed, None where nothing was asked.  `throttle_ms`: -1 until its answer is counted there.
     `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets;
     `repetition`: what those do besides.
