@@ -25,6 +25,7 @@ class Connection(Protocol):
 
 class Request(Protocol):
     lasting: bool
+    left: Any
     repetition: Repetition | None
     @property
     def api_key(self) -> int: ...
