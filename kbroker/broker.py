@@ -21,6 +21,7 @@ from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.assembly.console import Console
+from kbroker.assembly.coordinator_basis import CoordinatorBasis
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
@@ -33,7 +34,9 @@ from kbroker.config import log_config
 from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
 from kbroker.gate.plaintext import Plaintext
+from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
+from kbroker.handlers.table import advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
@@ -128,10 +131,9 @@ class Broker:
         await self.membership.report_logs()
         self.log_manager.attach(self.loop, self.replicas.on_durable, self.replicas.on_refused)
         self._make_services()
-        self._start_coordinators()
         self._watch_disks()
         await self.membership.wait_for_others()
-        await self.listeners.listen(self.services, self.log_manager, self.quotas)
+        await self.listeners.listen(self.services, self.handlers, self.log_manager, self.quotas)
         self.moves.resume_found()
         self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), self.replicas.problems)
@@ -155,41 +157,64 @@ class Broker:
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
 
     def _make_services(self) -> None:
-        """The parts that serve requests; `_start_coordinators` adds the coordinators."""
+        """The parts that serve requests; the coordinators begin to load what their topics hold."""
         config, settings, cache, membership = self.config, self.settings, self.cache, self.membership
+        settings.guard(self.log_manager.cleaner.check)
+        settings.subscribe(self._on_settings)
+        producer_ids = ProducerIdManager(lambda: membership.controller.allocate_producer_ids(membership.broker()))
+        basis = CoordinatorBasis(
+            config,
+            settings,
+            self.loop,
+            self.clock,
+            self.slices,
+            cache,
+            self.replicas,
+            membership.controller,
+            producer_ids,
+            self._max_batch_bytes,
+            membership.markers,
+            membership.coordinators_elsewhere(),
+        )
+        coordinators = self.coordinators = Coordinators(basis)
+        is_member = membership.controller_requests is not None
+        self.handlers = dispatch.served(config.get("kbroker.api.versions"), is_member=is_member)
         self.moves = DirectoryMoves(settings.config, self.log_manager, self.replicas, self.loop)
         self.services = self.figures.services = Services(
-            config=settings.config,
+            settings=settings,
             clock=self.clock,
             node_id=config.node_id,
             metadata_cache=cache,
             controller=membership.controller,
-            producer_ids=ProducerIdManager(lambda: membership.controller.allocate_producer_ids(membership.broker())),
+            producer_ids=producer_ids,
             log_manager=self.log_manager,
             replica_manager=self.replicas,
+            group_coordinator=coordinators.groups,
+            consumer_groups=coordinators.consumer_groups,
+            transaction_coordinator=coordinators.transactions,
+            markers=coordinators.markers,
+            state_log=coordinators.state_log,
+            share_partitions=coordinators.share.partitions,
+            share_coordinator=coordinators.share.coordinator,
+            share_groups=coordinators.share.groups,
+            share_states=coordinators.share.states,
+            streams_groups=coordinators.streams_groups,
+            internal_topics=coordinators.internal_topics,
             loop=self.loop,
+            advertised_apis=advertised_ranges(self.handlers),
             fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
             fetch_max_bytes=config.get("fetch.max.bytes"),
-            broker_settings=settings,
             directory_moves=self.moves,
             slices=self.slices,
             group_configs=GroupConfigs(cache, settings),
             controller_requests=membership.controller_requests,
-            coordinators_elsewhere=membership.coordinators_elsewhere(),
+            coordinators_elsewhere=basis.elsewhere,
             zookeeper_offsets=membership.zookeeper_offsets,
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
         )
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, self.hosts, self.authorizer)
         self.figures.quotas = self.quotas
-        settings.guard(self.log_manager.cleaner.check)
-        settings.subscribe(self._on_settings)
-
-    def _start_coordinators(self) -> None:
-        """They begin to load what their topics hold."""
-        self.coordinators = Coordinators(
-            self.config, self.services, self.loop, self._max_batch_bytes, self.membership.markers
-        )
-        self.coordinators.start()
+        coordinators.start()
 
     def _watch_disks(self) -> None:
         """From here on a log directory that fails has its partitions led elsewhere."""
@@ -303,7 +328,6 @@ class Broker:
 
     def _on_settings(self, config: BrokerConfig) -> None:
         """A broker setting was changed at run time: let requests see it, and the logs and all other parts follow."""
-        self.services.config = config
         self.log_manager.follow(config)
         self.quotas.follow(config)
         self.moves.follow(config)

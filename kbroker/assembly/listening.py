@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.handlers import dispatch
-from kbroker.handlers.table import advertised_ranges
 from kbroker.log_output import log_suppressed
 from kbroker.metrics.sources import ConnectionTotals
 from kbroker.network.cold_reads import COLD_READ_THREADS
@@ -22,12 +21,13 @@ from kbroker.network.unreached import Address, UnreachedAddress
 from kbroker.storage.manager.shrunk_files import note_shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kbroker._fast.base.counters import RequestStats
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
     from kbroker.handlers.services import Services
+    from kbroker.handlers.table import Handler
     from kbroker.network.listener_security import ListenerSecurity
     from kbroker.storage.manager.log_manager import LogManager
 
@@ -59,12 +59,12 @@ class Listeners:
         self._security = security
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
-    async def listen(self, services: Services, logs: LogManager, quotas: QuotaEnforcement) -> None:
-        """Open the listeners; BindError when an address is taken or not this machine's."""
+    async def listen(
+        self, services: Services, handlers: Sequence[Handler], logs: LogManager, quotas: QuotaEnforcement
+    ) -> None:
+        """Open the listeners; BindError when an address is taken or not this machine's.  `handlers`: what is served."""
         config = self._config
         is_member = services.controller_requests is not None
-        handlers = dispatch.served(config.get("kbroker.api.versions"), is_member=is_member)
-        services.advertised_apis = advertised_ranges(handlers)
         routes = dispatch.routes(handlers)
         left = self._descriptors - logs.open_files.least_budget
         limits = self._limits = ConnectionLimits(*connection_limits(services.config), left, logs.open_files.leave_room)

@@ -1,7 +1,7 @@
 """What handlers are given: the parts of one broker and the context of one request.
 
-`Services` is filled once, by the broker, before the first connection is accepted, and its parts are never swapped
-afterwards; only `config` is, when a broker setting is changed at run time (`BrokerSettings`).
+`Services` is made once, by the broker, before the first connection is accepted, and never changes; what is set at run
+time `config` has, as `BrokerSettings` does.
 Handlers reach every part through it; parts never see it.  `RequestContext` and `ClientConnection` are the views
 that handlers have of the network layer's objects: Protocols, because the real ones are compiled classes.
 """
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kbroker.coordinator.streams.internal_topics import InternalTopics
     from kbroker.coordinator.streams.streams_groups import StreamsGroups
     from kbroker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
-    from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.group_configs import GroupConfigs
     from kbroker.metadata.producer_id_manager import ProducerIdManager
@@ -52,11 +51,11 @@ if TYPE_CHECKING:
 _ABSENT: Any = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Services:
     """The parts of one broker."""
 
-    config: BrokerConfig
+    settings: CurrentSettings
     clock: Clock
     node_id: int
     metadata_cache: MetadataCache
@@ -79,7 +78,6 @@ class Services:
     advertised_apis: tuple[ApiRange, ...] = ()
     fetch_sessions: FetchSessionCache = _ABSENT
     fetch_max_bytes: int = 57_671_680
-    broker_settings: BrokerSettings = _ABSENT
     directory_moves: DirectoryMoves = _ABSENT
     slices: Slices = _ABSENT
     group_configs: GroupConfigs = _ABSENT
@@ -88,6 +86,19 @@ class Services:
     zookeeper_offsets: ZooKeeperOffsets | None = None
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings by now."""
+        return self.settings.config
+
+
+class CurrentSettings(Protocol):
+    """Where a broker's settings are (`BrokerSettings`)."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings by now."""
 
 
 class ClientConnection(Protocol):

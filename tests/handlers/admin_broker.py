@@ -98,7 +98,7 @@ class AdminBroker:
         controller = LocalController(cache, store, broker_settings, NODE_ID, UNBROKEN)
         registered, _ = finished(controller.register_broker(local_broker(config, NODE_ID)))
         services = Services(
-            config=broker_settings.config,
+            settings=broker_settings,
             clock=SYSTEM_CLOCK,
             node_id=NODE_ID,
             metadata_cache=cache,
@@ -106,7 +106,6 @@ class AdminBroker:
             producer_ids=ProducerIdManager(partial(controller.allocate_producer_ids, registered)),
             slices=UNBROKEN,
             advertised_apis=advertised_ranges(HANDLERS.values()),
-            broker_settings=broker_settings,
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), SYSTEM_CLOCK.monotonic),
         )
         return cls(services, store)

@@ -20,6 +20,7 @@ from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage
 from kbroker.metadata.store import StoreCalls
 from kbroker.schemas import message
 from tests.handlers.admin_broker import AdminBroker, Context
+from tests.services import put
 
 TOPICS = 20
 
@@ -28,10 +29,10 @@ async def broken_up(directory: Path, executor: ThreadPoolExecutor | None = None)
     """A broker whose work rests at every step, with some topics."""
     broker = AdminBroker.start(directory)
     services = broker.services
-    services.slices = Slices(asyncio.get_running_loop(), 0)
-    services.controller = LocalController(
-        services.metadata_cache, broker.store, services.broker_settings, 1, services.slices, StoreCalls(executor)
-    )
+    slices = Slices(asyncio.get_running_loop(), 0)
+    settings: Any = services.settings
+    controller = LocalController(services.metadata_cache, broker.store, settings, 1, slices, StoreCalls(executor))
+    put(services, slices=slices, controller=controller)
     await services.controller.create_topics([NewTopic(f"t{number:02d}", 3) for number in range(TOPICS)])
     return broker
 
@@ -186,7 +187,7 @@ def test_a_commit_that_loses_its_generation_half_way_says_so_for_the_rest(tmp_pa
             portions.append(len(commits))
             return [ErrorCode.NONE] * len(commits)
 
-        broker.services.group_coordinator = SimpleNamespace(commit_offsets=commit)
+        put(broker.services, group_coordinator=SimpleNamespace(commit_offsets=commit))
         request = message("OffsetCommitRequest")
         rows = [
             request.OffsetCommitRequestPartition(partition_index=index, committed_offset=1)

@@ -1,0 +1,53 @@
+"""What of a broker its coordinators stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.replication.state_log import PartitionStateLog
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kbroker._fast.base.slices import Slices
+    from kbroker.clock import Clock
+    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.node_clients import NodeClients
+    from kbroker.config import BrokerConfig
+    from kbroker.coordinator.transactions.completion import Markers
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import TopicImage
+    from kbroker.metadata.producer_id_manager import ProducerIdManager
+    from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.transaction_markers import MarkerWriter
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorBasis:
+    """What of the broker its coordinators stand on.
+
+    `max_batch_bytes` is a topic's; `make_markers`: what writes markers into the partitions of all brokers;
+    `elsewhere`: how coordinators on other brokers are asked, None where there are none.
+    """
+
+    config: BrokerConfig
+    settings: BrokerSettings
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    slices: Slices
+    cache: MetadataCache
+    replicas: ReplicaManager
+    controller: Controller
+    producer_ids: ProducerIdManager
+    max_batch_bytes: Callable[[TopicImage | None], int]
+    make_markers: Callable[[MarkerWriter], Markers]
+    elsewhere: NodeClients | None = None
+
+    def state_log(self, topic: str) -> PartitionStateLog:
+        """What a coordinator keeps its state in."""
+        return PartitionStateLog(
+            topic, self.replicas, lambda: self.max_batch_bytes(self.cache.topic(topic)), self.loop.call_soon
+        )
