@@ -12,12 +12,27 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SAFE_DOWNGRADE = 2
+SESSION_SECONDS = 3
+"""How long a silent member of a new kind of group stays."""
+LOCK_SECONDS = 2
+"""How long a member of a share group holds a record."""
+DELIVERIES = 5
+"""How often a record of a share group is delivered at most."""
 TRANSACTION_VERSION = "transaction.version"
 
 
 def coordinator_settings(rng: random.Random, nodes: int) -> Mapping[str, str]:
     """Of coordinators and their topics."""
     return {
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(nodes),
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.share.min.record.lock.duration.ms": str(1000 * LOCK_SECONDS),
+        "group.share.record.lock.duration.ms": str(1000 * LOCK_SECONDS),
+        "group.share.min.session.timeout.ms": str(1000 * SESSION_SECONDS),
+        "group.share.session.timeout.ms": str(1000 * SESSION_SECONDS),
+        "group.share.min.heartbeat.interval.ms": "500",
+        "group.share.heartbeat.interval.ms": "500",
         "group.min.session.timeout.ms": "100",
         "group.initial.rebalance.delay.ms": rng.choice(("0", "0", "100", "1000")),
         "offsets.topic.num.partitions": "1",

@@ -98,6 +98,8 @@ class World:
         self.transactions = TransactionLedger(self.judge, self.loop.time)
         self.at_end: list[Callable[[], Awaitable[None]]] = []
         """What is judged when all clients are through."""
+        self.serves_new_groups = scale.nodes == 1
+        """Whether there are consumer groups of KIP-848 and share groups, set up as the simulation has them."""
         self.transaction_version = 0
         self.group_partitions = 1
         """The level of the feature: 2 has an epoch for each transaction."""

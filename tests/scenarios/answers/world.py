@@ -136,6 +136,8 @@ class RealWorld:
         self.transactions = TransactionLedger(self.judge, self.loop.time)
         self.at_end: list[Callable[[], Awaitable[None]]] = []
         """What is judged when all clients are through."""
+        self.serves_new_groups = False
+        """Whether there are consumer groups of KIP-848 and share groups, set up as the simulation has them."""
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []

@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.features import DELIVERIES, LOCK_SECONDS
 from tests.simulation.groups.ledger import ClassicGroup
 from tests.simulation.groups.members import Member, judge_ending
+from tests.simulation.share.ledger import ShareGroup
+from tests.simulation.share.members import ShareMember
+from tests.simulation.share.members import judge_ending as judge_share_ending
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.world import World
 
+SHARE = 0.25
+"""The share of histories of one broker that have a share group."""
 CLASSIC = 0.2
 """The share of histories that have a classic group with members."""
 
@@ -28,4 +34,19 @@ def draw_members(world: World) -> Sequence[Client]:
         for number in range(rng.randint(1, 5)):
             turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
             made.append(Member(world, f"{group.name}-member-{number}", group, turns))
+    if world.scale.nodes == 1 and world.serves_new_groups and rng.random() < SHARE:
+        topic = rng.choice(list(world.topics))
+        shared = ShareGroup(
+            f"share-{len(world.at_end)}",
+            topic,
+            LOCK_SECONDS,
+            DELIVERIES,
+            rng.random() < 0.5,
+            world.judge,
+            world.transactions,
+        )
+        world.at_end.append(partial(judge_share_ending, world, shared))
+        for number in range(rng.randint(1, 4)):
+            turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
+            made.append(ShareMember(world, f"{shared.name}-member-{number}", shared, turns))
     return made

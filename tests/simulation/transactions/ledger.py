@@ -163,6 +163,10 @@ class TransactionLedger:
 
     # What is seen
 
+    def of_value(self, value: bytes) -> Transaction | None:
+        """The transaction that a value is of."""
+        return self._by_value.get(value)
+
     def fetched(
         self, who: str, partition: Partition, batches: Sequence[ReadBatch], row: Any, *, committed: bool
     ) -> None:
