@@ -7,8 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.features import DELIVERIES, LOCK_SECONDS
+from tests.simulation.groups.consumers import Consumer
+from tests.simulation.groups.consumers import judge_ending as judge_consumers_ending
 from tests.simulation.groups.ledger import ClassicGroup
 from tests.simulation.groups.members import Member, judge_ending
+from tests.simulation.groups.ownership import Ownership
 from tests.simulation.share.ledger import ShareGroup
 from tests.simulation.share.members import ShareMember
 from tests.simulation.share.members import judge_ending as judge_share_ending
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 SHARE = 0.25
 """The share of histories of one broker that have a share group."""
+CONSUMERS = 0.2
+"""The share of histories of brokers that serve them that have a consumer group of KIP-848."""
 CLASSIC = 0.2
 """The share of histories that have a classic group with members."""
 
@@ -49,4 +54,10 @@ def draw_members(world: World) -> Sequence[Client]:
         for number in range(rng.randint(1, 4)):
             turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
             made.append(ShareMember(world, f"{shared.name}-member-{number}", shared, turns))
+    if world.serves_new_groups and rng.random() < CONSUMERS:
+        owned = Ownership(f"consumers-{len(world.at_end)}", world.judge)
+        world.at_end.append(partial(judge_consumers_ending, world, owned))
+        for number in range(rng.randint(1, 5)):
+            turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
+            made.append(Consumer(world, f"{owned.name}-member-{number}", owned, turns))
     return made

@@ -40,6 +40,8 @@ class Record:
 
     held: Held | None = None
     settled_at: float | None = None
+    may_be_settled: bool = False
+    """Whether it was said that it is, and not given to anybody since."""
     least_count: int = 1
     least_count_since: float = 0.0
     highest_count: int = 0
@@ -89,6 +91,7 @@ class ShareGroup:
                 self.judge.fail(f"{who}: {place} is given, and {held.member} has it until {held.until:.3f}")
             if record.least_count_since <= sent and count < record.least_count:
                 self.judge.fail(f"{who}: {place} was released, and is delivered for the {count}th time again")
+            record.may_be_settled = False
             record.highest_count = max(record.highest_count, count)
             record.held = Held(who, count, sent + self.lock_seconds)
             value = values.get(offset)
@@ -102,9 +105,10 @@ class ShareGroup:
     def acknowledges(self, partition: Partition, offsets: Iterable[int], kind: int) -> None:
         """A member is about to say something of records that it holds."""
         for offset in offsets:
-            held = self.record(partition, offset).held
-            if held is not None:
-                held.is_certain = False
+            record = self.record(partition, offset)
+            record.may_be_settled = kind in SETTLING
+            if record.held is not None:
+                record.held.is_certain = False
 
     def acknowledged(self, who: str, partition: Partition, offsets: Iterable[int], kind: int, now: float) -> None:
         """It was answered: that is stored."""
@@ -132,6 +136,9 @@ class ShareGroup:
             if self.committed and transaction is not None and transaction.fate is not Fate.COMMITTED:
                 continue
             record = known.get(offset)
-            if record is None or (record.settled_at is None and record.highest_count < self.limit):
+            is_over = record is not None and (
+                record.settled_at is not None or record.may_be_settled or record.highest_count >= self.limit
+            )
+            if not is_over:
                 found.append(offset)
         return found

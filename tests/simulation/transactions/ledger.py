@@ -77,7 +77,8 @@ class TransactionalId:
 
     def may_be_fenced(self, who: Incarnation) -> bool:
         """Whether another `InitProducerId` may have been served since."""
-        return not who.is_certain or self.attempts != who.attempts
+        is_behind = self.newest is not None and self.newest.producer[1] > who.producer[1]
+        return is_behind or not who.is_certain or self.attempts != who.attempts
 
 
 class TransactionLedger:
