@@ -172,6 +172,8 @@ class Transactor(Client):
         """An error that ends the transaction: FencedError where there is a reason."""
         has_expired = self.world.loop.time() >= transaction.expires
         if code in FENCED and (has_expired or self.id.may_be_fenced(self.who)):
+            # A broker may have added the partition before.
+            self.id.is_exact = self.id.is_exact and not self.is_new
             raise FencedError
         self.judge.fail(f"{self.name}: {what} answers {ErrorCode(code).name}")
 
