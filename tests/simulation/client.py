@@ -55,7 +55,7 @@ class Client:
         """Let some time pass, mostly none."""
         rng = self.rng
         if not self.world.is_crowd and rng.random() < 0.3:
-            await asyncio.sleep(rng.choice((0.0, 0.0001, 0.001, 0.02)))
+            await asyncio.sleep(rng.choice(self.world.pauses))
 
     def sends_last(self, connection: ModelConnection) -> None:
         """At times the end of what a client sends comes right behind its last request."""

@@ -20,13 +20,12 @@ from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState,
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
-from kbroker.types import TopicPartition
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.loop import Process
-from tests.simulation.records import read_batches
+from tests.simulation.states import States
 from tests.simulation.world import Scale, World
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
 START_SECONDS = 60.0
 SESSION_MS = 6_000
-MOST_BYTES = 1 << 26
 
 
 class ModelSession(SlowSession):
@@ -94,6 +92,12 @@ class Cluster(World):
         self._leaders: dict[Partition, int] = {}
         self.sessions: dict[int, ModelSession] = {}
         self.session_ms = SESSION_MS
+        self.states = States(self)
+        self.loop.look = self.states.look
+
+    def cuts_by_epochs(self, topic: str) -> bool:
+        """Whether followers learn where their log parts from the leader's, so that they keep all that is committed."""
+        return topic not in self.topics or not self.topics[topic].is_old
 
     def tolerates(self, code: int, partition: Partition | None = None) -> bool:
         return code in NOT_NOW or code in IN_DOUBT
@@ -141,6 +145,8 @@ class Cluster(World):
         self.disks.watch(node, self.brokers[node])
 
     async def crash(self, node: int) -> None:
+        self.states.look()
+        self.states.compare(node)
         session = self.sessions.pop(node)
         session.abandon()
         self.loop.call_later(self.session_ms / 1000, session.drop)
@@ -202,26 +208,9 @@ class Cluster(World):
 
     def inspect(self) -> None:
         super().inspect()
-        for topic in self.topics.values():
-            for number in range(topic.partitions):
-                self._replicas_agree(topic.name, number)
-
-    def _replicas_agree(self, name: str, number: int) -> None:
-        """What a replica takes for committed every other one has as well, or has yet to get."""
-        known: dict[int, tuple[bytes | None, int]] = {}
-        for node, broker in self.brokers.items():
-            partition = broker.services.replica_manager.hosted(TopicPartition(name, number))
-            if partition is None:
-                continue
-            high = partition.log.high_watermark
-            for batch in read_batches(partition.log.read_bytes(partition.log.log_start_offset, MOST_BYTES)):
-                for at, value in batch.values if batch.last_offset < high else ():
-                    there, other = known.setdefault(at, (value, node))
-                    if there != value:
-                        self.judge.fail(
-                            f"{name}-{number} has {value!r:.40} at {at} on broker {node}, and {there!r:.40} "
-                            f"on broker {other}"
-                        )
+        self.states.look()
+        for node in self.brokers:
+            self.states.compare(node)
 
     # What clients ask
 

@@ -23,6 +23,7 @@ FIRST_FETCH_OF_MAGIC_1 = 2
 OLD_FETCH_VERSIONS = (0, 1, 2, 3)
 OLD_SHARE = 0.15
 """The share of fetchers that know the message formats before record batches alone."""
+LAST_FETCH_BY_NAME = 12
 FETCH_VERSIONS = (4, 6, 7, 10, 11, 12, 13, 16, 17)
 LONG_WAIT_MS = 1000
 READ_COMMITTED = 1
@@ -48,6 +49,8 @@ class Fetcher(Client):
         self.isolation = 0 if self.is_old else rng.choice((0, 1))
         self.slow = rng.random() < 0.2
         topics = list(world.topics.values())
+        if not world.has_topic_ids:
+            self.version = min(self.version, LAST_FETCH_BY_NAME)
         partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
         chosen = rng.sample(partitions, rng.choice((1, 1, min(3, len(partitions)), len(partitions))))
         self.offsets: dict[Partition, int] = dict.fromkeys(sorted(chosen), 0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 FIRST_PRODUCE_WITH_ZSTD = 7
+LAST_PRODUCE_BY_NAME = 12
 MOST_UNSETTLED = 5
 FIRST_PRODUCE_WITH_BATCHES = 3
 FIRST_PRODUCE_WITH_TIMESTAMPS = 2
@@ -79,6 +80,8 @@ class Producer(Client):
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
         world.has_zstd = world.has_zstd or self.codec == ZSTD
+        if not world.has_topic_ids:
+            self.version = min(self.version, LAST_PRODUCE_BY_NAME)
         if world.topics[self.partitions[0][0]].is_old:
             self.idempotent, self.codec = False, self.codec if self.version < FIRST_PRODUCE_WITH_BATCHES else 0
         self.producer = (-1, -1)

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
+from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
-CLUSTERS = 0.4
+CLUSTERS, TURMOILS = 0.25, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,11 @@ class Result:
 
 
 def kind_of(seed: int) -> tuple[type[World], Scale]:
-    """What the history of a seed is about: one broker, or a cluster."""
-    return (Cluster, CLUSTER_SCALE) if random.Random(seed).random() < CLUSTERS else (World, Scale())
+    """What the history of a seed is about: one broker, or a cluster, or one in turmoil."""
+    kind = random.Random(seed).random()
+    if kind < CLUSTERS:
+        return Cluster, CLUSTER_SCALE
+    return (Turmoil, TURMOIL_SCALE) if kind < CLUSTERS + TURMOILS else (World, Scale())
 
 
 def play_seed(seed: int, scale: Scale | None = None) -> Outcome:

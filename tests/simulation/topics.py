@@ -41,5 +41,5 @@ async def create_topics(world: World) -> None:
     for (name, count), row in zip(wanted, answer.topics, strict=True):
         if row.error_code != 0:
             world.judge.fail(f"{name} cannot be made: {row.error_code} {row.error_message}")
-        world.topics[name] = Topic(name, bytes(row.topic_id), count, name in old)
+        world.topics[name] = Topic(name, bytes(row.topic_id), count, name in old or world.has_old_formats)
         world.topic_names[bytes(row.topic_id)] = name

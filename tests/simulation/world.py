@@ -92,6 +92,12 @@ class World:
         self.connections: list[ModelConnection] = []
         self.is_crowd = self.rng.random() < 0.4
         """Whether all producers press for the same few partitions, without a pause."""
+        self.pauses: tuple[float, ...] = (0.0, 0.0001, 0.001, 0.02)
+        """Seconds that clients let pass at times."""
+        self.has_old_formats = False
+        """Whether all topics are stored in a format from before batches."""
+        self.has_topic_ids = True
+        """Whether all brokers know topics by their ids."""
         self.keeps_order = True
         """Whether partitions of an answer come in the order of the request."""
         self.administration = Administration(self)
@@ -111,7 +117,7 @@ class World:
         self._correlation_ids: set[int] = set()
         self._shared_settings = coordinator_settings(self.rng, scale.nodes)
         self._settings: dict[int, dict[str, str]] = {}
-        self._crashes: dict[int, int] = {}
+        self.crashes: dict[int, int] = {}
         self._value = 0
         self.disks = DiskFaults(self)
 
@@ -207,7 +213,7 @@ class World:
         return self._settings[node]["kbroker.fsync"] == "commit"
 
     def _directory(self, node: int) -> Path:
-        return self.folder / f"{node}-{self._crashes.get(node, 0)}"
+        return self.folder / f"{node}-{self.crashes.get(node, 0)}"
 
     async def crash(self, node: int) -> None:
         """End a broker from one moment to the next; where it syncs what it acknowledges, the machine as well."""
@@ -220,7 +226,7 @@ class World:
         self.network.end_process(self.processes.pop(node))
         broker = self.brokers.pop(node)
         before = self._directory(node)
-        self._crashes[node] = self._crashes.get(node, 0) + 1
+        self.crashes[node] = self.crashes.get(node, 0) + 1
         if has_power:
             disk.after_kill(before, self._directory(node), rng)
         else:

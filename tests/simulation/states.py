@@ -1,0 +1,165 @@
+"""The judge of what brokers hold in memory and on disk: rules of Kafka's replication that no answer shows at once.
+
+Looked at between turns of the loop, and before a broker goes:
+
+log start ≤ last stable offset ≤ high watermark ≤ log end; leader epochs ascend; no batch of a producer lies behind that
+the high watermark of a leader never falls in its epoch, and no replica of the ISR in force ends before it
+no replica takes for committed what no leader has; what is committed is the same bytes on every replica
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.zookeeper import paths
+from kbroker.replication.partition import Partition, Role
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+MOST_BYTES = 1 << 26
+HEAD, DELTA = struct.Struct(">qi"), struct.Struct(">i")
+MAGIC, MAGIC_AT, DELTA_AT = 2, 16, 23
+Name = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one partition."""
+
+    committed: int = 0
+    """The highest high watermark that a leader had."""
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The epoch in which each broker was seen last."""
+    batches: dict[int, int] = field(default_factory=dict)
+    """The checksum of each committed batch, by its first offset."""
+    leaders: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """The high watermark of the leader of an epoch, by broker, how often that has crashed, and epoch."""
+
+
+@dataclass(slots=True)
+class _Compared:
+    """Up to where a replica was compared, with the log that it was in."""
+
+    log: object
+    end: int
+
+
+class States:
+    """Of one cluster."""
+
+    def __init__(self, world: Cluster) -> None:
+        self._world = world
+        self._known: dict[Name, _Known] = {}
+        self._compared: dict[tuple[int, Name], _Compared] = {}
+        self._contents: dict[Name, tuple[bytes, tuple[int, int, list[int]]]] = {}
+
+    def look(self) -> None:
+        """Hold all replicas against the rules.  ViolationError."""
+        found = [(node, each) for node in self._world.brokers for each in self._replicas(node)]
+        for node, partition in found:
+            self._in_itself(node, partition)
+            if partition.role is Role.LEADER:
+                self._leads(node, partition)
+        for node, partition in found:
+            self._is_committed(node, partition)
+
+    def compare(self, node: int) -> None:
+        """Hold what a broker takes for committed against what others did."""
+        for partition in self._replicas(node):
+            if partition.topic in self._world.topics:
+                self._compare(node, partition)
+
+    def _replicas(self, node: int) -> list[Partition]:
+        manager = self._world.brokers[node].services.replica_manager
+        return [*manager, *manager.followed.values()]
+
+    def _fail(self, node: int, partition: Partition, what: str) -> None:
+        self._world.judge.fail(f"broker {node}, {partition} in epoch {partition.leader_epoch}: {what}")
+
+    def _in_itself(self, node: int, partition: Partition) -> None:
+        log = partition.log
+        offsets = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+        start, stable, high, end = offsets
+        if not start <= stable <= high <= end:
+            self._fail(node, partition, f"log start, last stable offset, high watermark and log end are {offsets}")
+        epochs = log.leader_epoch_cache
+        if any(one >= other for one, other in zip(epochs._epochs, epochs._epochs[1:], strict=False)) or any(
+            one >= other for one, other in zip(epochs._starts, epochs._starts[1:], strict=False)
+        ):
+            self._fail(node, partition, f"leader epochs {epochs._epochs} start at {epochs._starts}")
+        for entry in log.producer_state.producers.values():
+            if entry.last_offset >= end:
+                self._fail(node, partition, f"producer {entry.producer_id} has {entry.last_offset}, the end is {end}")
+
+    def _leads(self, node: int, partition: Partition) -> None:
+        name, high = (partition.topic, partition.index), partition.log.high_watermark
+        known = self._known.setdefault(name, _Known())
+        term = (node, self._world.crashes.get(node, 0), partition.leader_epoch)
+        if high < known.leaders.get(term, 0):
+            self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
+        known.leaders[term] = high
+        known.committed = max(known.committed, high)
+        leader, epoch, isr = self._in_force(name)
+        if (leader, epoch) != (node, partition.leader_epoch) or not self._world.cuts_by_epochs(partition.topic):
+            return
+        for each in isr:
+            broker = self._world.brokers.get(each)
+            replica = None if broker is None else broker.services.replica_manager.hosted(partition.topic_partition)
+            if replica is not None and replica.log.log_end_offset < high:
+                self._fail(
+                    node,
+                    partition,
+                    f"{high} is committed, of the ISR {isr} broker {each} ends at {replica.log.log_end_offset}",
+                )
+
+    def _is_committed(self, node: int, partition: Partition) -> None:
+        known = self._known.setdefault((partition.topic, partition.index), _Known())
+        high = partition.log.high_watermark
+        if known.epochs.get(node) != partition.leader_epoch:
+            # It may have led since, up to that.
+            known.epochs[node] = partition.leader_epoch
+            known.committed = max(known.committed, high)
+        if high > known.committed:
+            self._fail(node, partition, f"{high} is committed, and no leader had that")
+
+    def _in_force(self, name: Name) -> tuple[int, int, list[int]]:
+        """Leader, leader epoch and ISR in ZooKeeper."""
+        node = self._world.ensemble.nodes.get(paths.state(*name))
+        data = b"" if node is None or node.data is None else node.data
+        before = self._contents.get(name)
+        if before is None or before[0] is not data:
+            state = json.loads(data or b"{}")
+            now = (state.get("leader", -1), state.get("leader_epoch", -1), state.get("isr", []))
+            before = self._contents[name] = (data, now)
+        return before[1]
+
+    def _compare(self, node: int, partition: Partition) -> None:
+        name, log = (partition.topic, partition.index), partition.log
+        known = self._known.setdefault(name, _Known()).batches
+        compared = self._compared.get((node, name))
+        if compared is None or compared.log is not log:
+            compared = self._compared[node, name] = _Compared(log, log.log_start_offset)
+        high = log.high_watermark
+        if compared.end >= high:
+            return
+        while compared.end < high and (data := memoryview(log.read_bytes(compared.end, MOST_BYTES))):
+            position = 0
+            while position < len(data):
+                base, size = HEAD.unpack_from(data, position)
+                if base >= high:
+                    return
+                end = position + HEAD.size + size
+                crc = zlib.crc32(data[position:end])
+                if known.setdefault(base, crc) != crc:
+                    self._fail(node, partition, f"the committed batch at {base} is not that of other replicas")
+                last = 0 if data[position + MAGIC_AT] < MAGIC else DELTA.unpack_from(data, position + DELTA_AT)[0]
+                compared.end = base + last + 1
+                position = end
+
+
+__all__ = ["States"]
