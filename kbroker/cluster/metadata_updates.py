@@ -19,6 +19,7 @@ from kbroker.metadata.image import (
     PartitionImage,
     TopicChange,
     TopicImage,
+    is_same_topic,
 )
 from kbroker.metadata.topic_names import is_internal
 from kbroker.types import ZERO_UUID
@@ -45,7 +46,7 @@ def metadata_delta(image: ClusterImage, update: MetadataUpdate, configs_of: Conf
     deleted: list[TopicImage] = []
     for (name, topic_id), partitions in update.topics.items():
         old = image.topics.get(name)
-        if old is not None and topic_id not in (old.topic_id, ZERO_UUID):
+        if old is not None and not is_same_topic(old.topic_id, topic_id):
             # The one of that name that this broker knows is gone; it was away when that was said.
             deleted.append(old)
             old = None
@@ -77,7 +78,7 @@ def _merged(
     # A gap is a partition that the controller has not told of yet.
     rows = tuple(known.get(index) or _untold(index) for index in range(max(known) + 1))
     if old is not None:
-        return replace(old, partitions=rows)
+        return replace(old, partitions=rows, topic_id=old.topic_id if topic_id == ZERO_UUID else topic_id)
     return TopicImage(name, topic_id, rows, is_internal(name), configs_of(name))
 
 

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kbroker.metadata.features import Features
+from kbroker.types import ZERO_UUID
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
@@ -139,9 +140,17 @@ class MetadataDelta:
         )
 
 
+def is_same_topic(one: bytes, other: bytes) -> bool:
+    """Whether two ids under one name may be the same topic's.  Zeros: the id is not known yet, as that of a topic which
+    a controller of inter.broker.protocol.version below 2.8 has made; a newer one gives it an id."""
+    return one == other or ZERO_UUID in (one, other)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The whole cluster.  `version` grows by one with every image that a cache publishes.
+
+    Topics without an id are in `topics` alone.
 
     `configs` holds what was set at run time for brokers (the empty name: for all of them), groups and client metrics,
     `quotas` what clients may use, by entity.
@@ -170,7 +179,7 @@ class ClusterImage:
     ) -> ClusterImage:
         """An image with the given parts, indexed."""
         by_name = {topic.name: topic for topic in topics}
-        by_id = {topic.topic_id: topic for topic in by_name.values()}
+        by_id = {topic.topic_id: topic for topic in by_name.values() if topic.topic_id != ZERO_UUID}
         return ClusterImage(
             cluster_id,
             controller_id,
@@ -203,10 +212,11 @@ class ClusterImage:
         by_id = dict(self.topics_by_id)
         for topic in delta.deleted:
             del by_name[topic.name]
-            del by_id[topic.topic_id]
+            by_id.pop(topic.topic_id, None)
         for topic in (*delta.created, *(change.new for change in delta.changed)):
             by_name[topic.name] = topic
-            by_id[topic.topic_id] = topic
+            if topic.topic_id != ZERO_UUID:
+                by_id[topic.topic_id] = topic
         return replace(self, topics=by_name, topics_by_id=by_id)
 
     def alive_brokers(self) -> list[BrokerImage]:

@@ -7,7 +7,8 @@ A request of a controller that was deposed, or for an earlier life of this broke
 
 Of one partition:
 
-    leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves
+    leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves; but
+                                               the id of a topic that had none may be told in the same epoch
     its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline; so it
                                                is where the replica is not new and in no directory that works, while
                                                one has failed, and where its disk is full (`handover`)
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.metadata_updates import ConfigsOf, MetadataUpdate, metadata_delta
 from kbroker.errors import ErrorCode, KafkaError, StaleBrokerEpochError, StaleControllerEpochError
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.image import PartitionImage, TopicImage, is_same_topic
 from kbroker.metadata.topic_names import is_internal
 from kbroker.types import ZERO_UUID, TopicPartition
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import Endpoint
     from kbroker.replication.fetchers import Fetchers
+    from kbroker.replication.partition import Partition
     from kbroker.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("kbroker.replication")
@@ -141,10 +143,15 @@ class ControllerRequests:
             replicas.lose(name)
             raise KafkaError.of(ErrorCode.KAFKA_STORAGE_ERROR)
         if known is not None:
-            if ZERO_UUID not in (state.topic_id, known.topic_id) and state.topic_id != known.topic_id:
+            if not is_same_topic(known.topic_id, state.topic_id):
                 raise KafkaError.of(ErrorCode.INCONSISTENT_TOPIC_ID)
-            if image.leader_epoch <= known.leader_epoch:
+            learns_id = known.topic_id == ZERO_UUID != state.topic_id
+            if image.leader_epoch < known.leader_epoch or (image.leader_epoch == known.leader_epoch and not learns_id):
                 raise StaleControllerEpochError()
+            if learns_id:
+                self._learn_id(known, state)
+            if image.leader_epoch == known.leader_epoch:
+                return
         if self._node_id not in image.replicas:
             raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         # Before anything else changes: no answer to a fetch of the old epoch may be appended.
@@ -155,6 +162,16 @@ class ControllerRequests:
         partition = replicas.assume(topic, image)
         if image.leader != self._node_id and image.leader >= 0:
             self._fetchers.follow(partition)
+
+    def _learn_id(self, known: Partition, state: ReplicaState) -> None:
+        """The controller has given a topic an id that had none, as a cluster came to know ids."""
+        known.log.assign_topic_id(state.topic_id)
+        known.topic_id = state.topic_id
+        self._replicas.names[state.topic_id] = state.topic
+        if known.topic_partition in self._replicas.followed:
+            # Sessions know partitions by their ids.
+            self._fetchers.forget(known.topic_partition)
+            self._fetchers.follow(known)
 
     # StopReplica
 

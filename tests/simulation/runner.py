@@ -22,7 +22,7 @@ from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
-CLUSTERS, TURMOILS = 0.25, 0.2
+CLUSTERS, TURMOILS = 0.3, 0.2
 
 
 @dataclass(frozen=True, slots=True)

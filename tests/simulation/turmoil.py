@@ -209,7 +209,9 @@ class Turmoil(Cluster):
             return
         self.judge.note("broker %d goes on", node)
         self.loop.release(process)
-        self.loop.call_later(self.rng.choice((0.0, 0.001, 0.05)) * self.rng.random(), self.sessions[node].notice)
+        session = self.sessions.get(node)
+        if session is not None:
+            self.loop.call_later(self.rng.choice((0.0, 0.001, 0.05)) * self.rng.random(), session.notice)
         now = self.loop.time()
         for each in self.connections:
             if each.node == node:
