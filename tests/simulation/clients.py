@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.schemas import wire
 from tests.simulation.client import Client
+from tests.simulation.doubters import Doubter
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
@@ -21,6 +22,8 @@ COMMITTING = 0.3
 """The share of histories in which groups commit offsets."""
 TRANSACTING = (0.0, 0.0, 0.0, 0.1, 0.3)
 """The chance that a producer has transactions, in the histories of which one is drawn."""
+DOUBTING = 0.25
+"""The share in which one is not up to date."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -127,5 +130,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         )
     made.extend(draw_members(world))
     made.extend(world.administration.clients())
+    if rng.random() < DOUBTING:
+        made.append(Doubter(world, "doubter", 12))
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from tests.simulation.records import ReadBatch
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 Partition = tuple[str, int]
@@ -50,6 +51,8 @@ class Judge:
         self.events: list[tuple[float, str, tuple[object, ...]]] = []
         self.violations: list[str] = []
         self.answers = 0
+        self.next_acknowledgement: asyncio.Future[None] | None = None
+        """Done when a producer is told next that something is stored."""
         self.high_is_exact = True
         """Whether an answer tells the high watermark up to which its records were read; Apache Kafka's may be older."""
 
@@ -91,6 +94,9 @@ class Judge:
     ) -> None:
         """An answer says that the values lie at `base` and behind."""
         ledger = self.ledger(partition)
+        told, self.next_acknowledgement = self.next_acknowledgement, None
+        if told is not None and not told.done():
+            told.set_result(None)
         if base < floor:
             self.fail(f"{who}: {partition} gives offset {base}, and {floor} was the end before the request was sent")
         if not certain:

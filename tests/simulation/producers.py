@@ -24,6 +24,8 @@ FIRST_PRODUCE_WITH_TIMESTAMPS = 2
 OLD_PRODUCE_VERSIONS = (0, 1, 2)
 OLD_SHARE = 0.12
 """The share of producers that know the message formats before record batches alone."""
+SLACK_SECONDS = 10.0
+"""What an answer may take beside the wait for a commit."""
 PRODUCE_VERSIONS = (3, 7, 8, 9, 11, 12, 13)
 
 
@@ -67,10 +69,11 @@ class Producer(Client):
             self.depth = min(self.depth, 5)
         self.codec = self._drawn_codec()
         self.pad = rng.choice((0, 0, 100, 5000))
-        if not self.several and rng.random() < 0.1:
+        if not self.several and rng.random() < (0.9 if world.is_large else 0.1):
             # With requests that no pooled buffer holds.
             self.pad = 35_000
         self.slow = rng.random() < 0.15
+        self.timeout_ms = rng.choice(world.timeouts_ms)
         topic = rng.choice(list(world.topics.values()))
         self.partitions = [(topic.name, number) for number in range(topic.partitions)]
         if rng.random() < 0.5:
@@ -210,10 +213,11 @@ class Producer(Client):
         ]
         flat = [sent for members in by_topic.values() for sent in members]
         connection.ask(
-            request(acks=self.acks, timeout_ms=20_000, topic_data=topics),
+            request(acks=self.acks, timeout_ms=self.timeout_ms, topic_data=topics),
             self.version,
             lambda answer: self._answered(connection, flat, answer),
             is_answered=self.acks != 0,
+            allowed_seconds=self.timeout_ms / 1000 + SLACK_SECONDS,
         )
 
     def _answered(self, connection: ModelConnection, batches: list[Sent], answer: Any) -> None:
@@ -232,8 +236,10 @@ class Producer(Client):
             code = row.error_code
             if code == 0:
                 self._unsettled.pop(sent, None)
-                floor = 0 if sent.again or self.idempotent else sent.floor
                 certain = self.acks == -1 or not self.world.may_lose_leaders
+                # One that leads no more has what others have yet to get, and lacks what they got since.
+                is_late = not certain and self.world.may_lead_twice
+                floor = 0 if sent.again or self.idempotent or is_late else sent.floor
                 self.judge.acknowledged(
                     connection.name,
                     sent.partition,

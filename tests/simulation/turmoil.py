@@ -54,13 +54,14 @@ class Turmoil(Cluster):
         super().__init__(seed, folder, scale)
         rng = self.rng
         self.session_ms = rng.choice((400, 1_000, 3_000))
-        self.is_crowd = False
+        self.is_crowd, self.may_lead_twice = False, True
         self.pauses = rng.choice(((0.0, 0.001, 0.02), (0.0, 0.02, 0.1), (0.0, 0.1, 0.5)))
         release = rng.choice(RELEASES)
         other = rng.choice(RELEASES) if rng.random() < 0.2 else release
         self.releases = {node: release if node == 1 else other for node in self.nodes}
         protocols = [PROTOCOL_VERSIONS[each] for each in self.releases.values()]
         self.has_old_formats = any(each.release[:2] < FIRST_WITH_BATCHES for each in protocols)
+        self.timeouts_ms = rng.choice(((20_000,), (20_000, 1_000, 100)))
         self.has_topic_ids = all(each.release >= FIRST_WITH_TOPIC_IDS for each in protocols)
         self._asks_for_epochs = all(each.offset_for_leader_epoch > 0 for each in protocols)
         faults: tuple[Callable[[], Awaitable[None]], ...] = (
@@ -87,7 +88,7 @@ class Turmoil(Cluster):
     async def fail_at_times(self) -> None:
         rng = self.rng
         for _ in range(rng.randint(2, STORMS)):
-            await asyncio.sleep(rng.choice((0.02, 0.2, 2.0)) * rng.random())
+            await self.next_moment(rng.choice((0.02, 0.2, 2.0)) * rng.random())
             if self.writers_done:
                 break
             for _ in range(rng.randint(1, 5)):

@@ -9,6 +9,7 @@ its files are real ones, in memory where the system has that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import random
@@ -26,6 +27,7 @@ from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.administration.feature import Administration
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
+from tests.simulation.defects import Defects
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.judge import Judge, Partition, ViolationError
@@ -41,6 +43,7 @@ PORT = 9092
 SETTLE_SECONDS = 15.0
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
+MOMENT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,12 @@ class World:
         """Whether all producers press for the same few partitions, without a pause."""
         self.pauses: tuple[float, ...] = (0.0, 0.0001, 0.001, 0.02)
         """Seconds that clients let pass at times."""
+        self.may_lead_twice = False
+        """Whether a broker may take itself for a leader while another one is."""
+        self.timeouts_ms: tuple[int, ...] = (20_000,)
+        """For how long producers wait for a commit."""
+        self.is_large = self.rng.random() < 0.08
+        """Whether most requests are large, and memory for them is short."""
         self.has_old_formats = False
         """Whether all topics are stored in a format from before batches."""
         self.has_topic_ids = True
@@ -194,7 +203,7 @@ class World:
             "kbroker.fsync": rng.choice(("os", "commit")),
             "log.segment.bytes": rng.choice(("1048576", "1073741824")),
             "socket.request.max.bytes": "200000",
-            "queued.max.request.bytes": rng.choice(("-1", "-1", "200000")),
+            "queued.max.request.bytes": "200000" if self.is_large else rng.choice(("-1", "-1", "200000")),
             **self._shared_settings,
         }
 
@@ -248,7 +257,7 @@ class World:
         if not self.fails:
             return
         for _ in range(rng.randint(1, 4)):
-            await asyncio.sleep(rng.choice((0.01, 0.1, 1.0)) * rng.random())
+            await self.next_moment(rng.choice((0.01, 0.1, 1.0)) * rng.random())
             if self.writers_done:
                 break
             await self.fail()
@@ -257,6 +266,14 @@ class World:
                 # a leader that is gone by then takes it along, as with Apache Kafka (KIP-101).
                 await asyncio.sleep(SETTLE_SECONDS)
         self.network.heal()
+
+    async def next_moment(self, seconds: float) -> None:
+        """Let so much time pass; at times until a producer is told then that it has been acknowledged."""
+        await asyncio.sleep(seconds)
+        if self.rng.random() < 0.4:
+            told = self.judge.next_acknowledgement = self.loop.create_future()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told, MOMENT_SECONDS)
 
     async def fail(self) -> None:
         """One fault, and the end of it."""
@@ -386,10 +403,12 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
     """Runs one history.  ViolationError with what happened in it."""
     folder = Path(tempfile.mkdtemp(prefix="kbroker-world-", dir=MEMORY if MEMORY.is_dir() else None))
     before = logging.root.manager.disable
-    # What brokers say of each fault is no news.
-    logging.disable(logging.CRITICAL)
     world = kind(seed, folder, scale or Scale())
     loop, judge = world.loop, world.judge
+    # What brokers say of each fault is no news, but for what must not happen.
+    logging.disable(logging.WARNING)
+    defects = Defects(loop)
+    logging.getLogger().addHandler(defects)
     problem: BaseException | None = None
     try:
         with surroundings(loop):
@@ -402,6 +421,7 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
                 outcome = Outcome(loop.trace.hexdigest(), judge.answers, loop.turns, loop.time() - 1000)
                 _drop(world)
     finally:
+        logging.getLogger().removeHandler(defects)
         logging.disable(before)
         asyncio.set_event_loop(None)
         shutil.rmtree(folder, ignore_errors=True)

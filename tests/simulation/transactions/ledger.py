@@ -110,14 +110,14 @@ class TransactionLedger:
     def initializes(self, each: TransactionalId) -> tuple[int, int]:
         """InitProducerId is about to be sent: it ends what is open.  What `initialized` is to be told."""
         each.attempts += 1
-        for transaction in self.all:
-            if transaction.who == each.name:
-                transaction.is_open = False
+        self._may_end_all(each)
         return each.attempts, each.top_epoch
 
     def initialized(self, each: TransactionalId, sent: tuple[int, int], producer: tuple[int, int]) -> Incarnation:
         """A producer has its id and epoch."""
         each.answered += 1
+        # One that has begun while the request was on its way is fenced as well.
+        self._may_end_all(each)
         attempt, top_epoch = sent
         if producer[1] <= top_epoch:
             self._judge.fail(f"{each.name} is given epoch {producer[1]}, and {top_epoch} was given before it asked")
@@ -127,6 +127,11 @@ class TransactionLedger:
         if each.newest is None or each.newest.producer[1] < producer[1]:
             each.newest = made
         return made
+
+    def _may_end_all(self, each: TransactionalId) -> None:
+        for transaction in self.all:
+            if transaction.who == each.name:
+                transaction.is_open = False
 
     def goes_on(self, each: TransactionalId, who: Incarnation, producer: tuple[int, int]) -> None:
         """The end of a transaction gave its producer another epoch."""
