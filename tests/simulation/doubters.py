@@ -1,8 +1,8 @@
 """Model clients that are not up to date: fetch sessions out of step, and leader epochs that are over or yet to come.
 
 The judge looks into the broker for what it knew when the request was sent and when the answer came: an epoch that was
-over before is fenced, one that has yet to come is not known, and neither is served (KIP-320); each epoch of a session is
-answered once and in order (KIP-227).
+over before is fenced, one that has yet to come is not known, and neither is served (KIP-320); each epoch of a session
+is answered once and in order (KIP-227).
 """
 
 from __future__ import annotations

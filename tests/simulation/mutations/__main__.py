@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--simulations", type=int, default=MOST_HISTORIES)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--turmoils", action="store_true", help="play none but those in turmoil, and count all")
     parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
     parser.add_argument("--crashes", action="store_true", help="play none without crashes, but count them")
     given = parser.parse_args()
@@ -51,11 +52,15 @@ def main() -> int:
 def _report(each: Mutation, tree: Path, given: argparse.Namespace) -> bool:
     """Tell what is found of a mutation; whether that is enough."""
     began = time.monotonic()
-    found = find(each, tree, given.seed, given.simulations, given.workers, Which(given.clusters, given.crashes))
+    found = find(each, tree, given.seed, given.simulations, given.workers, _which(given))
     violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
     print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
     print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found.seed is not None or each.name in UNFOUND
+
+
+def _which(given: argparse.Namespace) -> Which:
+    return Which(given.turmoils, given.clusters, given.crashes)
 
 
 def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, which: Which = ALL) -> Finding:

@@ -9,19 +9,22 @@ from itertools import takewhile
 from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.runner import Result, kind_of, play_each
+from tests.simulation.turmoil import Turmoil
 
 
-def main(first: int, most: int, workers: int, clusters: int, crashes: int) -> None:
+def main(first: int, most: int, workers: int, turmoils: int, clusters: int, crashes: int) -> None:
     """Prints how many were played, and the seed and the violation of the first that failed.
 
-    `clusters`, `crashes`: not 0 where one broker alone, or a history without crashes, goes none of the ways that were
-    changed, so that those histories need not be played; they are counted all the same."""
+    `turmoils`, `clusters`, `crashes`: not 0 where other histories than those need not be played, as one broker alone, or a
+    history without crashes, goes none of the ways that were changed; they are counted all the same."""
     failed: list[Result] = []
     # Those that are under way when one fails are played to their end: one of them may have the smaller seed.
     seeds = [
         seed
         for seed in range(first, first + most)
-        if (not clusters or kind_of(seed)[0] is Cluster) and (not crashes or _has_crashes(seed))
+        if (not turmoils or kind_of(seed)[0] is Turmoil)
+        and (not clusters or issubclass(kind_of(seed)[0], Cluster))
+        and (not crashes or _has_crashes(seed))
     ]
     for result in play_each(takewhile(lambda _: not failed, seeds), workers):
         if result.story is not None:

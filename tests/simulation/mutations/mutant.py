@@ -26,13 +26,14 @@ class MutantError(Exception):
 
 
 class Which(NamedTuple):
-    """Which histories may find a fault: those of clusters, those with crashes."""
+    """Which histories may find a fault: those in turmoil, those of clusters, those with crashes."""
 
+    turmoils: bool
     clusters: bool
     crashes: bool
 
 
-ALL = Which(clusters=False, crashes=False)
+ALL = Which(turmoils=False, clusters=False, crashes=False)
 
 
 @dataclass(frozen=True, slots=True)
