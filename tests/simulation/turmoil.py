@@ -71,6 +71,7 @@ class Turmoil(Cluster):
         self._faults = rng.sample(faults, rng.randint(2, len(faults)))
         self._lag_ms = rng.choice(("500", "2000", "30000"))
         self._restarts: list[asyncio.Task[None]] = []
+        self._elections: list[asyncio.Task[None]] = []
 
     def settings(self, node: int) -> dict[str, str]:
         values = super().settings(node)
@@ -258,7 +259,7 @@ class Turmoil(Cluster):
 
     async def _prefer(self) -> None:
         """Preferred leaders are to be elected."""
-        self.loop.create_task(self._elect())
+        self._elections.append(self.loop.create_task(self._elect()))
 
     async def _elect(self) -> None:
         data = self.ensemble.nodes.get(paths.CONTROLLER)

@@ -15,7 +15,7 @@ from tests.simulation.turmoil import Turmoil
 def main(first: int, most: int, workers: int, turmoils: int, clusters: int, crashes: int) -> None:
     """Prints how many were played, and the seed and the violation of the first that failed.
 
-    `turmoils`, `clusters`, `crashes`: not 0 where other histories than those need not be played, as one broker alone, or a
+    `turmoils`, `clusters`, `crashes`: not 0 where other histories need not be played, as one broker alone, or a
     history without crashes, goes none of the ways that were changed; they are counted all the same."""
     failed: list[Result] = []
     # Those that are under way when one fails are played to their end: one of them may have the smaller seed.
