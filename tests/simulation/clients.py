@@ -113,7 +113,9 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     """So many clients that share so many requests."""
     rng = world.rng
     transacting = rng.choice(TRANSACTING)
-    can_transact = not world.is_crowd and not all(each.is_old for each in world.topics.values())
+    can_transact = not (world.is_crowd or world.scale.is_focused) and not all(
+        each.is_old for each in world.topics.values()
+    )
     shares = [rng.uniform(0.3, 1.0) for _ in range(count)]
     each = [max(1, int(requests * share / sum(shares))) for share in shares]
     made: list[Client] = []

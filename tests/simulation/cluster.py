@@ -15,6 +15,7 @@ from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -167,9 +168,11 @@ class Cluster(World):
             self.network.heal()
 
     def isrs(self) -> list[list[int]]:
-        """Those in force, of all partitions."""
+        """Those in force, of all partitions but those that are being deleted."""
         nodes = self.ensemble.nodes
-        states = [json.loads(nodes[path].data or b"{}") for path in nodes if path.endswith("/state")]
+        paths_there = [path for path in nodes if path.startswith(paths.TOPICS) and path.endswith("/state")]
+        kept = [each for each in paths_there if paths.deletion(each.split("/")[3]) not in nodes]
+        states = [json.loads(nodes[path].data or b"{}") for path in kept]
         return [state["isr"] for state in states]
 
     def is_there(self, node: int) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.zookeeper import paths
+from kbroker.metadata.topic_names import is_internal
 from kbroker.replication.partition import Partition, Role
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 26
 HEAD, DELTA = struct.Struct(">qi"), struct.Struct(">i")
 MAGIC, MAGIC_AT, DELTA_AT = 2, 16, 23
-Name = tuple[str, int]
+Name = tuple[str, int, bytes]
+"""Topic, partition and topic id."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,10 @@ class _Compared:
 
     log: object
     end: int
+
+
+def _name(partition: Partition) -> Name:
+    return partition.topic, partition.index, partition.topic_id
 
 
 class States:
@@ -97,13 +103,15 @@ class States:
                 self._fail(node, partition, f"producer {entry.producer_id} has {entry.last_offset}, the end is {end}")
 
     def _leads(self, node: int, partition: Partition) -> None:
-        name, high = (partition.topic, partition.index), partition.log.high_watermark
+        name, high = _name(partition), partition.log.high_watermark
         known = self._known.setdefault(name, _Known())
         term = (node, self._world.crashes.get(node, 0), partition.leader_epoch)
         if high < known.leaders.get(term, 0):
             self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
         known.leaders[term] = high
         known.committed = max(known.committed, high)
+        if partition.topic not in self._world.topics and not is_internal(partition.topic):
+            return  # What is in force may be about another topic of that name.
         leader, epoch, isr = self._in_force(name)
         if (leader, epoch) != (node, partition.leader_epoch) or not self._world.cuts_by_epochs(partition.topic):
             return
@@ -118,7 +126,7 @@ class States:
                 )
 
     def _is_committed(self, node: int, partition: Partition) -> None:
-        known = self._known.setdefault((partition.topic, partition.index), _Known())
+        known = self._known.setdefault(_name(partition), _Known())
         high = partition.log.high_watermark
         if known.epochs.get(node) != partition.leader_epoch:
             # It may have led since, up to that.
@@ -129,7 +137,7 @@ class States:
 
     def _in_force(self, name: Name) -> tuple[int, int, list[int]]:
         """Leader, leader epoch and ISR in ZooKeeper."""
-        node = self._world.ensemble.nodes.get(paths.state(*name))
+        node = self._world.ensemble.nodes.get(paths.state(*name[:2]))
         data = b"" if node is None or node.data is None else node.data
         before = self._contents.get(name)
         if before is None or before[0] is not data:
@@ -139,7 +147,7 @@ class States:
         return before[1]
 
     def _compare(self, node: int, partition: Partition) -> None:
-        name, log = (partition.topic, partition.index), partition.log
+        name, log = _name(partition), partition.log
         known = self._known.setdefault(name, _Known()).batches
         compared = self._compared.get((node, name))
         if compared is None or compared.log is not log:

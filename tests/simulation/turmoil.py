@@ -23,7 +23,9 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.loop import Process
 from tests.simulation.world import Scale
 
-TURMOIL_SCALE = Scale(nodes=3, requests=300, clients=(4, 12), aborts=0.003, crashes=1.0, old_formats=0.2)
+TURMOIL_SCALE = Scale(
+    nodes=3, requests=300, clients=(4, 12), aborts=0.003, crashes=1.0, old_formats=0.2, is_focused=True
+)
 RELEASES = (
     "3.9",
     "3.9",

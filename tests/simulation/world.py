@@ -59,6 +59,8 @@ class Scale:
     """The chance that brokers of a history crash."""
     only: frozenset[int] | None = None
     """The numbers of the clients that take part; None: all."""
+    is_focused: bool = False
+    """Whether it is about producers and consumers alone: no topics that change, no transactions, no members of groups."""
     share: float = 1.0
     """How much of its requests each client has."""
     old_formats: float = 0.0

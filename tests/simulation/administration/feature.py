@@ -28,7 +28,7 @@ class Administration:
         self._world = world
         self.topics: list[ChangingTopic] = []
         self._administrators: list[Administrator] = []
-        if rng.random() < CHANGING:
+        if rng.random() < CHANGING and not world.scale.is_focused:
             lag = 0.0 if world.scale.nodes == 1 else FOREVER if world.fails else LAG_SECONDS
             for number in range(rng.choice((1, 1, 2))):
                 topic = ChangingTopic(f"changing{number}", world.judge, lag=lag)
