@@ -51,10 +51,6 @@ class _Compared:
     end: int
 
 
-def _name(partition: Partition) -> Name:
-    return partition.topic, partition.index, partition.topic_id
-
-
 class States:
     """Of one cluster."""
 
@@ -80,6 +76,13 @@ class States:
             if partition.topic in self._world.topics:
                 self._compare(node, partition)
 
+    def _stays(self, topic: str) -> bool:
+        """Whether there is one topic of that name for all of the history, which may get its id later."""
+        return topic in self._world.topics or is_internal(topic)
+
+    def _name(self, partition: Partition) -> Name:
+        return partition.topic, partition.index, b"" if self._stays(partition.topic) else partition.topic_id
+
     def _replicas(self, node: int) -> list[Partition]:
         manager = self._world.brokers[node].services.replica_manager
         return [*manager, *manager.followed.values()]
@@ -103,14 +106,14 @@ class States:
                 self._fail(node, partition, f"producer {entry.producer_id} has {entry.last_offset}, the end is {end}")
 
     def _leads(self, node: int, partition: Partition) -> None:
-        name, high = _name(partition), partition.log.high_watermark
+        name, high = self._name(partition), partition.log.high_watermark
         known = self._known.setdefault(name, _Known())
         term = (node, self._world.crashes.get(node, 0), partition.leader_epoch)
         if high < known.leaders.get(term, 0):
             self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
         known.leaders[term] = high
         known.committed = max(known.committed, high)
-        if partition.topic not in self._world.topics and not is_internal(partition.topic):
+        if not self._stays(partition.topic):
             return  # What is in force may be about another topic of that name.
         leader, epoch, isr = self._in_force(name)
         if (leader, epoch) != (node, partition.leader_epoch) or not self._world.cuts_by_epochs(partition.topic):
@@ -126,7 +129,7 @@ class States:
                 )
 
     def _is_committed(self, node: int, partition: Partition) -> None:
-        known = self._known.setdefault(_name(partition), _Known())
+        known = self._known.setdefault(self._name(partition), _Known())
         high = partition.log.high_watermark
         if known.epochs.get(node) != partition.leader_epoch:
             # It may have led since, up to that.
@@ -147,7 +150,7 @@ class States:
         return before[1]
 
     def _compare(self, node: int, partition: Partition) -> None:
-        name, log = _name(partition), partition.log
+        name, log = self._name(partition), partition.log
         known = self._known.setdefault(name, _Known()).batches
         compared = self._compared.get((node, name))
         if compared is None or compared.log is not log:

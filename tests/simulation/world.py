@@ -60,7 +60,7 @@ class Scale:
     only: frozenset[int] | None = None
     """The numbers of the clients that take part; None: all."""
     is_focused: bool = False
-    """Whether it is about producers and consumers alone: no topics that change, no transactions, no members of groups."""
+    """Whether it is about producers and consumers alone: no topics that change, no transactions, no groups."""
     share: float = 1.0
     """How much of its requests each client has."""
     old_formats: float = 0.0
@@ -374,7 +374,8 @@ class World:
             pool, listener = broker.listeners.pool, broker.listeners.all[0]
             process = self.processes[node]
             # Those of other brokers, which each have one fetch that may wait.
-            others = sum(each.process is process and each.descriptor is not None for each in self.network.ends)
+            served = [each for each in self.network.ends if each.process is process and each.descriptor is not None]
+            others = sum(each.protocol is not None for each in served)
             left = {
                 "connections": len(listener.endpoint.connections) - others,
                 "addresses": len(listener._addresses) - others,
