@@ -146,6 +146,12 @@ def is_same_topic(one: bytes, other: bytes) -> bool:
     return one == other or ZERO_UUID in (one, other)
 
 
+def note_id(names: dict[bytes, str], topic: TopicImage) -> None:
+    """Note under which id a topic goes, where that is known."""
+    if topic.topic_id != ZERO_UUID:
+        names[topic.topic_id] = topic.name
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The whole cluster.  `version` grows by one with every image that a cache publishes.

@@ -28,12 +28,13 @@ from kbroker.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from kbroker.metadata.image import note_id
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
@@ -112,7 +113,7 @@ class ReplicaManager:
 
     def _lead(self, topic: TopicImage, deadline: float) -> None:
         self.topics.setdefault(topic.name, {})
-        self._note_id(topic)
+        note_id(self.names, topic)
         for image in topic.partitions:
             self._lead_one(topic, image, deadline)
 
@@ -197,10 +198,6 @@ class ReplicaManager:
 
     # What the controller of a cluster says
 
-    def _note_id(self, topic: TopicImage) -> None:
-        if topic.topic_id != ZERO_UUID:
-            self.names[topic.topic_id] = topic.name
-
     def hosted(self, topic_partition: TopicPartition) -> Partition | None:
         """The replica that this broker has, whether it leads or follows."""
         led = self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
@@ -224,7 +221,7 @@ class ReplicaManager:
         cannot be made, InconsistentTopicIdError where the disk has another topic's."""
         topic_partition = TopicPartition(topic.name, image.partition)
         self.topics.setdefault(topic.name, {})
-        self._note_id(topic)
+        note_id(self.names, topic)
         self._take(topic, image, self._log_config(topic.configs), math.inf)
         if image.leader < 0:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
@@ -254,7 +251,7 @@ class ReplicaManager:
         """Take over ids and settings of topics from the metadata."""
         for topic in (*delta.created, *(change.new for change in delta.changed)):
             self.topics.setdefault(topic.name, {})
-            self._note_id(topic)
+            note_id(self.names, topic)
         # Of the many topics whose leaders alone are others, as when a broker is gone, nothing has to be looked at.
         altered = [*delta.created, *(new for old, new in delta.changed if new.configs != old.configs)]
         if not altered and not delta.deleted:
