@@ -3,6 +3,7 @@
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
 #   make run-cluster  ZooKeeper and three brokers on 127.0.0.1:9092 to 9094, data in ./data/cluster (Java 17, Maven)
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
+#   make test-quick a minute: the rules of the house, formats, settings, coordinators
 #   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
@@ -47,7 +48,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -154,6 +155,12 @@ docs: install
 # PYTEST="-n 0" runs them one by one, as --pdb needs it.
 test: install $(MADE)/test
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow and not spark and not dist" $(PYTEST)
+
+# What a change of pure code needs: rules of the house, formats, settings, coordinators.  Nothing starts a broker's process.
+QUICK := tests/assembly tests/config tests/coordinator tests/gate tests/metadata tests/protocol tests/quotas tests/records
+test-quick: install $(MADE)/test
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow and not kafka and not compat and not spark and not fuzz" \
+	  tests/test_layers.py $(QUICK) $(PYTEST)
 
 test-slow: install $(MADE)/spark $(MADE)/browser
 	$(BIN)/python -m pytest -m "not dist" $(PYTEST)
