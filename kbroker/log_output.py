@@ -280,10 +280,10 @@ class PlaceLimit(logging.Filter):
         now = self._monotonic()
         with self._lock:
             over = [each for each in self._places.values() if each.suppressed and now >= each.next_at]
-            told = [(each, each.suppressed) for each in over]
+            named = [(each, each.suppressed) for each in over]
             for place in over:
                 place.suppressed = 0
-        for place, suppressed in told:
+        for place, suppressed in named:
             name, level, text = place.last
             logging.getLogger(name).log(level, "suppressed %d similar to: %s", suppressed, text)
 

@@ -7,7 +7,9 @@ lists for each package all that it may import, `ROOMS` the same within the packa
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -343,6 +345,34 @@ def anys(path: Path) -> int:
     """How often a source has the type `Any`."""
     tree = ast.parse(path.read_text())
     return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+
+
+PROSE = re.compile(r"\bwho (?:reads|says|names|asks)\b|\btold\b", re.IGNORECASE)
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Docstrings and comments."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from (line for line in source.splitlines() if line.lstrip().startswith(("#", '"""')))
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_sentences_name_their_subject() -> None:
+    """A reader would have to find out who "who reads" is, and what tells whom where something "is told"."""
+    found = [
+        f"{name_of(path)}: {text}"
+        for path in sources(".py", ".pyx", ".pxd")
+        for text in prose(path)
+        if PROSE.search(text)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_functions_are_short() -> None:

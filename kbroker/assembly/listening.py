@@ -108,8 +108,8 @@ class Listeners:
             await listener.start()
             self.all.append(listener)
             if not is_member:
-                told = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
-                address = None if told is None else Address(told.host, told.port)
+                advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
+                address = None if advertised is None else Address(advertised.host, advertised.port)
                 self._unreached.append((listener, UnreachedAddress(each.name, address)))
             services.metadata_cache.subscribe(listener.endpoint.answers.forget)
 

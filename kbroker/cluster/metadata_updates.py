@@ -75,7 +75,7 @@ def _merged(
             known[each.partition] = each
     if not known:
         return None
-    # A gap is a partition that the controller has not told of yet.
+    # A gap is a partition that the controller has not sent yet.
     rows = tuple(known.get(index) or _untold(index) for index in range(max(known) + 1))
     if old is not None:
         return replace(old, partitions=rows, topic_id=old.topic_id if topic_id == ZERO_UUID else topic_id)

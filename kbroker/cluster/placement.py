@@ -67,7 +67,7 @@ def _spread(order: Sequence[int], number: int, count: int, racks: Mapping[int, s
 
 
 def first_place(brokers: Sequence[BrokerImage], replicas: Sequence[int]) -> int:
-    """The `start` by which a topic's first partition, with these replicas, was placed, as far as that can be told."""
+    """The `start` by which a topic's first partition, with these replicas, was placed, as far as that can be seen."""
     order = rack_alternated(brokers)
     return next((order.index(node_id) for node_id in replicas[:1] if node_id in order), 0)
 

@@ -262,7 +262,7 @@ class BrokerConfig:
 
     def _wrong_place(self) -> tuple[str, str] | None:
         # One that is not advertised answers with the address that was dialled; a member of a cluster needs one that is,
-        # as other brokers are told of no other (`assembly.membership.settings`).
+        # as other brokers know of no other (`assembly.membership.settings`).
         names = [each.name for each in self.listeners]
         return wrong_place(self.get, self._static.keys(), self.node_id, names)
 

@@ -50,7 +50,7 @@ kbroker.auto.create.answers.at.once|BOOLEAN|false|||+|
     UNKNOWN_TOPIC_OR_PARTITION first, as Kafka answers and some tests of clients expect
 listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|
     where clients connect: name://host:port, …; an empty host means every interface
-advertised.listeners|LIST|null||distinct nonempty|+|addresses that clients are told to connect to; unset: the listeners
+advertised.listeners|LIST|null||distinct nonempty|+|addresses that clients connect to; unset: the listeners
 listener.security.protocol.map|STRING|
     SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT|broker||+|
     which protocol (PLAINTEXT, SSL, SASL_…) each listener name speaks

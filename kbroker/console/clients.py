@@ -1,4 +1,4 @@
-"""Connections and who is at the other end: addresses, client ids, software, what they ask."""
+"""Connections and who is at the other end: addresses, client ids, software, requests."""
 
 from __future__ import annotations
 

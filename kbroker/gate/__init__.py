@@ -1,1 +1,1 @@
-"""What stands in front of every answer: who asks, whether that client may, and how much it has used."""
+"""What stands in front of every answer: who the client is, whether it may ask that, and how much it has used."""

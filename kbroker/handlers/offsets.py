@@ -318,7 +318,7 @@ class _OffsetFetch(Generic[TopicT, PartitionT]):
     async def _partitions(
         self, name: str, indexes: Iterable[int], require_stable: bool, topic_id: bytes
     ) -> list[PartitionT]:
-        """Who names a topic by its id is told nothing of an earlier one of that name."""
+        """A client that names a topic by its id gets nothing of an earlier one of that name."""
         offsets = self._offsets
         found = []
         for index in indexes:

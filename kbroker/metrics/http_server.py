@@ -265,7 +265,7 @@ class _Connection(asyncio.Protocol):
         import httptools
 
         self._transport = cast(asyncio.Transport, transport)
-        # Told of an answer that the client does not read.
+        # Logged for an answer that the client does not read.
         self._transport.set_write_buffer_limits(high=0)
         server = self._server
         if sum(not each.is_extra for each in server.connections) >= MAX_CONNECTIONS and not server.make_room():

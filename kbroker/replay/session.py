@@ -80,7 +80,7 @@ def spark_session(
     log, is_named = SparkLog(), False
     try:
         if "spark.log.level" in given:
-            # Who asks for Spark's log wants to see it.
+            # A user who turns Spark's log on wants to see it.
             session = builder.getOrCreate()
         else:
             with log.started_here():

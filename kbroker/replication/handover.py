@@ -105,7 +105,7 @@ class Handover:
         return [each for each in partition.isr if each != own and self._cluster.is_alive(each)]
 
     async def _hand_over(self, led: Sequence[Partition]) -> None:
-        told = [each for each in led if each.topic_partition in self._given]
+        known = [each for each in led if each.topic_partition in self._given]
         asked = [each for each in led if each.topic_partition not in self._given]
         nodes = sorted({node for each in asked for node in self._others(each)})
         roomy = dict(zip(nodes, await asyncio.gather(*(self._roomy(node, asked) for node in nodes)), strict=True))
@@ -121,11 +121,11 @@ class Handover:
                 ", ".join(sorted({each.log.parent for each in given})),
                 ", ".join(str(each) for each in given[:20]),
             )
-        if given or told:
-            # Again where the controller that was told is gone since.
-            await self._told(ReplicaReport(offline=frozenset(each.topic_partition for each in (*given, *told))))
+        if given or known:
+            # Again where the controller that knew of it is gone since.
+            await self._report(ReplicaReport(offline=frozenset(each.topic_partition for each in (*given, *known))))
 
-    async def _told(self, report: ReplicaReport) -> None:
+    async def _report(self, report: ReplicaReport) -> None:
         try:
             await self._cluster.report(report)
         except KafkaError as error:

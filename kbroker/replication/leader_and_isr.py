@@ -8,7 +8,7 @@ A request of a controller that was deposed, or for an earlier life of this broke
 Of one partition:
 
     leader epoch not above the known one       STALE_CONTROLLER_EPOCH: said before; controllers repeat themselves; but
-                                               the id of a topic that had none may be told in the same epoch
+                                               the id of a topic that had none may come in the same epoch
     its log is lost with its disk              KAFKA_STORAGE_ERROR: the controller takes the replica for offline; so it
                                                is where the replica is not new and in no directory that works, while
                                                one has failed, and where its disk is full (`handover`)

@@ -101,16 +101,16 @@ class LogDirFailureHandler:
             self._halt(reason)
 
     async def _report(self, report: ReplicaReport) -> None:
-        is_told = True
+        is_first = True
         while True:
             try:
                 await self._controller.report_replicas(self._broker(), report)
                 return
             except KafkaError as error:
-                if is_told:
+                if is_first:
                     count = len(report.offline)
                     logger.error("the controller does not know of %d offline replicas yet: %s", count, error)
-                is_told = False
+                is_first = False
             await asyncio.sleep(RETRY_SECONDS)
 
 

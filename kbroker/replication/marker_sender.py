@@ -1,7 +1,7 @@
 """Writes the markers that end transactions wherever a partition is led: here, or over WriteTxnMarkers.
 
 For each other broker one request is under way; what comes meanwhile goes with the next one.  Where the leader cannot be
-reached, or is another one by then, the marker's writer is told NOT_LEADER_OR_FOLLOWER, and tries again.
+reached, or is another one by then, the marker's writer gets NOT_LEADER_OR_FOLLOWER, and tries again.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class ReplicaManager:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
         if partition is None:
-            self._without_room.forget(topic_partition)  # The controller is told, and decides what becomes of it.
+            self._without_room.forget(topic_partition)  # The controller hears of it, and decides what becomes of it.
             raise KafkaStorageError(f"the log of {topic_partition} could not be made")
         return partition
 

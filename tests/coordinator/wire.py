@@ -49,7 +49,7 @@ class InternalTopics:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def create(self, _group_id: str, topics: Mapping[str, InternalTopic], _told_ms: int, _quota: object = None) -> None:
+    def create(self, _group_id: str, topics: Mapping[str, InternalTopic], _ms: int, _quota: object = None) -> None:
         for name, topic in sorted(topics.items()):
             topic_id = hashlib.md5(name.encode()).digest()
             create = partial(create_topics, self._world.cache, topic_image(name, topic_id, topic.partitions))

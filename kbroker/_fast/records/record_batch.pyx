@@ -45,7 +45,7 @@ from kbroker._fast.base.crc32c cimport crc32c_update
 from kbroker._fast.base.cursor cimport Cursor, cursor_init
 from kbroker._fast.records.record_walk cimport Walk, walk_init, walk_records
 
-# Passed on: who reads batches catches these from here.
+# Passed on: readers of batches catch these from here.
 from kbroker._fast.records.batch_info import (
     BatchError,  # no-cython-lint
     CorruptBatchError,

@@ -7,7 +7,7 @@ A start calls, in this order:
     catch_up         register or read what the logs are loaded with
     report_logs      the logs are open: the controller hears of them, and replicas begin to lead and to follow
     wait_for_others  what has to be there before clients are served
-    serve            the listeners are open: others may be told of this broker
+    serve            the listeners are open: others may hear of this broker
 
 A stop calls `leave`, which has the partitions led by others while this broker still serves, `close`, and `release`
 once the logs are closed.  A start that fails or is ended calls `close` and `release` wherever it was.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def inter_broker_listener(config: BrokerConfig) -> str:
     """The listener that brokers reach each other by: the one named, else the first of the protocol that is set.
 
-    ValueError where others cannot be told of it.
+    ValueError where others could not reach it.
     """
     named = config.get("inter.broker.listener.name")
     if named:

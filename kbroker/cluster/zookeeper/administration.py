@@ -99,7 +99,7 @@ class Administration:
                 await term.settle()
                 outcomes = [self._as_made(outcome) for outcome in outcomes]
         if not validate_only and any(outcome.topic is not None for outcome in outcomes):
-            await term.changes.told()
+            await term.changes.wait_for_own_metadata()
         return outcomes + await plans.duplicates(counts, pace)
 
     async def _create(self, outcome: TopicOutcome) -> TopicOutcome:
@@ -138,7 +138,7 @@ class Administration:
                         await self._grow(outcome.topic)
                 await term.settle()
         if not validate_only and any(outcome.topic is not None for outcome in outcomes):
-            await term.changes.told()
+            await term.changes.wait_for_own_metadata()
         return await plans.duplicates(counts, pace) + outcomes
 
     async def _grow(self, planned: TopicImage) -> None:
@@ -172,7 +172,7 @@ class Administration:
                 outcomes.append(outcome)
             term.deletion.begin(names)
         if names:
-            await term.changes.told()
+            await term.changes.wait_for_own_metadata()
         return outcomes
 
     # Partitions

@@ -235,7 +235,7 @@ class StateChanges:
         for node_id, (request, version) in self._messages.update_metadata(names, to).items():
             self._channels.send(node_id, request, version)
 
-    async def told(self) -> None:
+    async def wait_for_own_metadata(self) -> None:
         """Wait until this broker itself has taken what it was sent, for TOLD_SECONDS at most."""
         own = self.context.node_id
         taken = asyncio.Event()

@@ -139,7 +139,7 @@ class EntityConfigs:
         return self._topics
 
     def _is_known(self, name: str) -> bool:
-        """Whether what was read is what is set.  Of a topic that this broker has not been told of, it may be what was
+        """Whether what was read is what is set.  Of a topic that this broker does not know, it may be what was
         set on one that had its name before: nobody is notified of what a topic is made with."""
         return name in self._topics and (self._cache is None or self._cache.topic(name) is not None)
 

@@ -45,7 +45,7 @@ class IsrWriter:
                 await self._zookeeper.create(paths.ISR_CHANGE_PREFIX, encode_partitions(written), sequential=True)
             except ZooKeeperError as error:
                 # The states are in force; the controller learns of them when it reads them next.
-                logger.warning("the controller is not told of %d ISRs: %s", len(written), error)
+                logger.warning("the controller does not hear of %d ISRs: %s", len(written), error)
         return list(outcomes)
 
     async def _write(self, change: IsrChange) -> PartitionOutcome:

@@ -2,7 +2,7 @@
 
 It reads everything, tells brokers what it found, and then follows what changes in ZooKeeper: brokers, topics,
 deletions, and what old tools and brokers leave there.  One change is under way at a time, whether it comes from
-ZooKeeper, from a request or from the clock; what brokers are told follows from what was written.
+ZooKeeper, from a request or from the clock; what brokers are sent follows from what was written.
 
     states      TAKING_OVER → ACTIVE → ENDED
 """
@@ -338,9 +338,9 @@ class Term:
         """Give every partition the leader and the ISR that it can have; tell of those in `also` in any case."""
         changed = self._unsettled()
         await self._commit(changed)
-        told = [name for name in also if name not in changed]
-        if told:
-            self.changes.send_metadata(told)
+        others = [name for name in also if name not in changed]
+        if others:
+            self.changes.send_metadata(others)
 
     def _unsettled(self) -> dict[TopicPartition, PartitionImage]:
         """The partitions that could have another leader or ISR, with it."""

@@ -1,7 +1,7 @@
 """What Kafka writes into znodes, and how it is read: pure functions between values and bytes.
 
 JSON is written as Kafka writes it, compact and with its order of keys; spaces and any order are read.  Content that
-makes no sense raises `ZnodeError` with the reason; who reads decides what to go on without.
+makes no sense raises `ZnodeError` with the reason; the caller decides what to go on without.
 
     /brokers/ids/N           {"features":{},"listener_security_protocol_map":{…},"endpoints":["L://h:p"],"rack":…,…}
     /brokers/topics/T        {"partitions":{"0":[1,2]},"topic_id":"…","adding_replicas":{},"removing_replicas":{},…}

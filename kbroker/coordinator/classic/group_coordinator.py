@@ -222,7 +222,7 @@ class GroupCoordinator:
         self._membership.sync(group, request, reply)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises for who is no member of this generation."""
+        """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises KafkaError where the member is not of this generation."""
         if not group_id:
             # Commits may have made a group of this name.
             raise InvalidGroupIdError()

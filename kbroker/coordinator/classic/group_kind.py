@@ -64,10 +64,10 @@ class GroupKind(Protocol):
         *,
         is_transactional: bool = False,
     ) -> CommitCheck | None:
-        """Raise KafkaError unless who says so may commit offsets; what to ask for each partition, None for nothing."""
+        """Raise KafkaError unless the member may commit offsets; the check of each partition, None for none."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise KafkaError unless who says so may ask for offsets."""
+        """Raise KafkaError unless the member may fetch offsets."""
 
 
 class KindServer(Protocol):

@@ -247,7 +247,8 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, group: Group, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """A sign of life; the answer tells whether a rebalance is going on.  Raises for who is no member (any more)."""
+        """A sign of life; the answer tells whether a rebalance is going on.  Raises KafkaError for an
+        id that is no member's (any more)."""
         member = group.members.get(member_id)
         if member is None or group_instance_id is not None:
             member = group.check_member(member_id, group_instance_id)

@@ -130,7 +130,7 @@ class OffsetCommits:
         return codes, accepted, records
 
     def _admit_transactional(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
-        """The same for a commit in a transaction; who names no member (before KIP-447) is let in."""
+        """The same for a commit in a transaction; a producer that names no member (before KIP-447) is let in."""
         group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
         is_member = who.generation_id >= 0 or bool(who.member_id) or who.group_instance_id is not None
         if group is None:

@@ -238,7 +238,7 @@ class Rebalances:
                 self.watch(group, member)
 
     def fail_syncs(self, group: Group, error: ErrorCode) -> None:
-        """Forget all assignments and send everybody who waits for one away."""
+        """Forget all assignments and refuse the members that wait for one."""
         for member in list(group.members.values()):
             member.assignment = b""
             if group.answer_sync(member, SyncResult(error)):

@@ -26,7 +26,7 @@ def check_commit(
     *,
     is_transactional: bool = False,
 ) -> CommitCheck | None:
-    """Raise KafkaError unless who says so may commit; what to ask for each partition, None for nothing."""
+    """Raise KafkaError unless the member may commit; the check for each partition, None where there is none."""
     member = fencing.late_member(
         members,
         member_id,
@@ -49,7 +49,7 @@ def check_commit(
 
 
 def check_fetch(members: Members, member_id: str | None, epoch: int) -> None:
-    """Raise KafkaError unless who says so may fetch; without a member id anybody may."""
+    """Raise KafkaError unless the member may fetch; a request without a member id may."""
     fencing.check_fetch(members, member_id, epoch, _stale)
 
 

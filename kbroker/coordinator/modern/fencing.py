@@ -72,7 +72,7 @@ def check_since(member: M, epoch: int, since: int | None, noun: str, name: str, 
 
 
 def check_fetch(members: Mapping[str, M], member_id: str | None, epoch: int, stale: Stale[M]) -> None:
-    """Raise KafkaError unless who says so may fetch; without a member id anybody may."""
+    """Raise KafkaError unless the member may fetch; a request without a member id may."""
     if member_id is None and epoch < 0:
         return
     member = _member(members, member_id or "")

@@ -189,7 +189,7 @@ class CoordinatorRuntime(Generic[S]):
     def check_knows_topic(self) -> None:
         """Raise CoordinatorNotAvailableError while this broker cannot say whether anything is stored at all.
 
-        It has just joined a cluster, and no controller has told it what there is; or it serves no longer.
+        It has just joined a cluster, and has no metadata from a controller yet; or it serves no longer.
         """
         if not self._running or not (self.shards or self._cache.is_filled):
             raise CoordinatorNotAvailableError()

@@ -314,7 +314,7 @@ class ShareGroups:
         }
         if left:
             task = asyncio.ensure_future(self._delete_states(group.group_id, left))
-            task.add_done_callback(_told)
+            task.add_done_callback(_log_failure)
 
     def _deleting(self, known: StatePartitions) -> dict[bytes, TopicState]:
         """The topics whose state is to be deleted.  The note does not say which partitions those are: all of the topic,
@@ -332,7 +332,7 @@ class ShareGroups:
                 group = each.kind
                 if isinstance(group, ShareGroup) and group.state_partitions.is_known(topic.topic_id):
                     task = asyncio.ensure_future(self._forget_topic(group, topic.topic_id))
-                    task.add_done_callback(_told)
+                    task.add_done_callback(_log_failure)
 
     async def _forget_topic(self, group: ShareGroup, topic_id: bytes) -> None:
         state = group.state_partitions.states().get(topic_id)
@@ -380,7 +380,7 @@ def _partitions(topics: Mapping[bytes, TopicState]) -> list[tuple[bytes, int]]:
     return [(topic_id, index) for topic_id, state in topics.items() for index in state.partitions]
 
 
-def _told(task: asyncio.Future[None]) -> None:
+def _log_failure(task: asyncio.Future[None]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None:
         logger.warning("the state of a topic could not be deleted: %s", error)

@@ -50,7 +50,7 @@ class StreamsGroupState(Enum):
 
 @dataclass(slots=True)
 class Known:
-    """What no record says: the topology over the topics of `image_version`; the epoch of what members are told of each
+    """What no record says: the topology over the topics of `image_version`; the epoch of what members know of each
     other's endpoints; who asked the whole application to shut down; whether an assignment is being computed."""
 
     configured: ConfiguredTopology | None = None

@@ -32,17 +32,17 @@ class InternalTopics:
         self._clock = clock
         self._under_way: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Why, and until when that is told, in seconds.
+        # Why a topic could not be made, and until when heartbeats say so, in seconds on the clock.
         self._failures: dict[str, tuple[str, float]] = {}
 
     def create(
-        self, group_id: str, topics: Mapping[str, InternalTopic], told_ms: int, quota: MutationQuota | None = None
+        self, group_id: str, topics: Mapping[str, InternalTopic], shown_ms: int, quota: MutationQuota | None = None
     ) -> None:
-        """Begin to make topics; what fails is told for `told_ms`."""
+        """Begin to make topics; heartbeats say for `shown_ms` what fails."""
         wanted = [topic for name, topic in topics.items() if name not in self._under_way]
         if wanted:
             self._under_way.update(topic.name for topic in wanted)
-            task = asyncio.get_running_loop().create_task(self._create(group_id, wanted, told_ms, quota))
+            task = asyncio.get_running_loop().create_task(self._create(group_id, wanted, shown_ms, quota))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -53,7 +53,7 @@ class InternalTopics:
         return {name: self._failures[name][0] for name in names if name in self._failures}
 
     async def _create(
-        self, group_id: str, topics: Iterable[InternalTopic], told_ms: int, quota: MutationQuota | None
+        self, group_id: str, topics: Iterable[InternalTopic], shown_ms: int, quota: MutationQuota | None
     ) -> None:
         requests = [
             NewTopic(
@@ -72,7 +72,7 @@ class InternalTopics:
             errors = dict.fromkeys((request.name for request in requests), failure)
         finally:
             self._under_way.difference_update(request.name for request in requests)
-        until = self._clock.monotonic() + told_ms / 1000
+        until = self._clock.monotonic() + shown_ms / 1000
         for name, error in errors.items():
             # Another broker, or a client, was sooner.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -2,7 +2,7 @@
 
 A target is made for the group's epoch at most once per `streams.assignment.interval.ms`, and not before
 `streams.initial.rebalance.delay.ms` have passed since a group without members got its first one; until then members go
-by the last one and are told that it is delayed.  The assignor runs at once in a small group and on a thread in a large
+by the last one and hear that it is delayed.  The assignor runs at once in a small group and on a thread in a large
 one.
 """
 

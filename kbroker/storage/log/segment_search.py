@@ -6,7 +6,7 @@ index is damaged or the log is.  A walk from the closest entry that the log conf
 offset, and the index is built again from the batches; or it comes to bytes that are no batch, which are a hole
 (`segment_damage`).  An index that leaves out so much that a walk takes long is built again as well.
 
-Who reads on asks for the offset behind the batch that was found last: where that one lies and where it ends is kept for
+A reader that goes on asks for the offset behind the batch that was found last: where that one lies and ends is kept for
 some readers of a segment (`follow_ups`), so that reading on, or again, costs one header and no look-up.
 """
 
@@ -110,7 +110,7 @@ def _judge(segment: Segment, files: FileSystem, offset: int, end: int, position:
             raise DamagedSegmentError(segment.path, hole)
         return find_place(segment, files, offset, end)
     if stop.batch is None and segment.time_index.last_entry()[1] >= offset:
-        return None  # Both indexes know more than the log has: who reads the log has to say what that means.
+        return None  # Both indexes know more than the log has: the caller says what that means.
     logger.warning("%s: the offset index leads astray (%s); building it again", segment.path, reason)
     rebuild_offset_index(segment, files, end)
     batch = stop.batch

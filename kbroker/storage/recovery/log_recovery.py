@@ -160,7 +160,7 @@ class LogRecovery:
             return
         environment = self._environment
         if not self._is_compacted and following.base_offset > self._durable_offset:
-            # A failing machine may lose the end of one file and not the next: it is told, and no damage, now or later.
+            # A failing machine may lose the end of one file and not the next: that is logged, and is no damage.
             if not is_thinned(segment, environment.files, 0, segment.base_offset):
                 reason = f"offsets {end} to {following.base_offset - 1} are missing behind {segment.path}"
                 directory = _directory_of(segment)
