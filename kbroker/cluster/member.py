@@ -77,7 +77,7 @@ class Member(Protocol):
     ) -> Controller:
         """The controller as this broker reaches it."""
 
-    async def prepare(self, topics: Iterable[str]) -> None:
+    async def prepare(self, topics: Mapping[str, bytes]) -> None:
         """Get to know the settings of topics, before their partitions are made."""
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:

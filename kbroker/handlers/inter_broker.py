@@ -141,7 +141,7 @@ def _named(request: wire.StopReplicaRequest, version: int) -> Iterable[TopicPart
 # -- UpdateMetadata ---------------------------------------------------------------------------------------------------
 
 
-def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequest) -> Struct:
+async def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequest) -> Struct:
     """UpdateMetadata v0-v8; see `cluster.metadata_updates`."""
     topics: dict[tuple[str, bytes], list[PartitionImage]] = {}
     if ctx.api_version < FIRST_WITH_TOPICS_IN_UPDATE:
@@ -154,7 +154,7 @@ def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequ
     brokers = [_broker(row, ctx.api_version) for row in request.live_brokers]
     try:
         require_cluster(ctx, Operation.CLUSTER_ACTION)
-        _requests(ctx).update_metadata(_sender(request), MetadataUpdate(request.controller_id, brokers, topics))
+        await _requests(ctx).update_metadata(_sender(request), MetadataUpdate(request.controller_id, brokers, topics))
     except KafkaError as error:
         return wire.UpdateMetadataResponse(error_code=error.code)
     return wire.UpdateMetadataResponse(error_code=ErrorCode.NONE)

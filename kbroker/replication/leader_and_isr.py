@@ -22,7 +22,7 @@ is judged and taken in one go.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,9 +86,9 @@ class ControllerRequests:
         fetchers: Fetchers,
         broker_epoch: Callable[[], int],
         configs_of: ConfigsOf,
-        prepare: Callable[[Iterable[str]], Awaitable[None]],
+        prepare: Callable[[Mapping[str, bytes]], Awaitable[None]],
     ) -> None:
-        """`prepare(topics)` gets to know their settings, which `configs_of` then has."""
+        """`prepare(topics)`, ids by name, gets to know their settings, which `configs_of` then has."""
         self._node_id = node_id
         self._cache = cache
         self._replicas = replicas
@@ -119,7 +119,8 @@ class ControllerRequests:
         """An error code for each partition, in order.  Raises the error of the whole request."""
         self._check(sender)
         self._fetchers.note_leaders(leaders)
-        await self._prepare({state.topic for state in states})
+        await self._prepare({state.topic: state.topic_id for state in states})
+        self._check(sender)
         codes = []
         for state in states:
             if pace is not None:
@@ -203,8 +204,11 @@ class ControllerRequests:
 
     # UpdateMetadata
 
-    def update_metadata(self, sender: Sender, update: MetadataUpdate) -> None:
+    async def update_metadata(self, sender: Sender, update: MetadataUpdate) -> None:
         """Publish what the controller says of the cluster.  Raises the error of the request."""
+        self._check(sender)
+        await self._prepare(dict(update.topics.keys()))
+        # Another controller may have spoken meanwhile.
         self._check(sender)
         delta = metadata_delta(self._cache.image, update, self._configs_of)
         if not delta.is_empty():

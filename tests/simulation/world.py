@@ -129,6 +129,8 @@ class World:
         self._shared_settings = coordinator_settings(self.rng, scale.nodes)
         self._settings: dict[int, dict[str, str]] = {}
         self.crashes: dict[int, int] = {}
+        self.crashed_at: dict[int, float] = {}
+        """When a broker was lost last."""
         self._value = 0
         self.disks = DiskFaults(self)
 
@@ -220,6 +222,15 @@ class World:
         """Where a broker's partitions are."""
         return self.disks.log_dirs(self._directory(node))
 
+    def setting(self, node: int, name: str) -> str | None:
+        """What a broker is set to."""
+        return self._settings[node].get(name)
+
+    @property
+    def may_lag(self) -> bool:
+        """Whether a follower may leave the ISR though nothing is wrong."""
+        return any(int(self.setting(node, "replica.lag.time.max.ms") or 30_000) < 5000 for node in self.nodes)
+
     def syncs_what_it_acknowledges(self, node: int) -> bool:
         return self._settings[node]["kbroker.fsync"] == "commit"
 
@@ -238,6 +249,7 @@ class World:
         broker = self.brokers.pop(node)
         before = self._directory(node)
         self.crashes[node] = self.crashes.get(node, 0) + 1
+        self.crashed_at[node] = self.loop.time()
         if has_power:
             disk.after_kill(before, self._directory(node), rng)
         else:

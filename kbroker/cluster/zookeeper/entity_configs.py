@@ -44,6 +44,7 @@ from kbroker.quotas.rules import (
     REQUEST_PERCENTAGE,
     USER,
 )
+from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
@@ -138,22 +139,25 @@ class EntityConfigs:
         await asyncio.gather(*(self._read_topic(name) for name in unknown))
         return self._topics
 
-    def _is_known(self, name: str) -> bool:
+    def _is_known(self, name: str, topic_id: bytes = ZERO_UUID) -> bool:
         """Whether what was read is what is set.  Of a topic that this broker does not know, it may be what was
         set on one that had its name before: nobody is notified of what a topic is made with."""
-        return name in self._topics and (self._cache is None or self._cache.topic(name) is not None)
+        if name not in self._topics or self._cache is None:
+            return name in self._topics
+        told = self._cache.topic(name)
+        return told is not None and topic_id in (told.topic_id, ZERO_UUID)
 
     async def _read_topic(self, name: str) -> None:
         self._topics[name] = await self.settings(f"topics/{name}")
 
-    async def prepare(self, names: Iterable[str]) -> None:
-        """Read the settings of topics that are not known yet; without ZooKeeper they are taken for empty."""
-        unknown = sorted(name for name in names if not self._is_known(name))
-        for name, error in zip(
-            unknown,
-            await asyncio.gather(*(self._read_topic(name) for name in unknown), return_exceptions=True),
-            strict=True,
-        ):
+    async def prepare(self, topics: Mapping[str, bytes]) -> None:
+        """Read the settings of topics, ids by name, that are not known yet; without ZooKeeper they stay as they were,
+        or are taken for empty."""
+        unknown = [name for name, topic_id in topics.items() if not self._is_known(name, topic_id)]
+        if not unknown:
+            return
+        found = await asyncio.gather(*(self._read_topic(name) for name in unknown), return_exceptions=True)
+        for name, error in zip(unknown, found, strict=True):
             if isinstance(error, ZooKeeperError):
                 logger.warning("the settings of topic %s can't be read: %s", name, error)
             elif error is not None:

@@ -174,7 +174,7 @@ class ZooKeeperMember:
         self.configs.on_topics(self._topic_configs_changed)
         return controller
 
-    async def prepare(self, topics: Iterable[str]) -> None:
+    async def prepare(self, topics: Mapping[str, bytes]) -> None:
         """Read the settings of topics that are not known yet."""
         await self.configs.prepare(topics)
 

@@ -23,6 +23,7 @@ from tests.cluster.zookeeper.fake import FakeEnsemble
 from tests.unbroken import UNBROKEN
 
 LONG_AGO_MS = 1_000_000
+MADE = TopicImage("t", bytes(15) + b"1", (), False, {})
 
 
 def test_notifications_grow_old_by_zookeepers_clock_alone() -> None:
@@ -59,11 +60,20 @@ def test_a_topic_that_is_made_again_has_the_settings_that_it_was_made_with() -> 
         await ensure_path(session, "/config/topics")
         await set_or_create(session, paths.topic_config("t"), encode_config({"segment.ms": "10"}))
         configs = EntityConfigs(session)
-        configs.publish_to(MetadataCache(ClusterImage.of("c")))
+        cache = MetadataCache(ClusterImage.of("c"))
+        configs.publish_to(cache)
         await configs.load()
         await set_or_create(session, paths.topic_config("t"), encode_config({"segment.ms": "20"}))
-        await configs.prepare({"t"})
+        await configs.prepare({"t": MADE.topic_id})
         assert configs.of_topic("t") == {"segment.ms": "20"}
+        # Nor does it where this broker has yet to hear that the first one is gone.
+        cache.apply(MetadataDelta(created=(MADE,)))
+        await set_or_create(session, paths.topic_config("t"), encode_config({"segment.ms": "25"}))
+        await configs.prepare({"t": MADE.topic_id})
+        assert configs.of_topic("t") == {"segment.ms": "20"}
+        await configs.prepare({"t": bytes(15) + b"2"})
+        assert configs.of_topic("t") == {"segment.ms": "25"}
+        cache.apply(MetadataDelta(deleted=(MADE,)))
         await set_or_create(session, paths.topic_config("t"), encode_config({"segment.ms": "30"}))
         assert (await configs.topics(["t"]))["t"] == {"segment.ms": "30"}
 
@@ -79,11 +89,10 @@ def test_an_alteration_keeps_what_another_broker_has_just_set() -> None:
         session = ensemble.session()
         topic, broker = ConfigResource(ConfigResourceType.TOPIC, "t"), ConfigResource(ConfigResourceType.BROKER, "")
         user = (("user", "u"),)
-        made = TopicImage("t", bytes(15) + b"1", (), False, {})
         controllers = []
         for node_id in (1, 2):
             cache = MetadataCache(first_image("c", node_id))
-            cache.apply(MetadataDelta(created=(made,)))
+            cache.apply(MetadataDelta(created=(MADE,)))
             configs = EntityConfigs(ensemble.session())
             configs.publish_to(cache)
             settings = BrokerSettings(BrokerConfig.from_mapping({"node.id": str(node_id)}), cache, node_id)

@@ -99,7 +99,7 @@ class FixedMember:
     ) -> Controller:
         return MemberController(cache, channel)
 
-    async def prepare(self, topics: Iterable[str]) -> None:
+    async def prepare(self, topics: Mapping[str, bytes]) -> None:
         pass
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:

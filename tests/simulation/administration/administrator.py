@@ -85,17 +85,16 @@ class Administrator(Client):
         """Make the topic, which nobody else does."""
         rng, world, topic = self.rng, self.world, self.topic
         chosen = {name: rng.choice(values) for name, values in SETTINGS.items() if rng.random() < 0.2}
-        if world.scale.nodes == 1:
-            chosen.pop(MIN_IN_SYNC, None)
         before = topic.life
         life = topic.begins(world.loop.time(), rng.choice((1, 1, 2, 4)))
         for name in SETTINGS:
             life.settings[name] = Setting(chosen.get(name, DEFAULTS.get(name, 0)), topic.lag)
+        life.replicas = 1 if world.scale.nodes == 1 else rng.choice((2, world.scale.nodes))
         request = wire.CreateTopicsRequest
         row = request.CreatableTopic(
             name=topic.name,
             num_partitions=life.partitions,
-            replication_factor=world.scale.nodes,
+            replication_factor=life.replicas,
             configs=[request.CreatableTopicConfig(name=name, value=str(value)) for name, value in chosen.items()],
         )
         version = rng.choice(CREATE_VERSIONS)
@@ -181,8 +180,7 @@ class Administrator(Client):
 
     async def _alter(self, life: Life) -> None:
         rng, request = self.rng, wire.IncrementalAlterConfigsRequest
-        names = [name for name in SETTINGS if name != MIN_IN_SYNC or self.world.scale.nodes > 1]
-        chosen = {name: rng.choice(SETTINGS[name]) for name in rng.sample(names, rng.choice((1, 1, 2)))}
+        chosen = {name: rng.choice(SETTINGS[name]) for name in rng.sample(list(SETTINGS), rng.choice((1, 1, 2)))}
         rows = [
             request.AlterableConfig(name=name, config_operation=SET, value=str(value)) for name, value in chosen.items()
         ]

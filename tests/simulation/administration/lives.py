@@ -33,11 +33,14 @@ class Life:
     partitions: int
     most_partitions: int
     """As many as were asked for."""
+    replicas: int = 1
     topic_id: bytes = b""
     made_at: float = FOREVER
     grown_at: float = -FOREVER
     """When the last partitions were added."""
     deletion_asked_at: float = FOREVER
+    moved_at: float = FOREVER
+    """When its replicas were first told to move."""
     ended_at: float = FOREVER
     """What is asked later does not reach it by its name."""
     settings: dict[str, Setting] = field(default_factory=dict)

@@ -61,7 +61,7 @@ async def _wrong(world: World, topics: Sequence[ChangingTopic]) -> str | None:
             other, before = told.setdefault(topic.name, (node, says))
             if before != says:
                 return f"broker {node} says {says} of {topic.name}, and broker {other} says {before}"
-            if (wrong := _differs(world, topic, row)) is not None:
+            if (wrong := _differs(topic, row)) is not None:
                 return f"broker {node} says {says} of {topic.name}: {wrong}"
         if (differs := await _settings_differ(world, node, topics)) is not None:
             return differs
@@ -70,7 +70,7 @@ async def _wrong(world: World, topics: Sequence[ChangingTopic]) -> str | None:
     return None
 
 
-def _differs(world: World, topic: ChangingTopic, row: Any) -> str | None:
+def _differs(topic: ChangingTopic, row: Any) -> str | None:
     life = topic.life
     if life is None or life.deletion_asked_at < FOREVER:
         return None if row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else "it was deleted"
@@ -79,7 +79,7 @@ def _differs(world: World, topic: ChangingTopic, row: Any) -> str | None:
     if len(row.partitions) != life.partitions:
         return f"it has {life.partitions} partitions"
     for each in row.partitions:
-        if each.error_code != 0 or len(each.replica_nodes) != len(world.nodes):
+        if each.error_code != 0 or len(each.replica_nodes) != life.replicas:
             return f"partition {each.partition_index} is not well"
     return None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.administration.client import ABSENT, FIRST_PRODUCE_BY_ID, ChangingClient
+from tests.simulation.administration.in_sync import judge_acknowledged, may_be_too_few
 from tests.simulation.administration.lives import MAX_MESSAGE, Life, Wanderer
 from tests.simulation.records import encode_batch
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 PRODUCE_VERSIONS = (3, 7, 9, 11, 12, 13, 13, 13)
 MOST_UNSETTLED = 5
+TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 LOST_PLACE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
@@ -207,9 +209,18 @@ class ChangingProducer(ChangingClient):
                     certain=self.acks == -1 or not self.world.may_lose_leaders,
                 )
             self._judge_size(connection, met, batch, now, refused=False)
+            if self.acks == -1 and len(met) == 1 and not batch.again:
+                last = row.base_offset + len(batch.values) - 1
+                judge_acknowledged(self.world, connection.name, met[0], batch.number, last, batch.since)
             return
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             self._judge_size(connection, met, batch, now, refused=True)
+        elif code in TOO_FEW:
+            if self.acks != -1 or not any(may_be_too_few(self.world, life, batch.since, now) for life in met):
+                self.judge.fail(
+                    f"{connection.name}: {batch.life.key}-{batch.number} answers {ErrorCode(code).name}, where acks is "
+                    f"{self.acks}, and there are enough replicas"
+                )
         elif not self.tolerates(code, (batch.life, batch.number), sent_at, now, by_name=self.by_name) and not (
             code in LOST_PLACE and self._is_mixed(batch, now)
         ):
