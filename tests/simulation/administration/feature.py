@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.administration.administrator import Administrator
+from tests.simulation.administration.limited import Quotas
 from tests.simulation.administration.lives import FOREVER, ChangingTopic
 from tests.simulation.administration.reader import ChangingFetcher
 from tests.simulation.administration.settling import settle
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 CHANGING = 0.25
 """The share of histories in which topics change."""
+LIMITED = 0.15
+"""The share of histories of one broker in which clients have quotas."""
 LAG_SECONDS = 2.0
 """Within so long all brokers of a cluster without faults know of a change."""
 
@@ -28,6 +31,7 @@ class Administration:
         self._world = world
         self.topics: list[ChangingTopic] = []
         self._administrators: list[Administrator] = []
+        self._quotas = Quotas(world, LIMITED)
         if rng.random() < CHANGING and not world.scale.is_focused:
             lag = 0.0 if world.scale.nodes == 1 else FOREVER if world.fails else LAG_SECONDS
             for number in range(rng.choice((1, 1, 2))):
@@ -39,19 +43,22 @@ class Administration:
 
     def settings(self) -> dict[str, str]:
         """What a broker is set to for its sake."""
-        return {"log.segment.delete.delay.ms": "1000"} if self.topics else {}
+        own = {"log.segment.delete.delay.ms": "1000"} if self.topics else {}
+        return {**own, **self._quotas.settings()}
 
     async def begin(self) -> None:
         """Make the topics for the first time."""
+        await self._quotas.begin()
         for each in self._administrators:
             await each.make()
 
     def clients(self) -> list[Client]:
         """Who changes topics, and who is at work there meanwhile."""
+        made = self._quotas.clients()
         if not self.topics:
-            return []
+            return made
         world, rng = self._world, self._world.rng
-        made: list[Client] = list(self._administrators)
+        made += self._administrators
         for number in range(rng.randint(1, 4)):
             made.append(ChangingProducer(world, f"changing-producer-{number}", rng.choice((10, 30, 60)), self.topics))
         for number in range(rng.randint(1, 3)):

@@ -230,5 +230,6 @@ class ChangingFetcher(ChangingClient):
             self.judge.fail(
                 f"{connection.name}: nothing from {asked}, where {behind} was committed before it was asked"
             )
-        if now - sent_at < self.max_wait_ms / 1000 - 0.001 and not self.world.is_stopping:
+        stops = self.world.is_stopping or connection.node in self.world.disks.halting
+        if now - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
             self.judge.fail(f"{connection.name}: an empty answer after {now - sent_at:.6f} s of {self.max_wait_ms} ms")
