@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
+from tests.simulation.administration import moving
 from tests.simulation.administration.lives import FOREVER, MAX_MESSAGE, MIN_IN_SYNC, ChangingTopic, Life
 from tests.simulation.administration.setting import Setting
 from tests.simulation.client import Client
@@ -76,6 +77,10 @@ class Administrator(Client):
                     await self.make()
             elif kind < 0.6 and life.partitions < 5:
                 await self._grow(life)
+            elif kind < 0.65:
+                await moving.move_directory(self, life)
+            elif kind < 0.8 and self.world.scale.nodes > 1:
+                await (moving.move_replicas if rng.random() < 0.7 else moving.elect)(self, life)
             else:
                 await self._alter(life)
 
@@ -169,7 +174,7 @@ class Administrator(Client):
             return int(answer.results[0].error_code)
 
         life.grown_at = FOREVER
-        await self._insist(
+        await self.insist(
             request(topics=[row], timeout_ms=10_000),
             3,
             code_of,
@@ -192,22 +197,30 @@ class Administrator(Client):
         def code_of(answer: Any) -> int:
             return int(answer.responses[0].error_code)
 
-        await self._insist(request(resources=[resource]), rng.choice((0, 1)), code_of, None, f"{life.key} {chosen}")
+        await self.insist(request(resources=[resource]), rng.choice((0, 1)), code_of, None, f"{life.key} {chosen}")
         for name in chosen:
             life.settings[name].acknowledged(self.world.loop.time())
 
     # How they are asked for
 
-    async def _insist(
-        self, request: Any, version: int, code_of: Callable[[Any], int], done: int | None, what: str
-    ) -> None:
-        """Ask until it is done; `done` is what is answered where it was done before."""
+    async def insist(
+        self,
+        request: Any,
+        version: int,
+        code_of: Callable[[Any], int],
+        done: int | None,
+        what: str,
+        refusal: int | None = None,
+    ) -> int:
+        """Ask until it is done; `done` is what is answered where it was done before, `refusal` what may be as well."""
         begins, is_unsure = self.world.loop.time(), False
         while True:
             answer = await self._ask(request, version)
             code = None if answer is None else code_of(answer)
             if code == 0 or (is_unsure and code is not None and code == done):
-                return
+                return int(code)
+            if code is not None and code == refusal:
+                return code
             # A broker that has just started, or come to be the controller, has yet to learn of the topic.
             self._wait_for(None if code in ABSENT and self._may_lag() else code, what, begins)
             is_unsure |= code in (None, ErrorCode.REQUEST_TIMED_OUT)

@@ -72,6 +72,8 @@ class ChangingClient(Client):
         """Whether a request that was sent and answered then may be told this of the topic."""
         life, number = place
         topic = self.topic(life.name)
+        if code in ABSENT and life.moved_at <= until:
+            return True  # Another broker leads it, or this one has no replica any more.
         if code in ABSENT:
             if by_name:
                 met = topic.between(since, until)

@@ -126,8 +126,9 @@ class Limited(Client):
         now = self.world.loop.time()
         if now < self._muted_until:
             self.judge.fail(f"{self.name} has an answer at {now:.6f}, and is muted until {self._muted_until:.6f}")
-        self._uses.append(Use(sent_at, now, least, most))
         limits = self.limit.between(sent_at, now)
+        # What is not limited is not counted either.
+        self._uses.append(Use(sent_at, now, 0 if NO_QUOTA in limits else least, most))
         longest = max((self._longest(limit, sent_at) for limit in limits if limit), default=0)
         if throttle_ms > max(longest, self.longest_besides()):
             self.judge.fail(f"{self.name} is throttled for {throttle_ms} ms, where {longest} follow from {limits}")

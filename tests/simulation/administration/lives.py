@@ -44,6 +44,8 @@ class Life:
     ended_at: float = FOREVER
     """What is asked later does not reach it by its name."""
     settings: dict[str, Setting] = field(default_factory=dict)
+    places: dict[int, list[list[int]]] = field(default_factory=dict)
+    """The brokers that a partition is to be on, where it was moved: one of these lists."""
 
     @property
     def key(self) -> str:

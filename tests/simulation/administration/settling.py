@@ -81,6 +81,9 @@ def _differs(topic: ChangingTopic, row: Any) -> str | None:
     for each in row.partitions:
         if each.error_code != 0 or len(each.replica_nodes) != life.replicas:
             return f"partition {each.partition_index} is not well"
+        wanted = life.places.get(each.partition_index)
+        if wanted is not None and list(each.replica_nodes) not in wanted:
+            return f"partition {each.partition_index} is to be on {wanted}"
     return None
 
 
