@@ -247,7 +247,7 @@ class Quotas:
         rng = world.rng
         self._world = world
         self._windows = rng.choice((2, 4, 11))
-        self.is_drawn = world.scale.nodes == 1 and rng.random() < share
+        self.is_drawn = world.scale.nodes == 1 and rng.random() < share and not world.scale.is_focused
 
     def settings(self) -> dict[str, str]:
         """Of a broker."""
