@@ -11,6 +11,7 @@ from tests.simulation.doubters import Doubter
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
+from tests.simulation.log_life import draw_lives
 from tests.simulation.producers import Producer
 from tests.simulation.transactions.transactors import Transactor
 
@@ -134,5 +135,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(world.administration.clients())
     if rng.random() < DOUBTING:
         made.append(Doubter(world, "doubter", 12))
+    made.extend(draw_lives(world))
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

@@ -22,6 +22,8 @@ async def read_back(world: World) -> None:
             partition = (topic.name, number)
             world.judge.read_back(partition, *await read_whole(world, partition, partition))
     await world.administration.end()
+    for life in world.lives:
+        await life.read_back()
     await judge_transactions(world)
     for each in world.at_end:
         await each()
