@@ -26,6 +26,7 @@ from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.loop import Process
+from tests.simulation.replica_bytes import compare_bytes
 from tests.simulation.states import States
 from tests.simulation.world import Scale, World
 
@@ -214,6 +215,7 @@ class Cluster(World):
         self.states.look()
         for node in self.brokers:
             self.states.compare(node)
+        compare_bytes(self)
 
     # What clients ask
 
