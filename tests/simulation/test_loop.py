@@ -230,3 +230,60 @@ def test_a_process_that_dies_ends_its_connections() -> None:
 
     for seed in SEEDS:
         run(seed, main)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_process_that_is_held_up_goes_on_as_if_nothing_had_happened(seed: int) -> None:
+    """Leaders that do not know that they are none any more, and all that they do then, would not be simulated."""
+
+    async def main(loop: SimulatedLoop) -> list[str]:
+        process, done = Process("held"), []
+
+        async def work() -> None:
+            for number in range(3):
+                done.append(f"{number}")
+                await asyncio.sleep(1.0)
+            done.append(await asyncio.get_running_loop().run_in_executor(pool, lambda: "a job"))
+
+        with ThreadPoolExecutor(1) as pool:
+            task = process.call(loop.create_task, work())
+            await asyncio.sleep(0.5)
+            loop.hold(process)
+            before = list(done)
+            await asyncio.sleep(10.0)
+            assert done == before, "a held process did something"
+            loop.release(process)
+            # The timer was due long ago; what comes behind it takes its time.
+            began = loop.time()
+            await task
+            assert 1.0 <= loop.time() - began < 3.0
+        return done
+
+    assert run(seed, main) == ["0", "1", "2", "a job"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_sent_over_a_link_that_is_cut_one_way_is_lost_that_way_alone(seed: int) -> None:
+    """A follower that hears its leader and is not heard would not be simulated."""
+
+    async def main(loop: SimulatedLoop) -> None:
+        served: list[Peer] = []
+
+        def serve() -> Peer:
+            served.append(Peer(keeps_open=True))
+            return served[-1]
+
+        server = Process("server")
+        server.call(loop.network.serve, serve, ADDRESS)
+        _, near = await loop.network.connect(lambda: Peer(keeps_open=True), *ADDRESS)
+        await asyncio.sleep(1.0)
+        loop.network.separate("outside", "server", both_ways=False)
+        near.transport.write(b"asked")
+        served[0].transport.write(b"told")
+        await asyncio.sleep(1.0)
+        assert (bytes(served[0].received), bytes(near.received)) == (b"", b"told")
+        loop.network.heal()
+        await asyncio.sleep(1.0)
+        assert near.lost or served[0].lost, "what was lost was not noticed"
+
+    run(seed, main)
