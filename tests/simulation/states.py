@@ -68,7 +68,9 @@ class States:
             if partition.role is Role.LEADER:
                 self._leads(node, partition)
         for node, partition in found:
-            self._is_committed(node, partition)
+            # A leader that is told to move or to be deleted may have come and gone since the last look.
+            if self._stays(partition.topic):
+                self._is_committed(node, partition)
 
     def compare(self, node: int) -> None:
         """Hold what a broker takes for committed against what others did."""
