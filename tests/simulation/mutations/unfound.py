@@ -16,6 +16,7 @@ UNFOUND: dict[str, str] = {
     "one-acknowledgement-before-fsync": "not played since crashes come right behind acknowledgements",
     "proposed-isr-does-not-count": "not played since the ISR in force is held against the logs",
     "a-part-of-a-write-is-the-whole": "not played to an end",
+    "full-disk-forgets-new-logs": "not played to an end",
     "failed-fsync-is-believed": "not played to an end",
     "retention-takes-half-its-time": "not played to an end",
     "tombstones-go-at-once": "not played to an end",
