@@ -9,9 +9,9 @@ UNFOUND: dict[str, str] = {
     "away for longer",
     "start-without-a-last-look": "not in some hundred histories, though starts are held up for longer than they wait",
     "throttle-never-lifted": "expected: histories have no quotas, so that nobody is throttled",
-    "followers-of-another-epoch": "not in 150 histories in turmoil: those in sync are noted anew whatever is kept, and one "
+    "followers-of-another-epoch": "not in 150 histories in turmoil: those in sync are noted anew all the same, one "
     "outside the ISR joins by its next fetch alone",
-    "lost-wake-up-amid-a-look": "not played: nothing that a look does is known to mark a partition, as a follower's offset "
+    "lost-wake-up-amid-a-look": "not played: nothing that a look does marks a partition: a follower's offset "
     "is noted when its fetch comes",
     "one-acknowledgement-before-fsync": "not played since crashes come right behind acknowledgements",
     "proposed-isr-does-not-count": "not played since the ISR in force is held against the logs",
