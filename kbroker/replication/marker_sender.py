@@ -13,6 +13,7 @@ from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from kbroker.metadata.image import NO_LEADER
 from kbroker.schemas import wire
+from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # The highest that Kafka 3.9 serves; it has no transaction version.
 VERSION = 1
+# Transactions with an epoch each exist where all brokers serve this one.  Without it a marker that comes a second time,
+# late, would end the producer's next transaction.
+VERSION_OF_EPOCHS = 2
 MOST_IN_A_REQUEST = 1000
 
 
@@ -79,8 +83,10 @@ class MarkerSender:
             del self._senders[leader]
 
     async def _send(self, leader: int, queued: list[_Queued]) -> None:
+        has_epochs = any(each.marker.transaction_version >= EPOCH_PER_TRANSACTION for each in queued)
+        version = VERSION_OF_EPOCHS if has_epochs else VERSION
         try:
-            answer = await self._clients.of(leader).send(_request(queued), VERSION)
+            answer = await self._clients.of(leader).send(_request(queued, version), version)
         except NodeError as error:
             for each in queued:
                 each.settled(NotLeaderOrFollowerError(str(error)))
@@ -101,7 +107,7 @@ class MarkerSender:
             task.cancel()
 
 
-def _request(queued: list[_Queued]) -> Any:
+def _request(queued: list[_Queued], version: int) -> Any:
     request = wire.WriteTxnMarkersRequest
     rows: dict[Marker, dict[str, list[int]]] = {}
     for each in queued:
@@ -114,6 +120,7 @@ def _request(queued: list[_Queued]) -> Any:
                 producer_epoch=marker.producer_epoch,
                 transaction_result=marker.is_commit,
                 coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version if version >= VERSION_OF_EPOCHS else 0,
                 topics=[
                     request.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
                     for name, indexes in topics.items()
