@@ -118,9 +118,11 @@ class World:
         """What is judged when all clients are through."""
         self.serves_new_groups = scale.nodes == 1
         """Whether there are consumer groups of KIP-848 and share groups, set up as the simulation has them."""
+        self.has_short_sessions = True
+        """Whether members of groups may be taken for dead within a second."""
         self.transaction_version = 0
-        self.group_partitions = 1
         """The level of the feature: 2 has an epoch for each transaction."""
+        self.group_partitions = 1
         self.lives: list[LogLife] = []
         self.has_zstd = False
         """Whether a producer compresses in a way that old consumers do not know."""

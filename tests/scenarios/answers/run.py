@@ -26,6 +26,7 @@ REQUESTS = 4000
 TOPICS = {"one": 1, "two": 2, "five": 5}
 REPLICATED = ("cluster", "workers", "kafka-cluster")
 OLD_KAFKA = "kafka-cluster"
+NEW_KAFKA = "kafka"
 STORY_LINES = 60
 
 
@@ -48,6 +49,9 @@ def run(kind: str, seconds: float, seed: int, folder: Path) -> tuple[int, str]:
         # Kafka 3.9 knows no topic ids in Produce.
         producers.PRODUCE_VERSIONS = tuple(each for each in producers.PRODUCE_VERSIONS if each <= 11)
         fetchers.FETCH_VERSIONS = tuple(each for each in fetchers.FETCH_VERSIONS if each <= 17)
+    if kind == NEW_KAFKA:
+        # Kafka 4 knows no requests from before batches.
+        producers.OLD_SHARE = fetchers.OLD_SHARE = 0.0
     made: list[RealWorld] = []
     with KINDS[kind](folder) as ports, asyncio.Runner(loop_factory=NotingLoop) as runner:
         try:

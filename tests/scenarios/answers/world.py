@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from kbroker.schemas import wire
@@ -138,6 +139,17 @@ class RealWorld:
         """What is judged when all clients are through."""
         self.serves_new_groups = False
         """Whether there are consumer groups of KIP-848 and share groups, set up as the simulation has them."""
+        self.has_short_sessions = False
+        self.pauses: tuple[float, ...] = (0.0, 0.0001, 0.001, 0.02)
+        self.may_lead_twice = False
+        self.timeouts_ms: tuple[int, ...] = (20_000,)
+        self.is_large = False
+        self.has_topic_ids = True
+        self.has_zstd = False
+        self.administration = SimpleNamespace(clients=list)
+        self.disks = SimpleNamespace(halting=())
+        self.brokers: dict[int, Any] = {}
+        """None can be looked into."""
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []
@@ -178,7 +190,7 @@ class RealWorld:
         """The name of a topic."""
         return self._names.get(bytes(topic_id), "?")
 
-    def tolerates(self, code: int) -> bool:
+    def tolerates(self, code: int, _partition: Partition | None = None) -> bool:
         """Whether an answer may have this error here."""
         return len(self.ports) > 1 and (code in NOT_NOW or code in IN_DOUBT)
 

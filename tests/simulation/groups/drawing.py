@@ -32,7 +32,7 @@ def draw_members(world: World) -> Sequence[Client]:
     """The members of all groups that keep their members."""
     rng = world.rng
     made: list[Client] = []
-    if rng.random() < CLASSIC and not world.scale.is_focused:
+    if world.has_short_sessions and rng.random() < CLASSIC and not world.scale.is_focused:
         topic = rng.choice(list(world.topics))
         group = ClassicGroup(f"classic-{len(world.at_end)}", topic, world.judge, fails=world.fails)
         world.at_end.append(partial(judge_ending, world, group))
