@@ -8,7 +8,7 @@ In the end   every record was settled, or delivered as often as the group allows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ class Held:
     member: str
     count: int
     until: float
+    is_linked: Callable[[], bool]
+    """Whether the connection that it came by is there, which the leader takes for the member."""
     is_certain: bool = True
     """Whether nothing was asked for, or has failed, that would end it sooner."""
 
@@ -75,6 +77,7 @@ class ShareGroup:
         count: int,
         batches: Sequence[ReadBatch],
         times: tuple[float, float],
+        is_linked: Callable[[], bool],
     ) -> None:
         """A member is given a range; `times`: when it asked, and now."""
         sent, now = times
@@ -87,13 +90,14 @@ class ShareGroup:
             if record.settled_at is not None and record.settled_at <= sent:
                 self.judge.fail(f"{who}: {place} is settled, and is given again")
             held = record.held
-            if held is not None and held.is_certain and held.member != who and now < held.until:
+            is_held = held is not None and held.is_certain and held.is_linked() and held.member != who
+            if held is not None and is_held and now < held.until:
                 self.judge.fail(f"{who}: {place} is given, and {held.member} has it until {held.until:.3f}")
             if record.least_count_since <= sent and count < record.least_count:
                 self.judge.fail(f"{who}: {place} was released, and is delivered for the {count}th time again")
             record.may_be_settled = False
             record.highest_count = max(record.highest_count, count)
-            record.held = Held(who, count, sent + self.lock_seconds)
+            record.held = Held(who, count, sent + self.lock_seconds, is_linked)
             value = values.get(offset)
             if self.committed and value is not None and self._is_uncommitted(value):
                 self.judge.fail(f"{who}: {place} is {value!r}, of a transaction that is not committed")

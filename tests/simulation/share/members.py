@@ -241,13 +241,19 @@ class ShareMember(Client):
         if batches:
             high = batches[-1].last_offset + 1
             self.judge.fetched(self.name, partition, batches, batches[0].base_offset, high)
-        count = 0
+        connection, count = self._connection, 0
+
+        def is_linked() -> bool:
+            end = connection.end
+            return not (connection.gone or end.closed or end.peer.closed)
+
         for each in row.acquired_records:
             first, last = each.first_offset, each.last_offset
             count += last - first + 1
             if not any(batch.base_offset <= first <= batch.last_offset for batch in batches):
                 self.judge.fail(f"{self.name}: {partition} {first}-{last} is given without its records")
-            self.group.acquired(self.name, partition, first, last, each.delivery_count, batches, (sent, now))
+            times = sent, now
+            self.group.acquired(self.name, partition, first, last, each.delivery_count, batches, times, is_linked)
             kind = self.rng.choices((ACCEPT, RELEASE, REJECT, 0), self.habits)[0]
             if kind:
                 self._to_say.append((partition, first, last, kind, sent))

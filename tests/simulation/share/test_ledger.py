@@ -28,7 +28,7 @@ def group(*, committed: bool = False) -> ShareGroup:
 
 
 def give(made: ShareGroup, who: str, *, at: float, offset: int = 0, count: int = 1, sent: float | None = None) -> None:
-    made.acquired(who, PARTITION, offset, offset, count, batches(), (at if sent is None else sent, at))
+    made.acquired(who, PARTITION, offset, offset, count, batches(), (at if sent is None else sent, at), lambda: True)
 
 
 def say(made: ShareGroup, kind: int, *, at: float, offset: int = 0) -> None:
