@@ -144,7 +144,9 @@ class Member(Client):
         if code in NOT_HERE:
             await self.try_later()
         elif code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            self._seen_until = sent + self.session_ms / 1000
+            if request.api_key != ApiKey.SYNC_GROUP:
+                # A member that asks for its assignment late is to say that it is there all the same.
+                self._seen_until = sent + self.session_ms / 1000
             if request.api_key != ApiKey.OFFSET_COMMIT:
                 # Offsets are taken while others join, too.
                 self._stays_until = sent + self.rebalance_ms / 1000

@@ -219,17 +219,15 @@ class ShareMember(Client):
         answer = await self._ask(asked, self.version, self.max_wait_ms)
         self._check(answer.error_code, NO_SESSION, "ShareFetch")
         self._session += 1
+        rows = {(self.group.topic, row.partition_index): row for topic in answer.responses for row in topic.partitions}
+        # What was said came first: the same records may be given again.
+        self._settle(said, {partition: row.acknowledge_error_code for partition, row in rows.items()})
         count = 0
-        told: dict[Partition, int] = {}
-        for topic in answer.responses:
-            for row in topic.partitions:
-                partition = (self.group.topic, row.partition_index)
-                told[partition] = row.acknowledge_error_code
-                self._check(row.error_code, frozenset(), f"ShareFetch of {partition}")
-                count += self._take(partition, row, sent)
+        for partition, row in rows.items():
+            self._check(row.error_code, frozenset(), f"ShareFetch of {partition}")
+            count += self._take(partition, row, sent)
         if self.is_exact and count > self.max_records:
             self.judge.fail(f"{self.name}: {count} records are given where {self.max_records} were asked for")
-        self._settle(said, told)
 
     def _take(self, partition: Partition, row: Any, sent: float) -> int:
         """Note what was given, and decide what becomes of it."""
