@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    ErrorCode,
     FencedLeaderEpochError,
     FencedStateEpochError,
     KafkaError,
@@ -435,9 +436,21 @@ def is_fencing(error: KafkaError) -> bool:
     )
 
 
+_NOT_WRITTEN = frozenset(
+    {
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
 def client_error(error: KafkaError) -> KafkaError:
-    """The client's error for one of the persister, as in Kafka."""
-    if isinstance(error, NotCoordinatorError | CoordinatorLoadInProgressError):
+    """The client's error for one of the persister, as in Kafka.
+
+    What the coordinator's own write failed with is the coordinator's affair: the client asks again."""
+    if error.code in _NOT_WRITTEN or isinstance(error, NotCoordinatorError | CoordinatorLoadInProgressError):
         return CoordinatorNotAvailableError(error.message)
     if isinstance(error, FencedLeaderEpochError):
         return NotLeaderOrFollowerError(error.message)
