@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.administration.administrator import Administrator
+from tests.simulation.administration.asker import ChangingAsker
 from tests.simulation.administration.limited import Quotas
 from tests.simulation.administration.lives import FOREVER, ChangingTopic
 from tests.simulation.administration.reader import ChangingFetcher
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CHANGING = 0.25
 """The share of histories in which topics change."""
+ASKING = 0.5
+"""The share of these in which somebody asks what there is."""
 LIMITED = 0.15
 """The share of histories of one broker in which clients have quotas."""
 LAG_SECONDS = 2.0
@@ -63,6 +66,8 @@ class Administration:
             made.append(ChangingProducer(world, f"changing-producer-{number}", rng.choice((10, 30, 60)), self.topics))
         for number in range(rng.randint(1, 3)):
             made.append(ChangingFetcher(world, f"changing-fetcher-{number}", rng.choice((10, 30, 60)), self.topics))
+        if rng.random() < ASKING:
+            made.append(ChangingAsker(world, "changing-asker", rng.choice((10, 30)), self.topics))
         return made
 
     async def end(self) -> None:

@@ -28,10 +28,14 @@ def holders(world: World, life: Life, number: int, last_offset: int, since: floa
             found.append(node)
             continue
         broker = world.brokers.get(node)
-        if broker is not None:
-            partition = broker.services.replica_manager.hosted(TopicPartition(life.name, number))
-            if partition is not None and partition.log.log_end_offset > last_offset:
+        name = TopicPartition(life.name, number)
+        partition = None if broker is None else broker.services.replica_manager.hosted(name)
+        if partition is None:
+            # Where disks fail, it may be lost by now with its disk, and a broker halt for that.
+            if world.disks.take_part:
                 found.append(node)
+        elif partition.log.log_end_offset > last_offset:
+            found.append(node)
     return found
 
 
