@@ -6,11 +6,12 @@ UNFOUND: dict[str, str] = {
     "generation-is-not-stored": "not played to an end",
     "lock-ends-early": "not played to an end",
     "followers-get-converted-records": "not played since brokers of different releases are in one cluster",
-    "min-isr-ignored-after-append": "expected: histories have min.insync.replicas=1, so that there are always enough",
+    "min-isr-ignored-after-append": "not in 80 histories of all kinds: topics of two replicas and "
+    "min.insync.replicas=2 can find it",
     "produce-without-deadline": "not played since producers wait for a commit for 100 ms at times, and followers are "
     "away for longer",
     "start-without-a-last-look": "not in some hundred histories, though starts are held up for longer than they wait",
-    "throttle-never-lifted": "expected: histories have no quotas, so that nobody is throttled",
+    "settings-of-the-topic-before": "not played to an end; it was found at 166 and 184 as the fault that it was",
     "followers-of-another-epoch": "not in 150 histories in turmoil: those in sync are noted anew all the same, one "
     "outside the ISR joins by its next fetch alone",
     "lost-wake-up-amid-a-look": "not played: nothing that a look does marks a partition: a follower's offset "
