@@ -17,7 +17,6 @@ UNFOUND: dict[str, str] = {
     "lost-wake-up-amid-a-look": "not played: nothing that a look does marks a partition: a follower's offset "
     "is noted when its fetch comes",
     "one-acknowledgement-before-fsync": "not played since crashes come right behind acknowledgements",
-    "proposed-isr-does-not-count": "not played since the ISR in force is held against the logs",
     "a-part-of-a-write-is-the-whole": "not played to an end",
     "full-disk-forgets-new-logs": "not played to an end",
     "failed-fsync-is-believed": "not played to an end",
