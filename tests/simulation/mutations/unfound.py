@@ -5,7 +5,6 @@ from __future__ import annotations
 UNFOUND: dict[str, str] = {
     "generation-is-not-stored": "not played to an end",
     "lock-ends-early": "not played to an end",
-    "followers-get-converted-records": "not played since brokers of different releases are in one cluster",
     "min-isr-ignored-after-append": "not in 80 histories of all kinds: topics of two replicas and "
     "min.insync.replicas=2 can find it",
     "produce-without-deadline": "not played since producers wait for a commit for 100 ms at times, and followers are "
