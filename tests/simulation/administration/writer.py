@@ -36,6 +36,8 @@ class Batch:
     idempotent: bool
     since: float
     again: bool = False
+    over: object = None
+    """The connection that it was sent over last."""
 
 
 @dataclass(slots=True)
@@ -105,15 +107,15 @@ class ChangingProducer(ChangingClient):
         if self.idempotent and self._producer[0] < 0:
             connection.abort()
             return
-        for place in self._places.values():
-            if self.known.get(place.life.name) is place.life and self.world.leads(node, (place.life.name, 0)):
+        for (_, number), place in self._places.items():
+            if self.known.get(place.life.name) is place.life and self.world.leads(node, (place.life.name, number)):
                 for batch in place.unsettled:
                     batch.again = True
                     self._send(connection, [batch])
         sent = 0
         while not connection.gone and not connection.end.closed and (self.requests > 0 or connection.outstanding):
             while self.requests > 0 and len(connection.outstanding) < self.depth:
-                batches = self._batches(node)
+                batches = self._batches(connection, node)
                 self.requests -= 1
                 sent += 1
                 if batches:
@@ -133,12 +135,14 @@ class ChangingProducer(ChangingClient):
         if not connection.gone:
             connection.finish(rng)
 
-    def _batches(self, node: int) -> list[Batch]:
+    def _batches(self, connection: ModelConnection, node: int) -> list[Batch]:
         rng, now = self.rng, self.world.loop.time()
         found: list[Batch] = []
         for life, number in self.partitions(node):
             place = self._places.setdefault((life.key, number), _Place(life, now))
-            if self.idempotent and len(place.unsettled) >= MOST_UNSETTLED:
+            # What is in doubt goes before what is new, which is sent when that was sent again.
+            is_behind = any(each.over is not connection for each in place.unsettled)
+            if self.idempotent and (is_behind or len(place.unsettled) >= MOST_UNSETTLED):
                 continue
             values = [self.world.next_value(self.pad) for _ in range(rng.choice((1, 1, 2, 5)))]
             producer = (*self._producer, place.sequence) if self.idempotent else (-1, -1, -1)
@@ -157,6 +161,7 @@ class ChangingProducer(ChangingClient):
         request = wire.ProduceRequest
         by_topic: dict[Life, list[Any]] = {}
         for batch in batches:
+            batch.over = connection
             row = request.PartitionProduceData(index=batch.number, records=memoryview(batch.data))
             by_topic.setdefault(batch.life, []).append(row)
         topics = [
