@@ -294,13 +294,13 @@ class DirectoryMoves:
 
     async def _finish(self, future: FutureLog, doomed: str) -> None:
         """The new name is durable before anything of the old directory goes."""
-        try:
-            await self._in_thread(partial(self._files.fsync_directory, future.parent))
-            await self._in_thread(partial(self._files.fsync_directory, doomed.rpartition("/")[0]))
-        except OSError as error:
-            logger.error("%s stays, as the names of its successor are not durable: %s", doomed, error)
-            self._logs.failures.report(str(error.filename or future.parent), "an fsync", error, fsync=True)
-            return
+        for directory in (future.parent, doomed.rpartition("/")[0]):
+            try:
+                await self._in_thread(partial(self._files.fsync_directory, directory))
+            except OSError as error:
+                logger.error("%s stays, as the names of its successor are not durable: %s", doomed, error)
+                self._logs.failures.report(directory, "an fsync", error, fsync=True)
+                return
         self._logs.deletions.later(future.log.config.file_delete_delay_ms, partial(self._files.remove_tree, doomed))
 
     async def _discard(self, future: FutureLog) -> None:

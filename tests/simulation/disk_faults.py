@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +46,14 @@ class Kind(Enum):
 PASSING = frozenset({Kind.SHORT_WRITES, Kind.NO_ROOM, Kind.SLOW})
 
 
+@dataclass(slots=True)
+class _Ailment:
+    """The partitions that have something wrong with their disk, and until when that may be felt."""
+
+    partitions: frozenset[Partition]
+    until: float = math.inf
+
+
 class DiskFaults:
     """Those of one history."""
 
@@ -52,8 +62,8 @@ class DiskFaults:
         rng = world.rng
         self.take_part = world.fails and rng.random() < TAKING_PART
         self._directories = rng.choice((1, 2, 3)) if self.take_part else 1
-        self._ailing: dict[int, tuple[frozenset[Partition], float]] = {}
-        """The partitions of each broker that have something wrong with their disk, and until when that may be felt."""
+        self._ailing: dict[int, list[_Ailment]] = {}
+        """What is or was wrong with each broker's disks."""
         self.halting: set[int] = set()
         """Brokers that end by themselves."""
         self._watches: set[asyncio.Task[None]] = set()
@@ -78,13 +88,14 @@ class DiskFaults:
             return False
         now = self._world.loop.time()
         return any(
-            now < until and (partition is None or partition in partitions)
-            for partitions, until in self._ailing.values()
+            now < each.until and (partition is None or partition in each.partitions)
+            for ailments in self._ailing.values()
+            for each in ailments
         )
 
     def may_hang_up(self, node: int) -> bool:
         """Whether a broker may end by itself."""
-        return node in self._ailing and self._world.loop.time() < self._ailing[node][1]
+        return any(self._world.loop.time() < each.until for each in self._ailing.get(node, ()))
 
     async def happen(self) -> bool:
         """A fault of a disk, and its end; False where it is the turn of another one."""
@@ -95,7 +106,8 @@ class DiskFaults:
         node, kind = rng.choice(world.nodes), rng.choice(list(Kind))
         folder = rng.choice(world.log_dirs(node))
         world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
-        self._ailing[node] = (self._partitions_below(node, folder), float("inf"))
+        ailment = _Ailment(self._partitions_below(node, folder))
+        self._ailing.setdefault(node, []).append(ailment)
         for each in world.connections:
             if each.node == node:
                 each.may_be_closed = True
@@ -103,7 +115,7 @@ class DiskFaults:
         await asyncio.sleep(rng.choice((0.02, 0.3, 3.0)) * rng.random())
         if kind in PASSING:
             self._end(node, folder)
-            self._ailing[node] = (self._ailing[node][0], world.loop.time() + HEAL_SECONDS)
+            ailment.until = world.loop.time() + HEAL_SECONDS
             return True
         await asyncio.sleep(rng.choice((0.0, 0.5, 15.0)) * rng.random())
         # The broker itself does not see that the disk is good again.
@@ -113,7 +125,7 @@ class DiskFaults:
         self.halting.discard(node)
         await world.may_return(node)
         await world.start(node)
-        self._ailing[node] = (self._ailing[node][0], world.loop.time() + HEAL_SECONDS)
+        ailment.until = world.loop.time() + HEAL_SECONDS
         return True
 
     def _partitions_below(self, node: int, folder: str) -> frozenset[Partition]:

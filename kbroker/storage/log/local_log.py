@@ -245,11 +245,11 @@ class LocalLog(LocalLogFields):
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
-    def report(self, what: str, error: OSError, *, fsync: bool = False) -> None:
-        """Report an I/O error; the log directory may fail because of it."""
+    def report(self, what: str, error: OSError, *, fsync: bool = False, directory: str | None = None) -> None:
+        """Report an I/O error; the log directory may fail because of it.  `directory`: where the log was then."""
         failures = self.environment.failures
         if failures is not None:
-            failures.report(self.directory, what, error, fsync=fsync)
+            failures.report(directory or self.directory, what, error, fsync=fsync)
 
     def note_damage(self, error: ValueError) -> None:
         """A read has failed: what is damaged, if that is why, is said once and kept."""
@@ -271,12 +271,12 @@ class LocalLog(LocalLogFields):
         if end_offset <= self.recovery_point:
             return
         self._check_flushes()
-        jobs = (*self.sync_jobs(end_offset), *extra)
+        jobs, directory = (*self.sync_jobs(end_offset), *extra), self.directory
         try:
             self._sync(jobs)
         except OSError as error:
             self.flush_failed = True
-            self.report("an fsync", error, fsync=True)
+            self.report("an fsync", error, fsync=True, directory=directory)
             raise
         self.recovery_point = max(self.recovery_point, end_offset)
 
@@ -300,13 +300,14 @@ class LocalLog(LocalLogFields):
             return
         if end_offset <= self.recovery_point:
             return
-        jobs = (*self.sync_jobs(end_offset), *extra)
+        jobs, directory = (*self.sync_jobs(end_offset), *extra), self.directory
 
         def run() -> None:
             try:
                 self._sync(jobs)
             except OSError as error:
-                self.report("an fsync", error, fsync=True)
+                # By then the log may lie in another directory, which is fine.
+                self.report("an fsync", error, fsync=True, directory=directory)
                 raise
 
         self.collect_flushes()

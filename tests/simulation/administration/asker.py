@@ -9,7 +9,7 @@ from kbroker.schemas import wire
 from tests.simulation.administration.client import ABSENT, ChangingClient
 
 if TYPE_CHECKING:
-    from tests.simulation.administration.lives import ChangingTopic
+    from tests.simulation.administration.lives import ChangingTopic, Life
     from tests.simulation.connection import ModelConnection
 
 METADATA_VERSIONS = tuple(range(14))
@@ -56,9 +56,9 @@ class ChangingAsker(ChangingClient):
             numbers = sorted(each.partition_index for each in row.partitions)
             self._judge_topic(connection, row.name, row.error_code, bytes(row.topic_id), numbers, counts, since)
 
-    def _counts(self) -> dict[str, int]:
-        """How many partitions each topic has for certain."""
-        return {each.name: 0 if each.life is None else each.life.partitions for each in self.topics}
+    def _counts(self) -> dict[str, tuple[Life | None, int]]:
+        """How many partitions each topic has for certain, and which of its lives that is about."""
+        return {each.name: (each.life, 0 if each.life is None else each.life.partitions) for each in self.topics}
 
     def _judge_topic(
         self,
@@ -67,7 +67,7 @@ class ChangingAsker(ChangingClient):
         code: int,
         topic_id: bytes | None,
         numbers: list[int],
-        counts: dict[str, int],
+        counts: dict[str, tuple[Life | None, int]],
         since: float,
     ) -> None:
         topic, now = self.topic(name), self.world.loop.time()
@@ -82,7 +82,8 @@ class ChangingAsker(ChangingClient):
             self._require(is_of_then, connection, f"{name} has the id {topic_id!r}, not one of {known}", topic)
             self._require(numbers == list(range(len(numbers))), connection, f"{name} has {numbers}", topic)
             most = max((each.most_partitions for each in met), default=0)
-            least = counts[name] if len(met) == 1 and topic.lag == 0 and met[0] is topic.life else 1
+            life, count = counts[name]
+            least = count if topic.lag == 0 and met == [life] else 1
             self._require(
                 least <= len(numbers) <= most, connection, f"{name} has {numbers}, not {least} to {most}", topic
             )

@@ -69,6 +69,8 @@ class Limited(Client):
                 self._forget()
                 await self.try_later()
                 continue
+            # The broker may have been started again since the connection before this one.
+            self._forget()
             await self._alter(rng.choice((300, 1000, 3000)))
             while self.requests > 0 and not connection.gone:
                 self.requests -= 1

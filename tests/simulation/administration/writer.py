@@ -233,7 +233,9 @@ class ChangingProducer(ChangingClient):
                 f"{connection.name}: {batch.life.key}-{batch.number} answers {ErrorCode(code).name}, "
                 f"{self.story(batch.life)}"
             )
-        if not self.world.may_lose_leaders and not batch.again and code in ABSENT | {ErrorCode.MESSAGE_TOO_LARGE}:
+        # A leader that is no more by the time of its commit has appended what it answers NOT_LEADER_OR_FOLLOWER for.
+        not_stored = ABSENT - {ErrorCode.NOT_LEADER_OR_FOLLOWER} | {ErrorCode.MESSAGE_TOO_LARGE}
+        if not self.world.may_lose_leaders and not batch.again and code in not_stored:
             for life in met:
                 self.judge.refused((life.key, batch.number), batch.values)
         if self.idempotent:
