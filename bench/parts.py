@@ -31,6 +31,7 @@ MEASURED_WITHIN = {
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "monotonic": "bench/test_network.py",  # Two looks at a clock for each request.
     "ready_queue": "bench/test_network.py",
+    "system_calls": "bench/test_fast_paths.py: test_append_fast",
     "build_facts": "bench/test_small_parts.py",  # Two constants.
     "busy_poll": "bench/test_network.py",
     "clean": "bench/test_cleaner.py: test_clean",

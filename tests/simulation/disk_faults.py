@@ -164,7 +164,8 @@ class DiskFaults:
         world = self._world
         process = world.processes[node]
         await broker.stopping.wait()
-        world.judge.note("broker %d halts: %s", node, broker.readiness.text)
+        # The folder has another name in each process.
+        world.judge.note("broker %d halts: %s", node, broker.readiness.text.replace(str(world.folder), ""))
         if not self.may_hang_up(node):
             world.judge.fail(f"broker {node} halts: {broker.readiness.text}")
         self.halting.add(node)

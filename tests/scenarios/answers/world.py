@@ -146,6 +146,7 @@ class RealWorld:
         self.is_large = False
         self.has_topic_ids = True
         self.has_zstd = False
+        self.has_old_formats = False
         self.administration = SimpleNamespace(clients=list)
         self.disks = SimpleNamespace(halting=())
         self.brokers: dict[int, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker.error_codes import ErrorCode
@@ -76,7 +77,7 @@ async def move_directory(admin: Administrator, life: Life) -> None:
     request = wire.AlterReplicaLogDirsRequest
     topic = request.AlterReplicaLogDirTopic(name=life.name, partitions=[number])
     asked = request(dirs=[request.AlterReplicaLogDir(path=folder, topics=[topic])])
-    admin.judge.note("%s: %s-%d of broker %d is to lie in %s", admin.name, life.key, number, node, folder[-12:])
+    admin.judge.note("%s: %s-%d of broker %d is to lie in %s", admin.name, life.key, number, node, Path(folder).name)
     connection = await admin.connect(node)
     if connection is None:
         return
