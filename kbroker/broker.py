@@ -244,7 +244,7 @@ class Broker:
             self.config, sources, self.readiness, lambda: self.services, self.listeners.all, self.authorizer
         )
         self.metrics = await start_metrics_server(
-            membership.metrics_listener,
+            membership.metrics_listener or self.config.get("metrics.listener"),
             sources,
             self.readiness,
             pages={"logs": LogPages(self.log_manager, self.clock)},

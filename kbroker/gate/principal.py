@@ -62,7 +62,7 @@ class Session:
     host: str = ""
     listener: str = ""
     state: AuthenticationState = AuthenticationState.HANDSHAKE
-    """Who does not say it has authenticated nobody."""
+    """A session whose state nobody gives has to authenticate."""
 
     @property
     def is_authenticated(self) -> bool:

@@ -149,9 +149,9 @@ class ClusterMembership(ABC):
         """What metrics say of the controller and of replication."""
 
     @property
-    @abstractmethod
-    def metrics_listener(self) -> str:
-        """Where metrics are served, as `metrics.listener` says it."""
+    def metrics_listener(self) -> str | None:
+        """Where metrics are served in the place of `metrics.listener`; None: there."""
+        return None
 
     @property
     def has_console(self) -> bool:

@@ -88,9 +88,5 @@ class SingleNode(ClusterMembership):
     async def figures(self, pieces: Pieces) -> Values:
         return await own_controller_figures(self._parts.cache.image, pieces)
 
-    @property
-    def metrics_listener(self) -> str:
-        return str(self._broker.config.get("metrics.listener"))
-
     def release(self) -> None:
         self._metadata.close()

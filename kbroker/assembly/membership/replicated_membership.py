@@ -1,0 +1,128 @@
+"""What memberships have in common whose partitions have replicas on other brokers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership, MetadataParts
+from kbroker.assembly.membership.controlled_shutdown import move_leaders
+from kbroker.assembly.membership.replication_parts import ReplicationParts
+from kbroker.assembly.replication_figures import member_figures
+from kbroker.cluster.member import unless_stopping
+from kbroker.handlers.endpoints import local_broker
+from kbroker.metadata.image import Endpoint
+
+if TYPE_CHECKING:
+    from kbroker.cluster.controller_stats import ControllerStats
+    from kbroker.cluster.node_clients import NodeClients
+    from kbroker.cluster.requests import BrokerEpoch
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.image import BrokerImage
+    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.readiness import Problem
+    from kbroker.network.listener import Listener
+    from kbroker.periodic import PeriodicTask, Pieces
+    from kbroker.replication.marker_sender import MarkerSender
+    from kbroker.replication.transaction_markers import MarkerWriter
+    from kbroker.types import TopicPartition
+
+
+class RegisteredBroker(Protocol):
+    """This broker as its cluster has it: a member of ZooKeeper's, or a worker."""
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch by now; -1 while it is not registered."""
+
+    @property
+    def controller_stats(self) -> ControllerStats:
+        """What its controller has done, while it was elected."""
+
+    async def register(self, broker: BrokerImage) -> None:
+        """Tell the cluster that this broker serves."""
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong, for people."""
+
+    async def close(self) -> None:
+        """Leave the cluster."""
+
+
+class ReplicatedMembership(ClusterMembership):
+    """See `ClusterMembership`.  A kind makes the controller, and calls `_attach` when the logs are open."""
+
+    _parts: MetadataParts
+    _replication: ReplicationParts
+    _is_attached = False
+
+    def __init__(self, broker: BrokerParts, registered: RegisteredBroker) -> None:
+        self._broker = broker
+        self._registered = registered
+
+    def _replicate(self, parts: MetadataParts, listener: str) -> ReplicationParts:
+        """What copies replicas and asks the controller; brokers reach each other by `listener`."""
+        self._parts = parts
+        registered = self._registered
+        self._replication = ReplicationParts(self._broker, parts, listener, lambda: registered.epoch)
+        return self._replication
+
+    def _attach(self) -> None:
+        self._replication.attach(self.controller)
+        self._is_attached = True
+
+    @abstractmethod
+    def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
+        """This broker as the others are to know it; `ports` by listener."""
+
+    async def serve(self, listeners: Sequence[Listener]) -> None:
+        """Register."""
+        config = self._broker.config
+        ports = {each.name: each.port for each in listeners}
+        shown = self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
+        await unless_stopping(self._broker.stopping, self._registered.register(shown))
+
+    def broker(self) -> BrokerEpoch:
+        return self._replication.broker()
+
+    def markers(self, writer: MarkerWriter) -> MarkerSender:
+        return self._replication.send_markers(writer)
+
+    def coordinators_elsewhere(self) -> NodeClients:
+        return self._replication.coordinators_elsewhere()
+
+    def follow(self, config: BrokerConfig) -> None:
+        self._replication.follow(config)
+
+    def lost(self, names: Collection[TopicPartition]) -> None:
+        self._replication.lost(names)
+
+    def periodic_tasks(self) -> Sequence[PeriodicTask]:
+        return self._replication.periodic_tasks()
+
+    def problems(self) -> Iterable[Problem]:
+        return self._registered.problems()
+
+    async def figures(self, pieces: Pieces) -> Values:
+        return await member_figures(self._replication, self._registered.controller_stats, pieces)
+
+    async def leave(self) -> None:
+        await move_leaders(self._broker.config, self.controller, self.broker(), self._parts.cache)
+
+    async def close(self) -> None:
+        if self._is_attached:
+            self._replication.close()
+        await self._registered.close()
+        if self._is_attached:
+            self._replication.channel.close()
+
+
+def with_ports(broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
+    """A broker as others are to know it: `ports` has, by listener, those that the system chose for a setting of 0."""
+    endpoints = {
+        name: endpoint if endpoint.port else Endpoint(endpoint.host, ports[name])
+        for name, endpoint in broker.endpoints.items()
+    }
+    return replace(broker, endpoints=endpoints)
