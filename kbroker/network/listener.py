@@ -87,6 +87,7 @@ class Listener:
         self._crowd: CrowdAcceptor | None = None
         self._tasks: set[asyncio.Task[object]] = set()
         self._complaints = RateLimitedLog(logger)
+        # In the order of their coming, in which they are closed as well.
         self._addresses: dict[Connection, str] = {}
         self._quiet = asyncio.Event()
         self.unsupported = unsupported
@@ -259,13 +260,13 @@ class Listener:
         """
         pool, stalled = self.endpoint.pool, now - STALLED_SECONDS
         if pool.waiting_count:
-            for each in list(self.endpoint.connections):
+            for each in list(self._addresses):
                 if pool.waiting_count and each.holds_budget and each.last_active < stalled:
                     each.close("stalled")
         if self._max_idle_seconds <= 0:
             return 0
         oldest = now - self._max_idle_seconds
-        idle = [each for each in self.endpoint.connections if each.last_active < oldest and not each.serving]
+        idle = [each for each in self._addresses if each.last_active < oldest and not each.serving]
         for connection in idle:
             connection.close("idle")
         return len(idle)
@@ -296,7 +297,7 @@ class Listener:
         """Close them all and cancel the handlers that still wait."""
         for task in list(self._tasks):
             task.cancel()
-        for connection in list(self.endpoint.connections):
+        for connection in list(self._addresses):
             connection.close("shutting down")
 
 

@@ -12,14 +12,12 @@ import os
 import random
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 from kbroker._fast.base import monotonic
 from kbroker.storage.files import filesystem
-
-if TYPE_CHECKING:
-    from tests.simulation.bad_disks import BadDisks
+from tests.simulation.bad_disks import BadDisks, roomy
 
 PAGE_BYTES = 4096
 METADATA = "kbroker-metadata"
@@ -62,6 +60,7 @@ class Disk:
             mock.patch.object(filesystem, "sync_file_system", sync_all),
             mock.patch.object(filesystem.FileSystem, "modified_ms", lambda _, path: self._modified_ms(path)),
             mock.patch.object(filesystem.FileSystem, "set_modified_ms", lambda _, path, at: self._set_age(path, at)),
+            mock.patch.object(os, "statvfs", roomy),
             *(() if self.bad is None else self.bad.patches()),
         ]
 
