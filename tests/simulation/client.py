@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kbroker.error_codes import ErrorCode
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -50,6 +51,11 @@ class Client:
         """A connection to a broker; None where that is not there."""
         self._connections += 1
         return await self.world.connect(node, f"{self.name}.{self._connections}", self.name)
+
+    async def producer_id(self, connection: ModelConnection) -> tuple[int, int]:
+        """A new producer's id and epoch, -1 and -1 where none is given now."""
+        answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
+        return (-1, -1) if answer is None or answer.error_code != 0 else (answer.producer_id, answer.producer_epoch)
 
     async def pause(self) -> None:
         """Let some time pass, mostly none."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
-from tests.simulation.client import Client
 from tests.simulation.connection import PATIENCE_SECONDS
+from tests.simulation.fetch_loop import FetchLoop
 from tests.simulation.records import MalformedBatchError, ReadBatch, read_batches
 
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ OLD_SHARE = 0.15
 """The share of fetchers that know the message formats before record batches alone."""
 LAST_FETCH_BY_NAME = 12
 FETCH_VERSIONS = (4, 6, 7, 10, 11, 12, 13, 16, 17)
-LONG_WAIT_MS = 1000
 READ_COMMITTED = 1
 
 
-class Fetcher(Client):
+class Fetcher(FetchLoop):
     """Reads partitions from their beginning, with or without a session."""
-
-    is_reader = True
 
     def __init__(self, world: World, name: str, requests: int) -> None:
         super().__init__(world, name)
@@ -76,34 +73,11 @@ class Fetcher(Client):
                 connection.abort()
                 await self.try_later()
 
-    async def _talk(self, connection: ModelConnection) -> None:
-        rng = self.rng
-        while not connection.gone and not connection.end.closed and (self.requests > 0 or connection.outstanding):
-            while self.requests > 0 and len(connection.outstanding) < self.depth:
-                self.requests -= 1
-                self._fetch(connection)
-            connection.flush()
-            if self.requests <= 0:
-                self.sends_last(connection)
-            if self.slow and rng.random() < 0.2 and not connection.end.paused:
-                self.read_slowly(connection)
-            if rng.random() < self.world.scale.aborts:
-                connection.abort()
-            if connection.outstanding and not self._gives_up(connection):
-                await connection.change()
-            await self.pause()
-        if not connection.gone:
-            connection.finish(rng)
-
-    def _gives_up(self, connection: ModelConnection) -> bool:
-        """Whether it hangs up: nothing comes any more that would be worth a long wait."""
-        if not self.world.writers_done:
-            return False
-        self.requests = 0
-        # One for which there is something is to be woken, though no more comes.
-        if self.max_wait_ms > LONG_WAIT_MS and not connection.has_late():
-            connection.abort()
-        return connection.end.closed
+    def _meanwhile(self, connection: ModelConnection) -> None:
+        if self.requests <= 0:
+            self.sends_last(connection)
+        if self.slow and self.rng.random() < 0.2 and not connection.end.paused:
+            self.read_slowly(connection)
 
     def _fetch(self, connection: ModelConnection) -> None:
         request = wire.FetchRequest

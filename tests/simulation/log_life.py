@@ -423,8 +423,8 @@ class ShortLog(LogLife):
 
 def draw_lives(world: World) -> list[LogLife]:
     """Those of a history, mostly none."""
-    if world.rng.random() > TAKING_PART or world.has_old_formats:
-        return []  # Old formats have no times, and no epochs.
+    if world.rng.random() > TAKING_PART or world.has_old_formats or not world.has_virtual_time:
+        return []  # Old formats have no times, and no epochs; a log's life takes hours.
     kinds = world.rng.choice(((KeptLog,), (ShortLog,), (KeptLog, ShortLog)))
     world.lives = [kind(world, number) for number, kind in enumerate(kinds)]
     return list(world.lives)

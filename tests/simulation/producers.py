@@ -113,16 +113,11 @@ class Producer(Client):
                 continue
             self._here = [each for each in self.partitions if world.leads(node, each)]
             if self.idempotent and self.producer[0] < 0:
-                await self._introduce(connection)
+                self.producer = await self.producer_id(connection)
             before = self.requests, len(self._unsettled)
             await self._talk(connection)
             if before == (self.requests, len(self._unsettled)):
                 await self.try_later()
-
-    async def _introduce(self, connection: ModelConnection) -> None:
-        answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
-        if answer is not None and answer.error_code == 0:
-            self.producer = (answer.producer_id, answer.producer_epoch)
 
     async def _talk(self, connection: ModelConnection) -> None:
         """Over one connection, until it or the budget is at its end."""

@@ -108,6 +108,8 @@ class World:
         """Whether most requests are large, and memory for them is short."""
         self.has_old_formats = False
         """Whether all topics are stored in a format from before batches."""
+        self.has_virtual_time = True
+        """Whether hours pass at once."""
         self.has_topic_ids = True
         """Whether all brokers know topics by their ids."""
         self.keeps_order = True

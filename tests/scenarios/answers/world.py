@@ -146,8 +146,8 @@ class RealWorld:
         self.is_large = False
         self.has_topic_ids = True
         self.has_zstd = False
-        # Leaves out clients of a log's life, which takes hours of virtual time.
-        self.has_old_formats = True
+        self.has_old_formats = False
+        self.has_virtual_time = False
         self.administration = SimpleNamespace(clients=list)
         self.disks = SimpleNamespace(halting=())
         self.brokers: dict[int, Any] = {}

@@ -9,6 +9,7 @@ from kbroker.schemas import wire
 from tests.simulation.administration.client import FIRST_FETCH_BY_ID, ChangingClient, Place
 from tests.simulation.administration.lives import FOREVER, fitting
 from tests.simulation.connection import PATIENCE_SECONDS
+from tests.simulation.fetch_loop import FetchLoop
 from tests.simulation.records import MalformedBatchError, read_batches
 
 if TYPE_CHECKING:
@@ -19,14 +20,11 @@ if TYPE_CHECKING:
 
 FETCH_VERSIONS = (4, 7, 11, 12, 13, 13, 16, 17)
 FIRST_WITH_SESSIONS = 7
-LONG_WAIT_MS = 1000
 NO_SESSION = (0, -1)
 
 
-class ChangingFetcher(ChangingClient):
+class ChangingFetcher(ChangingClient, FetchLoop):
     """Reads topics from their beginning, each time that it learns of a new one."""
-
-    is_reader = True
 
     def __init__(self, world: World, name: str, requests: int, topics: list[ChangingTopic]) -> None:
         super().__init__(world, name, requests, topics)
@@ -37,6 +35,7 @@ class ChangingFetcher(ChangingClient):
         self.depth = 1 if self.sessions else rng.choice((1, 1, 2))
         self.max_wait_ms = rng.choice((0, 5, 500, 60_000, 60_000))
         self.partition_max_bytes = rng.choice((200, 2000, 1 << 20))
+        self._here: list[Place] = []
         self._offsets: dict[Place, int] = {}
         self._since: dict[Place, float] = {}
         """When the reader had its offset for certain from the life that it reads."""
@@ -48,8 +47,8 @@ class ChangingFetcher(ChangingClient):
         while self.requests > 0 and not world.writers_done:
             self.learn()
             node, connection = await self.reach()
-            here = [] if connection is None else self.partitions(node)
-            if connection is None or not here:
+            self._here = [] if connection is None else self.partitions(node)
+            if connection is None or not self._here:
                 if connection is not None:
                     connection.abort()
                 self.requests -= 1
@@ -57,38 +56,15 @@ class ChangingFetcher(ChangingClient):
                 continue
             self._session = (0, 0) if self.sessions else NO_SESSION
             self._told = {}
-            await self._talk(connection, here)
+            await self._talk(connection)
 
-    async def _talk(self, connection: ModelConnection, here: list[Place]) -> None:
-        rng = self.rng
-        while not connection.gone and not connection.end.closed and (self.requests > 0 or connection.outstanding):
-            while self.requests > 0 and len(connection.outstanding) < self.depth:
-                self.requests -= 1
-                self._fetch(connection, here)
-            connection.flush()
-            if rng.random() < self.world.scale.aborts:
-                connection.abort()
-            if connection.outstanding and not self._gives_up(connection):
-                await connection.change()
-            await self.pause()
-        if not connection.gone:
-            connection.finish(rng)
-
-    def _gives_up(self, connection: ModelConnection) -> bool:
-        if not self.world.writers_done:
-            return False
-        self.requests = 0
-        if self.max_wait_ms > LONG_WAIT_MS and not connection.has_late():
-            connection.abort()
-        return connection.end.closed
-
-    def _fetch(self, connection: ModelConnection, here: list[Place]) -> None:
+    def _fetch(self, connection: ModelConnection) -> None:
         request, world = wire.FetchRequest, self.world
         now = world.loop.time()
         session_id, epoch = self._session
-        for place in here:
+        for place in self._here:
             self._since.setdefault(place, now)
-        asked = {place: self._offsets.get(place, 0) for place in here}
+        asked = {place: self._offsets.get(place, 0) for place in self._here}
         changed = [place for place, at in asked.items() if epoch <= 0 or self._told.get(place) != at]
         self._told = asked
         by_topic: dict[Life, list[Any]] = {}

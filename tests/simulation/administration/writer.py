@@ -77,7 +77,7 @@ class ChangingProducer(ChangingClient):
             if self.acks == 0:
                 connection.may_be_closed = True  # It is the only way to say that something is wrong.
             if self.idempotent and self._producer[0] < 0:
-                await self._introduce(connection)
+                self._producer = await self.producer_id(connection)
             await self._talk(connection, node)
 
     def _learn_lives(self) -> None:
@@ -96,11 +96,6 @@ class ChangingProducer(ChangingClient):
         """Be another producer."""
         self._producer = (-1, -1)
         self._places.clear()
-
-    async def _introduce(self, connection: ModelConnection) -> None:
-        answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
-        if answer is not None and answer.error_code == 0:
-            self._producer = (answer.producer_id, answer.producer_epoch)
 
     async def _talk(self, connection: ModelConnection, node: int) -> None:
         rng = self.rng
