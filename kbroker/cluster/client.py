@@ -227,7 +227,7 @@ class NodeClient:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled() and not (task is not None and task.cancelling()):
-                # The client was closed, not the request given up: whoever waits goes on without it.
+                # `close` has cancelled the attempt; the caller's own task was not cancelled.
                 raise UnreachableError("the client is closed") from None
             raise
 

@@ -1,4 +1,4 @@
-"""Connections and who is at the other end: addresses, client ids, software, requests."""
+"""Connections and their clients: addresses, client ids, software, requests."""
 
 from __future__ import annotations
 

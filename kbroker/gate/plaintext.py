@@ -1,4 +1,4 @@
-"""A PLAINTEXT listener: whoever connects is ANONYMOUS, and nobody is asked to prove anything."""
+"""A PLAINTEXT listener: its clients are ANONYMOUS, and need not authenticate."""
 
 from __future__ import annotations
 

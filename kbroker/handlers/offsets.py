@@ -212,8 +212,8 @@ async def _fetch_failed(
 
 
 def _refused_fetch(answer: wire.OffsetFetchResponse, code: ErrorCode) -> wire.OffsetFetchResponse:
-    """What is not committed yet may be taken back, and nobody may go on from there.  v0 and v1 have room for the error
-    only in each partition."""
+    """An offset that is not committed yet may be taken back, so a group must not go on from it.  v0 and v1 have
+    room for the error only in each partition."""
     answer.error_code = answer.error_code or code
     for topic in answer.topics:
         for partition in topic.partitions:

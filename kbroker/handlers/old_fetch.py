@@ -70,7 +70,7 @@ class _Signal(DelayedFetch):
         self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def leave(self) -> None:
-        """The client is gone: nobody waits any more."""
+        """The client is gone: end the wait."""
         self.lose()
         if not self.came.done():
             self.came.set_result(False)

@@ -1,4 +1,4 @@
-"""What a kind of listener decides: how bytes pass its connections, and who is at their other end to begin with."""
+"""What a kind of listener decides: how its connections carry bytes, and which session each begins with."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ JOINT = {"choice", "cluster_membership", "settings"}
 
 
 class FencedMembership(SingleNode):
-    """A kind that no module knows: it is told when it may serve, as by a quorum of controllers that unfences it."""
+    """A kind that no module names: it may serve once it is unfenced, as by a quorum of controllers."""
 
     def __init__(self, broker: BrokerParts) -> None:
         super().__init__(broker)
@@ -91,7 +91,7 @@ def fenced(folder: Path, listeners: str = "PLAINTEXT://127.0.0.1:0") -> tuple[Br
     return broker, broker.membership
 
 
-def test_a_kind_of_membership_that_nobody_knows_starts_serves_and_stops(tmp_path: Path) -> None:
+def test_a_kind_of_membership_that_no_module_names_starts_serves_and_stops(tmp_path: Path) -> None:
     """A new kind of cluster would need branches all over the broker."""
 
     async def body() -> None:

@@ -31,6 +31,12 @@ class Asked:
         return [PartitionOutcome(each.partition, error=IneligibleReplicaError()) for each in changes]
 
 
+def led(**fields: Any) -> Any:
+    """A partition that broker 1 leads, alone in its ISR."""
+    known = {"topic_partition": NAME, "topic_id": bytes(16), "leader_epoch": 4, "partition_epoch": 5, "isr": (1,)}
+    return SimpleNamespace(role=Role.LEADER, **known, **fields)
+
+
 def test_a_replica_is_named_in_the_epoch_of_its_last_fetch() -> None:
     """The metadata may have a newer one by then, or, where ZooKeeper is, none (KIP-903)."""
 
@@ -41,15 +47,7 @@ def test_a_replica_is_named_in_the_epoch_of_its_last_fetch() -> None:
         loop = asyncio.get_running_loop()
         manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, controller, lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
         refused = asyncio.Event()
-        partition = SimpleNamespace(
-            topic_partition=NAME,
-            topic_id=bytes(16),
-            leader_epoch=4,
-            partition_epoch=5,
-            isr=(1,),
-            role=Role.LEADER,
-            isr_refused=refused.set,
-        )
+        partition = led(isr_refused=refused.set)
 
         async def propose(isr: tuple[int, ...]) -> list[tuple[int, int]]:
             partition.proposed_isr = isr
@@ -113,16 +111,7 @@ def test_a_proposal_that_is_refused_at_once_does_not_keep_the_loop() -> None:
 
         turn()
         manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, Former(), lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
-        partition = SimpleNamespace(
-            topic_partition=NAME,
-            topic_id=bytes(16),
-            leader_epoch=4,
-            partition_epoch=5,
-            isr=(1,),
-            proposed_isr=(1, 2),
-            role=Role.LEADER,
-            isr_granted=lambda *_: granted.set(),
-        )
+        partition = led(proposed_isr=(1, 2), isr_granted=lambda *_: granted.set())
         manager.propose(partition, (1, 2))
         async with asyncio.timeout(10):
             await granted.wait()

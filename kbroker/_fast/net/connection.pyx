@@ -268,7 +268,7 @@ cdef class Connection(ConnectionInterface):
             self.last_active = now_ns() * 1e-9
             self._process()
 
-    # Who is at the other end
+    # The client's session
 
     @property
     def session(self):

@@ -332,7 +332,7 @@ cdef class RequestServer:
         return False
 
     cdef int change_session(self, object session) except -1:
-        """What the client may ask is found out anew, whatever it was under its last session."""
+        """Takes the client's session: the gate of the one before counts no more."""
         self.has_session = session is not None
         self.is_trusted = session is not None and session.is_authenticated
         self.gate = None

@@ -141,7 +141,7 @@ class EntityConfigs:
 
     def _is_known(self, name: str, topic_id: bytes = ZERO_UUID) -> bool:
         """Whether what was read is what is set.  Of a topic that this broker does not know, it may be what was
-        set on one that had its name before: nobody is notified of what a topic is made with."""
+        set on one that had its name before: no notification tells of the settings that a topic is made with."""
         if name not in self._topics or self._cache is None:
             return name in self._topics
         told = self._cache.topic(name)
