@@ -26,18 +26,18 @@ from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 
 if TYPE_CHECKING:
-    from kbroker.cluster.workers.place import Place
+    from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.config import BrokerConfig
 
 logger = logging.getLogger("kbroker.broker")
 
 
-async def _serve(config: BrokerConfig, started: float, signals: StopSignals, place: Place | None) -> int:
+async def _serve(config: BrokerConfig, started: float, signals: StopSignals, slot: WorkerSlot | None) -> int:
     stopping = asyncio.Event()
     signals.attach(asyncio.get_running_loop(), stopping.set)
     if stopping.is_set():
         return 0
-    status, judging = await _serve_until(stopping, config, started, place)
+    status, judging = await _serve_until(stopping, config, started, slot)
     signals.finish()
     if status or judging or asyncio.all_tasks() - {asyncio.current_task()}:
         # A thread still runs a codec over a batch that no client waits for any more, or waits for a disk that failed.
@@ -48,12 +48,12 @@ async def _serve(config: BrokerConfig, started: float, signals: StopSignals, pla
 
 
 async def _serve_until(
-    stopping: asyncio.Event, config: BrokerConfig, started: float, place: Place | None
+    stopping: asyncio.Event, config: BrokerConfig, started: float, slot: WorkerSlot | None
 ) -> tuple[int, bool]:
     """(the exit code, whether a thread still judges a batch)."""
     loop = asyncio.get_running_loop()
     try:
-        broker = Broker(config, loop, stopping, make_membership=partial(membership_of, place=place))
+        broker = Broker(config, loop, stopping, make_membership=partial(membership_of, slot=slot))
     except ValueError as error:
         logger.error("cannot start: %s", error)
         return 1, False
@@ -99,13 +99,13 @@ def _ready_line(broker: Broker, started: float) -> str:
     )
 
 
-def run(config: BrokerConfig, place: Place | None = None) -> int:
-    """Serve until a signal ends it; the exit code.  `place`: of a worker."""
+def run(config: BrokerConfig, slot: WorkerSlot | None = None) -> int:
+    """Serve until a signal ends it; the exit code.  `slot`: of a worker."""
     signals = StopSignals()
     import uvloop
 
-    worker = None if place is None else place.number
+    worker = None if slot is None else slot.number
     log_output.setup(config.get("kbroker.log.format"), config.get("kbroker.log.level"), worker=worker)
     for warning in config.warnings:
         logging.getLogger("kbroker.config").warning("%s", warning)
-    return uvloop.run(_serve(config, process_started(), signals, place))
+    return uvloop.run(_serve(config, process_started(), signals, slot))

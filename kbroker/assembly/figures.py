@@ -126,8 +126,8 @@ class BrokerFigures:
 
     def _directory_spaces(self) -> Iterable[DirectorySpace]:
         return [
-            DirectorySpace(gate.path, gate.free_bytes, gate.is_refusing, gate.refused_count)
-            for gate in self._logs.gates
+            DirectorySpace(guard.path, guard.free_bytes, guard.is_refusing, guard.refused_count)
+            for guard in self._logs.space_guards
         ]
 
     async def _maintenance(self, pieces: Pieces) -> Values:

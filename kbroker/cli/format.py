@@ -25,7 +25,7 @@ def command(
     properties: str | None, overrides: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool, as_json: bool
 ) -> None:
     """Write meta.properties into the directories of log.dirs."""
-    from kbroker.cluster.workers.place import PlaceError
+    from kbroker.cluster.workers.worker_slot import WorkerSlotError
     from kbroker.storage.directories.log_dirs import LogDirError, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 
@@ -39,7 +39,7 @@ def command(
         placed = _directories_by_node(config)
         directories = open_directories(FileSystem(), [path for paths in placed.values() for path in paths])
         nodes = iter([node_id for node_id, paths in placed.items() for _ in paths])
-    except (ConfigError, LogDirError, PlaceError) as error:
+    except (ConfigError, LogDirError, WorkerSlotError) as error:
         raise click.ClickException(str(error)) from None
     try:
         known = [directory for directory in directories if directory.meta is not None]
@@ -61,7 +61,7 @@ def command(
 
 def _directories_by_node(config: BrokerConfig) -> dict[int, list[str]]:
     """The log directories of this broker, and of the host's other workers where the settings ask for some."""
-    from kbroker.cluster.workers.place import worker_count, worker_settings
+    from kbroker.cluster.workers.worker_slot import worker_count, worker_settings
 
     placed = {config.node_id: config.log_dirs}
     count = worker_count(config)

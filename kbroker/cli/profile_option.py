@@ -58,7 +58,7 @@ def profile_of(ctx: click.Context) -> Profile | None:
     return found
 
 
-def set_aside(ctx: click.Context) -> None:
+def ignore_profile(ctx: click.Context) -> None:
     """An address was given: a profile that was not named on the command line is of another cluster."""
     if ctx.get_parameter_source("profile") is not ParameterSource.COMMANDLINE:
         ctx.meta[_KEY] = None
@@ -69,7 +69,7 @@ def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Paramete
 
     def choose(ctx: click.Context, _: click.Parameter, value: str | None) -> str | None:
         if value is not None:
-            set_aside(ctx)
+            ignore_profile(ctx)
             return value
         profile = profile_of(ctx)
         return profile.bootstrap if profile is not None else default

@@ -17,10 +17,10 @@ from kbroker.config import BrokerConfig, ConfigError
     help="Set one setting; wins over file and environment.",
 )
 @click.option("--workers", metavar="N|auto", help="Serve with N processes, or one for each core (kbroker.workers).")
-@click.option("--place", hidden=True, help="A worker's place; its supervisor says it.")
+@click.option("--slot", hidden=True, help="A worker's slot; its supervisor says it.")
 @click.option("--parent", type=int, default=0, hidden=True, help="The supervisor's process id.")
 def command(
-    properties: str | None, overrides: tuple[str, ...], workers: str | None, place: str | None, parent: int
+    properties: str | None, overrides: tuple[str, ...], workers: str | None, slot: str | None, parent: int
 ) -> int:
     """Run the broker in the foreground.
 
@@ -32,14 +32,14 @@ def command(
         config = BrokerConfig.load(properties, overrides)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
-    if place is not None:
-        return _work(config, place, parent)
-    from kbroker.cluster.workers.place import PlaceError, check_count, worker_count
+    if slot is not None:
+        return _work(config, slot, parent)
+    from kbroker.cluster.workers.worker_slot import WorkerSlotError, check_count, worker_count
 
     count = worker_count(config)
     try:
         check_count(config, count)
-    except PlaceError as error:
+    except WorkerSlotError as error:
         raise click.ClickException(str(error)) from None
     if count > 1:
         from kbroker.supervision.supervisor import run as supervise
@@ -55,12 +55,12 @@ def command(
     return run(config)
 
 
-def _work(config: BrokerConfig, place: str, parent: int) -> int:
-    from kbroker.cluster.workers.place import Place
+def _work(config: BrokerConfig, slot: str, parent: int) -> int:
+    from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.process import run
     from kbroker.scheduling import ask_for_short_slices
     from kbroker.supervision.orphans import stop_with_parent
 
     stop_with_parent(parent)
     ask_for_short_slices()
-    return run(config, Place.parse(place))
+    return run(config, WorkerSlot.parse(slot))

@@ -43,7 +43,7 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    ctx.lasting = True
+    ctx.cacheable = True
     features = ctx.services.metadata_cache.image.features
     return _answer(ctx.services.advertised_apis, features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 
@@ -78,5 +78,5 @@ def _answer(ranges: tuple[ApiRange, ...], features: Features, with_level_0: bool
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions, lasting=True),
+    Handler(ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions, cacheable=True),
 )

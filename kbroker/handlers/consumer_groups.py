@@ -67,8 +67,8 @@ def handle_consumer_group_heartbeat(
         outcome = ctx.services.consumer_groups.heartbeat(heartbeat)
         if outcome.answer.lasts and outcome.is_committed:
             client_host = ctx.connection.peer_host
-            ctx.repetition = ctx.services.consumer_groups.repetition(heartbeat, ctx.client_id, client_host)
-            ctx.lasting = ctx.repetition is not None
+            ctx.renewal = ctx.services.consumer_groups.renewal(heartbeat, ctx.client_id, client_host)
+            ctx.cacheable = ctx.renewal is not None
     except KafkaError as error:
         return _refused(write_error(error), error.message)
     return answer_when_committed(ctx, outcome, _response, _refused)
@@ -255,6 +255,6 @@ def _rows(assignment: Mapping[bytes, Iterable[int]], cache: MetadataCache) -> li
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle_consumer_group_heartbeat, lasting=True),
+    Handler(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle_consumer_group_heartbeat, cacheable=True),
     Handler(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, when_committed(handle_consumer_group_describe)),
 )

@@ -153,7 +153,7 @@ def _route(handler: Handler) -> Route:
         _first(
             lambda version: response_header_version(api_key, version) >= FLEXIBLE_RESPONSE_HEADER, handler.max_version
         ),
-        handler.lasting,
+        handler.cacheable,
         handler.direct,
         partial(_throttle_at, api_key),
         partial(_limits_at, api_key) if api_key in _WITH_RECORDS else None,

@@ -105,7 +105,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
         answer.cluster_authorized_operations = cluster_operations(ctx)
     # What is not there may be made by the next request for it, which settings decide; what was made of an older image
     # was not forgotten when that changed.
-    ctx.lasting = not failed and ctx.services.metadata_cache.image is image
+    ctx.cacheable = not failed and ctx.services.metadata_cache.image is image
     return answer
 
 
@@ -289,6 +289,6 @@ async def _topic(version: int, topic: TopicImage, alive: frozenset[int], operati
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.METADATA, 0, 13, handle_metadata, lasting=True),
+    Handler(ApiKey.METADATA, 0, 13, handle_metadata, cacheable=True),
     *topic_partitions.HANDLERS,
 )

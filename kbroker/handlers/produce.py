@@ -186,7 +186,7 @@ def _prepare(ctx: RequestContext, partition: Partition, records: memoryview | No
     """What a thread does for a long batch: judges it, and writes a large one to a file of its own."""
     analyzed = _judge(ctx, partition, records)
     if analyzed is not None and analyzed.info.magic == MAGIC_V2:
-        analyzed.aside = partition.log.set_aside(analyzed.view)
+        analyzed.detached = partition.log.write_detached(analyzed.view)
     return analyzed
 
 
@@ -239,8 +239,8 @@ async def _append_all(
 
 def _discard_what_is_left(ctx: RequestContext, found: Known | None) -> None:
     """Removes what was written for a batch that the log has not taken: a duplicate, or one that was refused."""
-    if isinstance(found, AnalyzedBatch) and found.aside is not None and found.aside.path:
-        asyncio.get_running_loop().run_in_executor(None, found.aside.discard)
+    if isinstance(found, AnalyzedBatch) and found.detached is not None and found.detached.path:
+        asyncio.get_running_loop().run_in_executor(None, found.detached.discard)
 
 
 def _answer(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbroker._fast.base.slices import Slices
-    from kbroker._fast.net.answer_memo import Repetition
+    from kbroker._fast.net.answer_memo import AnswerRenewal
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
@@ -167,11 +167,11 @@ class RequestContext(Protocol):
     def services(self) -> Services:
         """The broker's parts."""
 
-    lasting: bool
-    """Set by a handler whose row says `lasting`: this answer holds until the cluster's metadata change."""
+    cacheable: bool
+    """Set by a handler whose row says `cacheable`: this answer holds until the cluster's metadata change."""
     left: Callable[[], object] | None
     """What a handler that waits for its client alone wants called when that is gone."""
-    repetition: Repetition | None
+    renewal: AnswerRenewal | None
     """What equal requests of this client do, and how long the answer stands, besides."""
 
     @property

@@ -35,9 +35,9 @@ class Handler:
     """`handle(ctx, request)` serves `api_key` from `min_version` to `max_version`, both included.
 
     `handle` is a plain function that returns the answer, a `Pending` that will give it, or None when it has closed the
-    connection; or a coroutine function.  With `lasting` it may set `ctx.lasting`: equal requests that come
+    connection; or a coroutine function.  With `cacheable` it may set `ctx.cacheable`: equal requests that come
     by the same address are then given the same answer, without asking it, until the cluster's metadata change;
-    with `ctx.repetition`, for as long as that says.
+    with `ctx.renewal`, for as long as that says.
     `direct` sees each request first, and may answer it from its bytes.
     """
 
@@ -46,7 +46,7 @@ class Handler:
     max_version: int
     handle: HandlerFunction
     advertised_min_version: int | None = None
-    lasting: bool = False
+    cacheable: bool = False
     direct: DirectAnswers | None = None
 
     def __post_init__(self) -> None:

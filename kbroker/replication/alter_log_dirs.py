@@ -224,8 +224,8 @@ class DirectoryMoves:
     def _check(self, future: FutureLog) -> None:
         """Raises when the move cannot go on: it was cancelled, or its directory is short of space."""
         future.check()
-        gate = self._logs.environment.gates.get(future.parent)
-        if gate is not None and gate.closed:
+        guard = self._logs.environment.space_guards.get(future.parent)
+        if guard is not None and guard.closed:
             raise OSError(f"{future.parent} has less free space than kbroker.disk.reserve.bytes")
 
     async def _close(self, future: FutureLog) -> bool:

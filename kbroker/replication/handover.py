@@ -84,11 +84,15 @@ class Handover:
         """Hand over, or take back, what is due."""
         now = self._now()
         manager = self._replicas.log_manager
-        gates = manager.gates
+        space_guards = manager.space_guards
         for name in [each for each in self._given if manager.get_log(each) is None]:
             del self._given[name]
-        self._full_since = {gate.path: self._full_since.get(gate.path, now) for gate in gates if gate.is_refusing}
-        if self._given and all(gate.is_roomy(ROOM_BYTES) for gate in gates if gate.path in self._given.values()):
+        self._full_since = {
+            guard.path: self._full_since.get(guard.path, now) for guard in space_guards if guard.is_refusing
+        }
+        if self._given and all(
+            guard.is_roomy(ROOM_BYTES) for guard in space_guards if guard.path in self._given.values()
+        ):
             self._roomy_since = min(self._roomy_since, now)
             if now - self._roomy_since >= HOLD_SECONDS and now - self._renewed_at >= CALM_SECONDS:
                 self._take_back()

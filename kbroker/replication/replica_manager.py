@@ -2,9 +2,10 @@
 
 Follows the metadata: `apply` is a subscriber of the metadata cache, so a topic is usable the moment that it is visible.
 New logs cost several files each, and a topic may have thousands: those that do not fit into WORK_SECONDS are made when
-they are first asked for, or between other work, whichever comes first (`_unborn`).  A log that cannot be created leaves
-its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients at once,
-and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker stops.
+they are first asked for, or between other work, whichever comes first (`_pending_logs`).  A log that cannot be made
+leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients
+at once, and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker
+stops.
 
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
 keeps `apply` is not subscribed: what this broker leads and follows say the controller's requests (`leader_and_isr`),
@@ -76,7 +77,7 @@ class ReplicaManager:
         self.names: dict[bytes, str] = {}
         self._failed: set[TopicPartition] = set()
         self.given_up: Container[TopicPartition] = ()
-        self._unborn: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self._pending_logs: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
         self._dying: dict[TopicPartition, None] = {}
         self._working = False
         self._loop = loop
@@ -153,7 +154,7 @@ class ReplicaManager:
 
     def leads(self, topic: str, index: int) -> bool:
         """Whether this broker leads the partition, with a log or with one that is still to be made."""
-        return index in self.topics.get(topic, ()) or self.is_unborn(topic, index)
+        return index in self.topics.get(topic, ()) or self.is_log_pending(topic, index)
 
     def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
@@ -194,7 +195,7 @@ class ReplicaManager:
         if found or time.monotonic() < deadline:
             self._create(topic, image, config)
             return
-        self._unborn[topic_partition] = (topic, image)
+        self._pending_logs[topic_partition] = (topic, image)
 
     # What the controller of a cluster says
 
@@ -286,7 +287,7 @@ class ReplicaManager:
     def _make(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """The partition over its log, which is made if need be; None where the disk refuses it."""
         topic_partition = TopicPartition(topic.name, image.partition)
-        self._unborn.pop(topic_partition, None)
+        self._pending_logs.pop(topic_partition, None)
         self._delete(topic_partition)
         try:
             log = self.log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
@@ -322,10 +323,10 @@ class ReplicaManager:
         """Delete logs, then make those that no request has asked for yet, a few at a time."""
         while self._dying and time.monotonic() < deadline:
             self._delete(next(iter(self._dying)))
-        while self._unborn and time.monotonic() < deadline:
-            topic, image = next(iter(self._unborn.values()))
+        while self._pending_logs and time.monotonic() < deadline:
+            topic, image = next(iter(self._pending_logs.values()))
             self._create(topic, image, self._log_config(topic.configs))
-        if (self._dying or self._unborn) and not self._working:
+        if (self._dying or self._pending_logs) and not self._working:
             self._working = True
             self._loop.call_later(PAUSE_SECONDS, self._go_on)
 
@@ -345,7 +346,7 @@ class ReplicaManager:
             logger.error("%s stays on disk: %s", topic_partition, error)
 
     def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> Partition | None:
-        self._unborn.pop(TopicPartition(topic, index), None)
+        self._pending_logs.pop(TopicPartition(topic, index), None)
         self._without_room.forget(TopicPartition(topic, index))
         partition = known.pop(index, None)
         if partition is not None:
@@ -359,9 +360,9 @@ class ReplicaManager:
             self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
-        if self._unborn:
+        if self._pending_logs:
             for index in range(len(topic.partitions)):
-                self._unborn.pop(TopicPartition(topic.name, index), None)
+                self._pending_logs.pop(TopicPartition(topic.name, index), None)
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
         if self._failed:
@@ -390,7 +391,7 @@ class ReplicaManager:
             self._delete(topic_partition)
         self.topics.clear()
         self.followed.clear()
-        self._unborn.clear()
+        self._pending_logs.clear()
 
     # Lookup
 
@@ -419,7 +420,7 @@ class ReplicaManager:
         count = len(self._failed)
         if count:
             named = ", ".join(map(str, sorted(self._failed)[:NAMED_PROBLEMS]))
-            serves_any = bool(self._unborn) or any(self.topics.values())
+            serves_any = bool(self._pending_logs) or any(self.topics.values())
             text = f"{count} partitions are offline" if count > 1 else "1 partition is offline"
             yield Problem(f"{text}: {named}{', …' if count > NAMED_PROBLEMS else ''}", stops_service=not serves_any)
 
@@ -428,12 +429,12 @@ class ReplicaManager:
         """Partitions that have no log because of a disk."""
         return len(self._failed)
 
-    def is_unborn(self, topic: str, index: int) -> bool:
+    def is_log_pending(self, topic: str, index: int) -> bool:
         """Whether the partition's log is still to be made, and so is empty."""
-        return TopicPartition(topic, index) in self._unborn
+        return TopicPartition(topic, index) in self._pending_logs
 
     def _explain_absence(self, topic: str, index: int) -> Partition:
-        unborn = self._unborn.get(TopicPartition(topic, index))
+        unborn = self._pending_logs.get(TopicPartition(topic, index))
         if unborn is not None:
             self._create(*unborn, self._log_config(unborn[0].configs))
             return self.partition(topic, index)

@@ -110,7 +110,7 @@ class PartitionStateLog:
 
     def bounds(self, partition_index: int) -> tuple[int, int]:
         """First offset and end offset."""
-        if self._manager.is_unborn(self.topic, partition_index):
+        if self._manager.is_log_pending(self.topic, partition_index):
             return 0, 0
         log = self._manager.partition(self.topic, partition_index).log
         return log.log_start_offset, log.log_end_offset

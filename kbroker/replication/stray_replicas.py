@@ -37,16 +37,16 @@ def stray_replicas(
 
 
 class StrayReplicas:
-    """Finds them from time to time.  One that was seen twice is given to `set_aside(partition, reason)`: between the
+    """Finds them from time to time.  One that was seen twice is given to `retire(partition, reason)`: between the
     end of a move and the controller's word to delete the replica it looks like one."""
 
-    def __init__(self, set_aside: Callable[[TopicPartition, str], None]) -> None:
-        self._set_aside = set_aside
+    def __init__(self, retire: Callable[[TopicPartition, str], None]) -> None:
+        self._retire = retire
         self._seen: set[TopicPartition] = set()
 
     def look(self, found: Iterator[tuple[TopicPartition, str]]) -> None:
         """Take what a look has found."""
         reasons = dict(found)
         for name in self._seen & reasons.keys():
-            self._set_aside(name, reasons.pop(name))
+            self._retire(name, reasons.pop(name))
         self._seen = set(reasons)

@@ -1,6 +1,6 @@
 """Starts the workers of a host, starts those again that die, and stops all of them with itself.
 
-Each worker is a `kbroker start` with settings of its own (`cluster.workers.place`).  What it says to its service
+Each worker is a `kbroker start` with settings of its own (`cluster.workers.worker_slot`).  What it says to its service
 manager (sd_notify) comes here: it is this process that speaks to the real one, for all.  A worker whose
 loop has given no sign of life for a session (`broker.session.timeout.ms`) hangs: the supervisor kills it, and says so
 to worker 1, as a process that waits for a disk ends only when the disk answers.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
 from kbroker.cluster.workers.messages import Gone, encode
-from kbroker.cluster.workers.place import Place, worker_settings
+from kbroker.cluster.workers.worker_slot import WorkerSlot, worker_settings
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.service_manager import EXTENSION_US, service_manager
@@ -50,7 +50,7 @@ class Supervisor:
     """`arguments` are those of the command line: the file of settings, if any, and overrides."""
 
     def __init__(self, config: BrokerConfig, arguments: Sequence[str], count: int, stopping: asyncio.Event) -> None:
-        """PlaceError where there is no room for so many workers."""
+        """WorkerSlotError where there is no room for so many workers."""
         self._config = config
         self._arguments = list(arguments)
         self._stopping = stopping
@@ -61,8 +61,8 @@ class Supervisor:
         self._controller_socket.bind("\0" + address[1:])
         self._controller_socket.listen(MOST_WAITING)
         descriptor = self._controller_socket.fileno()
-        self._places = {
-            number: Place(number, count, address, descriptor if number == 1 else -1) for number in self._settings
+        self._slots = {
+            number: WorkerSlot(number, count, address, descriptor if number == 1 else -1) for number in self._settings
         }
         self._lives = {number: WorkerLife() for number in self._settings}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -84,10 +84,10 @@ class Supervisor:
         if manager is not None:
             manager.follow(self.readiness, self._loop)
         self._pages = await start_pages(
-            self._config.get("metrics.listener"), self._places, self._lives, self.readiness, names_of(self._config)
+            self._config.get("metrics.listener"), self._slots, self._lives, self.readiness, names_of(self._config)
         )
-        for number, place in self._places.items():
-            self._notify[number] = self._listen_to(number, place)
+        for number, slot in self._slots.items():
+            self._notify[number] = self._listen_to(number, slot)
             self._start(number)
         self._look_later()
         stop = self._loop.create_task(self._stopping.wait())
@@ -111,20 +111,20 @@ class Supervisor:
     # Processes
 
     def _start(self, number: int) -> None:
-        place = self._places[number]
+        slot = self._slots[number]
         command = [sys.executable, "-m", "kbroker.cli", "start", *self._arguments]
         for key, value in self._settings[number].items():
             command += ["--override", f"{key}={value}"]
-        command += ["--place", place.text(), "--parent", str(os.getpid())]
+        command += ["--slot", slot.text(), "--parent", str(os.getpid())]
         self._said[number] = "starting"
         self._silence.heard(number)
         process = self._processes[number] = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            pass_fds=(place.descriptor,) if place.is_controller else (),
+            pass_fds=(slot.descriptor,) if slot.is_controller else (),
             env={
                 **os.environ,
-                "NOTIFY_SOCKET": f"{place.address}-notify-{number}",
+                "NOTIFY_SOCKET": f"{slot.address}-notify-{number}",
                 # A sign of life is sent every half of it.
                 "WATCHDOG_USEC": str(round(self._heartbeat * 2e6)),
             },
@@ -216,14 +216,14 @@ class Supervisor:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.setblocking(False)
-            sock.connect("\0" + self._places[number].address[1:])
+            sock.connect("\0" + self._slots[number].address[1:])
             sock.send(encode(Gone(process.pid)))
 
     # What workers say
 
-    def _listen_to(self, number: int, place: Place) -> socket.socket:
+    def _listen_to(self, number: int, slot: WorkerSlot) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        sock.bind("\0" + f"{place.address}-notify-{number}"[1:])
+        sock.bind("\0" + f"{slot.address}-notify-{number}"[1:])
         self._loop.add_reader(sock.fileno(), self._hear, number)
         return sock
 

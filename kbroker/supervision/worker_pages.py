@@ -22,7 +22,7 @@ from kbroker.supervision.metrics_text import END, merged
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 
 if TYPE_CHECKING:
-    from kbroker.cluster.workers.place import Place
+    from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.metrics.readiness import Readiness
 
 logger = logging.getLogger("kbroker.supervisor")
@@ -75,24 +75,24 @@ async def no_console(_request: Request) -> Answer:
 
 
 class WorkerPages(MetricsServer):
-    """`lives` and `places` are those of the workers, by number."""
+    """`lives` and `slots` are those of the workers, by number."""
 
     def __init__(
         self,
-        places: Mapping[int, Place],
+        slots: Mapping[int, WorkerSlot],
         lives: Mapping[int, WorkerLife],
         readiness: Readiness,
         hosts: Collection[str] = (),
     ) -> None:
         super().__init__(None, readiness, pages={"logs": self._logs}, sites={"console": no_console}, hosts=hosts)
-        self._places = places
+        self._slots = slots
         self._lives = lives
 
     async def _ask_all(self, path: str, accept: str = "") -> dict[int, Fetched | None]:
         """The answers of the workers that serve, by number; None of one that gives none."""
         numbers = [number for number, life in self._lives.items() if life.state is WorkerState.READY]
         answers = await asyncio.gather(
-            *(fetch(self._places[number].metrics_socket, path, accept) for number in numbers), return_exceptions=True
+            *(fetch(self._slots[number].metrics_socket, path, accept) for number in numbers), return_exceptions=True
         )
         found: dict[int, Fetched | None] = {}
         for number, answer in zip(numbers, answers, strict=True):
@@ -177,7 +177,7 @@ def _family(name: str, kind: str, words: str, rows: Iterable[tuple[int, float]])
 
 async def start_pages(
     listener: str,
-    places: Mapping[int, Place],
+    slots: Mapping[int, WorkerSlot],
     lives: Mapping[int, WorkerLife],
     readiness: Readiness,
     hosts: Collection[str] = (),
@@ -186,7 +186,7 @@ async def start_pages(
     address = parse_listener(listener)
     if address is None:
         return None
-    server = WorkerPages(places, lives, readiness, hosts)
+    server = WorkerPages(slots, lives, readiness, hosts)
     try:
         await server.listen(*address)
     except OSError as error:

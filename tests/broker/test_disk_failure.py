@@ -451,7 +451,7 @@ def test_a_request_does_not_wait_longer_for_an_fsync_than_it_said(
             # Nobody sees what is not durable yet, and the connection goes on.
             assert other.offset("t") == 1
             assert client.fetch("t", offset=0).high_watermark == 1
-            # The repetition is recognised, and waits for the same fsync.
+            # The renewal is recognised, and waits for the same fsync.
             assert client.produce("t", second, timeout_ms=0).error_code == REQUEST_TIMED_OUT
             switch.unlink()
             wait_for(lambda: other.offset("t") == 2, "the record to become durable")

@@ -5,12 +5,12 @@ from typing_extensions import Buffer
 
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.net.direct import DirectAnswers, Partly
+from kbroker._fast.net.direct import DirectAnswers, PartialAppend
 from kbroker._fast.net.pending import Pending
 
 def ask(
     direct: DirectAnswers, services: Any, version: int, correlation_id: int, request: Buffer
-) -> bytes | list[bytes | FileRegion] | Pending | Partly | None: ...
+) -> bytes | list[bytes | FileRegion] | Pending | PartialAppend | None: ...
 def answer_together(
     direct: DirectAnswers,
     services: Any,

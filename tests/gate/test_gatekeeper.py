@@ -69,7 +69,7 @@ def meters() -> QuotaMeters:
 
 
 class Guarded:
-    """A listener whose lasting answers say what their client may see."""
+    """A listener whose cacheable answers say what their client may see."""
 
     def __init__(self, rules: Rules | None, image: ClusterImage | None = None) -> None:
         self.handled = 0
@@ -97,7 +97,7 @@ class Guarded:
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:
         self.handled += 1
-        ctx.lasting = True
+        ctx.cacheable = True
         allowed = ctx.gate is None or ctx.gate.is_authorized(Operation.DESCRIBE, ResourceKind.TOPIC, "t")
         return b"seen" if allowed else b"hidden"
 

@@ -48,7 +48,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def metadata(broker: AdminBroker) -> tuple[Any, asyncio.Future[Any]]:
     """Metadata of all topics, begun."""
     context: Any = Context(broker.services, 3, 8, broker.connection)
-    context.lasting = False
+    context.cacheable = False
     return context, asyncio.ensure_future(handle_metadata(context, message("MetadataRequest")(topics=None)))
 
 
@@ -67,11 +67,11 @@ def test_metadata_do_not_keep_what_changed_meanwhile(tmp_path: Path) -> None:
         await topics.delete_topics([gone.topic_id])
         seen = {topic.name: len(topic.partitions) for topic in (await asked).topics}
         assert len(seen) == TOPICS and seen["t18"] == 3  # as it was when it was asked
-        assert not context.lasting
+        assert not context.cacheable
         context, asked = metadata(broker)
         seen = {topic.name: len(topic.partitions) for topic in (await asked).topics}
         assert seen == {f"t{number:02d}": 3 for number in range(18)} | {"t18": 9}
-        assert context.lasting
+        assert context.cacheable
         broker.stop()
 
     run(main())

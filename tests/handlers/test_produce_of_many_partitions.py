@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbroker._fast.base.slices import Slices
-from kbroker._fast.net.direct import Partly
+from kbroker._fast.net.direct import PartialAppend
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.errors import ErrorCode
@@ -73,7 +73,7 @@ class Broker(Manager):
             gate=None, services=self.services, api_version=version, client_id="c", connection=connection
         )
         answer = ask(FAST_PRODUCE, self.services, version, 77, data) if fast else None
-        if answer is None or isinstance(answer, Partly):
+        if answer is None or isinstance(answer, PartialAppend):
             request = ProduceRequest.program(version).decode(data, 0, len(data))
             answer = finished(handle_produce(ctx, request, None if answer is None else answer.appended))
         if isinstance(answer, Pending):
@@ -174,7 +174,7 @@ def test_one_batch_that_is_left_costs_the_others_nothing() -> None:
     with tempfile.TemporaryDirectory() as folder:
         broker = Broker(Path(folder))
         answer = ask(FAST_PRODUCE, broker.services, 9, 77, request(9, 1, rows))
-        assert isinstance(answer, Partly)
+        assert isinstance(answer, PartialAppend)
         # The request names topic by topic: a's three rows, then b's.
         assert answer.appended == [(2, 2), None, None, (2, 3)], "what follows a batch that was left waits for it"
         broker.close()
@@ -195,7 +195,7 @@ def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> 
         broker = Broker(folder)
         slices = broker.services.slices = Slices(asyncio.get_running_loop())
         answer = ask(FAST_PRODUCE, broker.services, 9, 77, data)
-        assert isinstance(answer, Partly)
+        assert isinstance(answer, PartialAppend)
         assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
         ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")

@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from kbroker._fast.base.counters import RequestStats
-from kbroker._fast.net.answer_memo import AnswerMemo, Repetition, Standing
+from kbroker._fast.net.answer_memo import AnswerMemo, AnswerRenewal, Validity
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
@@ -26,7 +26,7 @@ REPEATED = b"repeated"
 
 
 class Session:
-    """What a repetition moves on."""
+    """What a renewal moves on."""
 
     def __init__(self) -> None:
         self.armed = True
@@ -41,7 +41,7 @@ class Asked:
 
     def __init__(self, busy_poll_us: int = 0) -> None:
         self.bodies: list[bytes] = []
-        self.standing, self.session = Standing(), Session()
+        self.standing, self.session = Validity(), Session()
         program = PlainProgram()
         self.listener = Listener(
             "PLAINTEXT",
@@ -64,9 +64,9 @@ class Asked:
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:
         self.bodies.append(bytes(body))
-        ctx.lasting = not body.tobytes().startswith(ONCE)
+        ctx.cacheable = not body.tobytes().startswith(ONCE)
         if body.tobytes().startswith(REPEATED):
-            ctx.repetition = Repetition(self.standing, self.session, 4.5, ctx.client_id, "127.0.0.1")
+            ctx.renewal = AnswerRenewal(self.standing, self.session, 4.5, ctx.client_id, "127.0.0.1")
         return b"%d of " % len(self.bodies) + bytes(body)
 
     @property
@@ -165,7 +165,7 @@ def test_a_repetition_does_its_work_and_lasts_as_long_as_what_it_tells() -> None
             asked.standing.end()
             assert not asked.standing.holds
             assert [body for _, body in await asked.ask(*three)] == [b"%d of repeated" % count for count in (2, 3, 4)]
-            asked.standing, asked.session.moves = Standing(), []
+            asked.standing, asked.session.moves = Validity(), []
             assert [body for _, body in await asked.ask(*three)] == [b"5 of repeated"] * 3
             asked.session.armed = False
             assert [body for _, body in await asked.ask(three[0])] == [b"6 of repeated"]

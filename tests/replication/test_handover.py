@@ -18,7 +18,7 @@ from tests.storage.batches import HandClock
 FULL, OTHER = "/full", "/other"
 
 
-class Gate:
+class Guard:
     def __init__(self, path: str) -> None:
         self.path, self.is_refusing = path, False
 
@@ -60,11 +60,11 @@ class Broker:
 
     def __init__(self, usable: dict[int, int | None]) -> None:
         self.clock = HandClock(0)
-        self.gates = [Gate(FULL), Gate(OTHER)]
+        self.space_guards = [Guard(FULL), Guard(OTHER)]
         self.led: list[Any] = []
         self.reported: list[ReplicaReport] = []
         self.renewals = 0
-        manager = SimpleNamespace(gates=self.gates, get_log=lambda name: name)
+        manager = SimpleNamespace(space_guards=self.space_guards, get_log=lambda name: name)
         self.replicas: Any = type("Replicas", (), {"__iter__": lambda _: iter(self.led), "log_manager": manager})()
         self.handover = Handover(self.replicas, self, Elsewhere(usable), self.clock.monotonic)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ def test_what_another_in_sync_replica_has_room_for_is_handed_over(
         broker.lead("elsewhere", (1, 2, 3), OTHER)
         await broker.passes(HOLD_SECONDS)
         assert broker.reported == []
-        broker.gates[0].is_refusing = True
+        broker.space_guards[0].is_refusing = True
         await broker.passes(HOLD_SECONDS / 2)
         assert broker.reported == [], "deletion may make room"
         await broker.passes(HOLD_SECONDS)
@@ -138,7 +138,7 @@ def test_a_controller_is_told_again_until_another_broker_leads() -> None:
     async def main() -> None:
         broker = Broker({2: ROOM})
         broker.lead("t", (1, 2))
-        broker.gates[0].is_refusing = True
+        broker.space_guards[0].is_refusing = True
         await broker.passes(HOLD_SECONDS)
         await broker.passes(1)
         assert len(broker.reported) > 1
@@ -157,19 +157,19 @@ def test_a_broker_whose_disk_has_room_again_follows_and_does_not_flap() -> None:
         broker = Broker({2: ROOM})
         broker.lead("t", (1, 2))
         for count in (1, 2):
-            broker.gates[0].is_refusing = True
+            broker.space_guards[0].is_refusing = True
             await broker.passes(CALM_SECONDS)
             assert broker.given == {"t"}
-            broker.gates[0].is_refusing = False
+            broker.space_guards[0].is_refusing = False
             await broker.passes(HOLD_SECONDS / 2)
             assert broker.renewals == count - 1
             await broker.passes(HOLD_SECONDS)
             assert broker.renewals == count
             assert not list(broker.handover.problems())
             broker.reported.clear()
-            broker.gates[0].is_refusing = True
+            broker.space_guards[0].is_refusing = True
             await broker.passes(HOLD_SECONDS)
             assert broker.reported == []
-            broker.gates[0].is_refusing = False
+            broker.space_guards[0].is_refusing = False
 
     asyncio.run(main())

@@ -126,7 +126,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
         with pytest.raises(UnknownTopicOrPartitionError):
             parts.replicas.partition("t", PARTITIONS - 1)
         await asyncio.sleep(0)
-        assert not parts.replicas.is_unborn("t", PARTITIONS - 1)
+        assert not parts.replicas.is_log_pending("t", PARTITIONS - 1)
         assert not list(tmp_path.glob("t-*[0-9]/*.log")) or all(
             path.parent.name.endswith("-delete") for path in tmp_path.glob("t-*/*.log")
         )

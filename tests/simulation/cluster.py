@@ -16,7 +16,7 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import paths
-from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.error_codes import ErrorCode
@@ -124,7 +124,7 @@ class Cluster(World):
             loop = self.loop
             session = self.sessions[node] = ModelSession(self.ensemble, rng)
             failed = self._gave_up
-            parts = Parts(
+            parts = MemberParts(
                 config,
                 SYSTEM_CLOCK,
                 Slices(loop),
@@ -132,8 +132,8 @@ class Cluster(World):
                 "PLAINTEXT",
                 failed,
             )
-            outside = Outside(session, TcpTransport(loop), rng)
-            member = ZooKeeperMember(ZooKeeperSettings("model:2181", self.session_ms), parts, loop, outside)
+            network = MemberNetwork(session, TcpTransport(loop), rng)
+            member = ZooKeeperMember(ZooKeeperSettings("model:2181", self.session_ms), parts, loop, network)
             broker = Broker(
                 config,
                 loop,

@@ -108,15 +108,15 @@ def append(
     return result
 
 
-def append_set_aside(log: UnifiedLog, data: bytearray, *, leader_epoch: int = 0) -> AppendResult:
+def append_detached(log: UnifiedLog, data: bytearray, *, leader_epoch: int = 0) -> AppendResult:
     """As `append`, of a batch that was written to a file of its own, however small it is."""
-    with patch("kbroker.storage.log.set_aside.SET_ASIDE_BYTES", 0):
+    with patch("kbroker.storage.log.detached_batch.DETACHED_BYTES", 0):
         analyzed = validate_and_analyze(data, log.config, START_MS)
-        analyzed.aside = log.set_aside(analyzed.view)
-    assert analyzed.aside is not None
+        analyzed.detached = log.write_detached(analyzed.view)
+    assert analyzed.detached is not None
     result = log.append_as_leader(data, leader_epoch, analyzed=analyzed)
-    assert result.duplicate or not analyzed.aside.path
-    analyzed.aside.discard()
+    assert result.duplicate or not analyzed.detached.path
+    analyzed.detached.discard()
     log.maybe_increment_high_watermark(log.log_end_offset)
     return result
 

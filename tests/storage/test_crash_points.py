@@ -15,7 +15,7 @@ from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.log_values import AppendResult
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.extensions.append_groups import append_batch, append_together
-from tests.storage.batches import START_MS, append, append_set_aside, batch, environment, open_log, read_all
+from tests.storage.batches import START_MS, append, append_detached, batch, environment, open_log, read_all
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 
 # How batches are appended: by `UnifiedLog`, or on the fast path, one by one or as groups.
@@ -85,7 +85,7 @@ class Workload:
         log.roll()
         self.flushed = max(self.flushed, log.recovery_point)
         # The first replaces the empty segment's file, the second a segment's that the log begins for it.
-        self.append(log, 2, append_set_aside)
+        self.append(log, 2, append_detached)
         self.append(log, 2)
         self.start = 4
         log.maybe_increment_log_start_offset(4)

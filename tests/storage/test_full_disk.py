@@ -14,8 +14,8 @@ import pytest
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import ErrorCode, KafkaError, KafkaStorageError
 from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.storage.log.space_guard import ROOM_BYTES, DirectorySpaceGuard
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.storage.log.write_gate import ROOM_BYTES, DirectoryGate
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.compat.waiting import wait_for
@@ -185,9 +185,9 @@ def test_a_failed_fsync_holds_the_recovery_point(tmp_path: Path) -> None:
 # The watch over free space
 
 
-def gate_with(files: FullFiles, free: int, reserve: int = 1000) -> DirectoryGate:
+def gate_with(files: FullFiles, free: int, reserve: int = 1000) -> DirectorySpaceGuard:
     files.free = free
-    gate = DirectoryGate(files, "/data", reserve)
+    gate = DirectorySpaceGuard(files, "/data", reserve)
     gate.measure()
     return gate
 
@@ -303,7 +303,7 @@ def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> Non
     append(log, batch([b"one"]))
     append(log, batch([b"two"]))
     files.free = 999_999
-    manager.gates[0].measure()
+    manager.space_guards[0].measure()
     with pytest.raises(KafkaStorageError) as refusal:
         append(log, batch([b"three"]))
     assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -317,7 +317,7 @@ def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> Non
         lambda: not [path for path in (tmp_path / "data").iterdir() if path.is_dir()], "the space to be given back"
     )
     files.free = 2_000_000
-    manager.gates[0].measure()
+    manager.space_guards[0].measure()
     append(manager.get_or_create_log(A0, TOPIC_ID, LogConfig()), batch([b"three"]))
     manager.shutdown()
 
@@ -350,9 +350,9 @@ def test_a_write_without_space_closes_the_gate_at_once(tmp_path: Path) -> None:
     append(log, batch([b"one"]))
     files.left = 30
     fail(log)
-    assert log.gate.closed
+    assert log.space_guard.closed
     files.left = None
-    manager.gates[0].measure()
+    manager.space_guards[0].measure()
     append(log, batch([b"two"]))
     manager.shutdown()
 
@@ -423,5 +423,5 @@ def test_a_disk_that_stays_full_is_told_once_and_again_after_it_had_room(
         assert sum("appending records failed" in each.getMessage() for each in caplog.records) == 1
         files.left = None
         files.free += 2 * ROOM_BYTES
-        log.gate.measure()
+        log.space_guard.measure()
     manager.shutdown()

@@ -133,7 +133,7 @@ def after_power_cut(directory: Path, held: dict[int, HeldLog]) -> Host:
     """The next controller, which has been told what workers hold of the first partition; none has come."""
     again = Host(directory)
     again.enter(1)
-    finished(again.controller.take_stock({node_id: {FIRST: log} for node_id, log in held.items()}))
+    finished(again.controller.report_logs({node_id: {FIRST: log} for node_id, log in held.items()}))
     return again
 
 

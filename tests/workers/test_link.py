@@ -20,8 +20,8 @@ from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
 from kbroker.cluster.workers.member import FollowingWorker
 from kbroker.cluster.workers.messages import Gone, Hello, encode
-from kbroker.cluster.workers.place import Place
 from kbroker.cluster.workers.remote_controller import RemoteController
+from kbroker.cluster.workers.worker_slot import WorkerSlot
 from kbroker.config import BrokerConfig
 from kbroker.errors import NotControllerError, TopicAlreadyExistsError
 from kbroker.metadata.broker_settings import BrokerSettings
@@ -230,7 +230,9 @@ def test_a_worker_knows_which_replicas_it_has_lost_before_the_controller_does(tm
         assert outcome.error is None
         loop = asyncio.get_running_loop()
         config = BrokerConfig.from_mapping({"node.id": "3"})
-        third = FollowingWorker(Place(3, 3, office.address), config, loop, Slices(loop), node.stopping, pytest.fail)
+        third = FollowingWorker(
+            WorkerSlot(3, 3, office.address), config, loop, Slices(loop), node.stopping, pytest.fail
+        )
         image = await third.open(None, StoreCalls())
         assert image.cluster_id == office.cache.image.cluster_id
         cache = MetadataCache(image)
@@ -280,16 +282,16 @@ def test_a_worker_that_may_have_lost_records_waits_for_what_the_others_hold(tmp_
         await node.controller.create_topics([NewTopic("t", 1, 2)])
         leader = office.cache.image.topics["t"].partitions[0].leader
         other = 3 - leader
-        office.server.stock.open({1, 2, 3}, 3600)
-        mine = asyncio.ensure_future(node.link.take_stock({first: HeldLog(0, 10 if leader == 2 else 20, True)}))
-        await office.server.stock.take_stock(3, {})
+        office.server.log_reports.open({1, 2, 3}, 3600)
+        mine = asyncio.ensure_future(node.link.report_logs({first: HeldLog(0, 10 if leader == 2 else 20, True)}))
+        await office.server.log_reports.report_logs(3, {})
         own = {first: HeldLog(0, 10 if leader == 1 else 20, True)}
-        await until(lambda: 2 not in office.server.stock._awaited)
+        await until(lambda: 2 not in office.server.log_reports._awaited)
         assert not mine.done()
-        await office.server.stock.take_stock(1, own)
+        await office.server.log_reports.report_logs(1, own)
         await mine
         assert node.cache.image.topics["t"].partitions[0].leader == other
-        assert office.server.stock.absent == set()
+        assert office.server.log_reports.absent == set()
 
     play(tmp_path, story)
 
@@ -300,9 +302,9 @@ def test_a_worker_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) 
     async def story(office: Office, node: Node) -> None:
         first = TopicPartition("t", 0)
         await node.controller.create_topics([NewTopic("t", 1, 2)])
-        office.server.stock.open({1, 2, 3}, 0.05)
-        await node.link.take_stock({first: HeldLog(0, 10, True)})
-        assert office.server.stock.absent == {1, 3}
+        office.server.log_reports.open({1, 2, 3}, 0.05)
+        await node.link.report_logs({first: HeldLog(0, 10, True)})
+        assert office.server.log_reports.absent == {1, 3}
 
     play(tmp_path, story)
 

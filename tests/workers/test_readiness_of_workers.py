@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import socket
 
-from kbroker.cluster.workers.place import Place
+from kbroker.cluster.workers.worker_slot import WorkerSlot
 from kbroker.metrics.readiness import Readiness, ReadyState
 from kbroker.supervision.worker_life import WorkerLife
 from kbroker.supervision.worker_pages import WorkerPages
@@ -15,8 +15,8 @@ from kbroker.supervision.worker_pages import WorkerPages
 def test_a_host_is_not_ready_while_a_worker_that_was_gives_no_answer() -> None:
     """Between the death of a worker and the moment that the supervisor sees it, clients would be sent to it."""
     address = f"@kbroker-test-{secrets.token_hex(8)}"
-    places = {number: Place(number, 2, address) for number in (1, 2)}
-    lives = {number: WorkerLife() for number in places}
+    slots = {number: WorkerSlot(number, 2, address) for number in (1, 2)}
+    lives = {number: WorkerLife() for number in slots}
     for life in lives.values():
         life.ready(0.0)
     readiness = Readiness()
@@ -30,11 +30,11 @@ def test_a_host_is_not_ready_while_a_worker_that_was_gives_no_answer() -> None:
 
     async def serve(number: int) -> asyncio.Server:
         sock = socket.socket(socket.AF_UNIX)
-        sock.bind("\0" + places[number].metrics_socket[1:])
+        sock.bind("\0" + slots[number].metrics_socket[1:])
         return await asyncio.start_unix_server(answer, sock=sock)
 
     async def run() -> None:
-        pages = WorkerPages(places, lives, readiness)
+        pages = WorkerPages(slots, lives, readiness)
         async with await serve(1), asyncio.timeout(30):
             async with await serve(2):
                 assert await pages.look() == (True, "ready")

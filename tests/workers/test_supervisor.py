@@ -22,8 +22,8 @@ def test_workers_that_die_together_are_started_again(tmp_path: Path, monkeypatch
         config = BrokerConfig.from_mapping({"log.dirs": str(tmp_path)})
         supervisor = Supervisor(config, [], 2, asyncio.Event())
         processes = {number: subprocess.Popen(["true"]) for number in (1, 2)}
-        for number, place in supervisor._places.items():
-            supervisor._notify[number] = supervisor._listen_to(number, place)
+        for number, slot in supervisor._slots.items():
+            supervisor._notify[number] = supervisor._listen_to(number, slot)
             supervisor._processes[number] = processes[number]
             supervisor._lives[number].ready(0.0)
         for number, process in processes.items():

@@ -148,7 +148,7 @@ cdef class AppendGroup:
 
     cdef bint _is_at_the_end(self):
         """The same after the write, when the file that is held here may have been taken from the segment."""
-        return not self.log.gate_.closed and ends_at(
+        return not self.log.space_guard_.closed and ends_at(
             self.log.local_, self.segment, self.group.position, self.group.first_offset
         )
 

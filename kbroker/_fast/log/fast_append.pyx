@@ -115,7 +115,7 @@ cdef BatchInfo admit(
     cdef SegmentFields segment = log.local_.segments_.active_
     cdef BatchInfo info
     if (
-        rules is None or log.gate_.closed
+        rules is None or log.space_guard_.closed
         or leader_epoch != log.leader_epoch_cache_.latest_epoch
         or not has_room(segment, rules, position, size)
     ):

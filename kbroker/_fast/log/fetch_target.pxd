@@ -20,4 +20,4 @@ cdef class FetchTarget:
     cdef void note_answer(self, int64_t high_watermark, int64_t log_start_offset) noexcept
 
 
-cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id)
+cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict names, bint by_id)

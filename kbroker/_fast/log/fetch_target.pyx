@@ -56,7 +56,7 @@ cdef class FetchTarget:
 
 
 @cython.nonecheck(True)
-cdef PartitionFields place(FetchTarget target, dict topics, dict names, bint by_id):
+cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict names, bint by_id):
     """Its partition, whose name it has then; None where that is not led here as the client says, or where epochs are
     compared."""
     cdef object name

@@ -21,7 +21,7 @@ cdef class FileFields:
     cdef public object pwrite
 
 
-cdef class GateFields:
+cdef class SpaceFields:
     cdef public bint closed
 
 
@@ -64,7 +64,7 @@ cdef class LogFields:
     cdef public AppendRules append_rules
     cdef object committer_
     cdef LocalLogFields local_
-    cdef GateFields gate_
+    cdef SpaceFields space_guard_
     cdef EpochFields leader_epoch_cache_
     cdef ProducerFields producer_state_
 

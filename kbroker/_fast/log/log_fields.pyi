@@ -19,7 +19,7 @@ class FileFields:
     fd: int
     pwrite: Callable[[int, bytes | bytearray | memoryview, int], None] | None
 
-class GateFields:
+class SpaceFields:
     closed: bool
 
 class EpochFields:
@@ -56,7 +56,7 @@ class LogFields:
     append_rules: AppendRules | None
     committer: Any
     local: Any
-    gate: Any
+    space_guard: Any
     leader_epoch_cache: Any
     producer_state: Any
 

@@ -36,8 +36,8 @@ cdef class FileFields:
         self.fd = -1
 
 
-cdef class GateFields:
-    """Of `WriteGate`."""
+cdef class SpaceFields:
+    """Of `SpaceGuard`."""
 
 
 cdef class EpochFields:
@@ -118,13 +118,13 @@ cdef class LogFields:
         self.local_ = value
 
     @property
-    def gate(self):
-        return self.gate_
+    def space_guard(self):
+        return self.space_guard_
 
-    @gate.setter
-    def gate(self, GateFields value):
-        cdef object _before = self.gate_
-        self.gate_ = value
+    @space_guard.setter
+    def space_guard(self, SpaceFields value):
+        cdef object _before = self.space_guard_
+        self.space_guard_ = value
 
     @property
     def leader_epoch_cache(self):

@@ -1,7 +1,7 @@
 """The idempotent producers of one partition by id: records of 160 bytes in slabs, an index, and the order of use.
 
     slabs    64 records each, filled without holes: the last record takes the place of one that goes
-    index    places by the hash of the id, open addressing with linear probing, at most two thirds full
+    index    slots by the hash of the id, open addressing with linear probing, at most two thirds full
     order    the records linked from the one least recently used to the newest
 
 A producer takes 160 bytes and 6 to 12 of the index.  All tables of a broker share a ProducerBudget: once it is used up,
@@ -28,7 +28,7 @@ from kbroker._fast.log.producer_entry cimport (
 cdef enum:
     SLAB_SHIFT = 6
     SLAB = 64
-    LEAST_PLACES = 4
+    LEAST_SLOTS = 4
     NOWHERE = -1
 
 # Producers that a partition keeps however many others there are.
@@ -73,7 +73,7 @@ cdef class ProducerTable:
         self.slabs = NULL
         self.index = NULL
         self.budget.count -= self.count
-        self.slab_room = self.slab_count = self.first_room = self.places = self.count = 0
+        self.slab_room = self.slab_count = self.first_room = self.slots = self.count = 0
         self.oldest = self.newest = NOWHERE
 
     def __len__(self):
@@ -114,10 +114,10 @@ cdef class ProducerTable:
 
     def discard(self, int64_t producer_id):
         """Forgets a producer.  False when there is none of that id."""
-        cdef int32_t place = self._place(producer_id)
-        if place == NOWHERE:
+        cdef int32_t slot = self._slot(producer_id)
+        if slot == NOWHERE:
             return False
-        self._remove(self.index[place])
+        self._remove(self.index[slot])
         return True
 
     def clear(self):
@@ -201,37 +201,37 @@ cdef class ProducerTable:
         return &self.slabs[at >> SLAB_SHIFT][at & (SLAB - 1)]
 
     cdef int32_t _home(self, int64_t producer_id) noexcept nogil:
-        return <int32_t>((<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15) >> 32) & (self.places - 1)
+        return <int32_t>((<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15) >> 32) & (self.slots - 1)
 
-    cdef int32_t _place(self, int64_t producer_id) noexcept nogil:
-        """The place in the index of the record with this id, or NOWHERE."""
-        cdef int32_t place
-        if self.places == 0:
+    cdef int32_t _slot(self, int64_t producer_id) noexcept nogil:
+        """The slot in the index of the record with this id, or NOWHERE."""
+        cdef int32_t slot
+        if self.slots == 0:
             return NOWHERE
-        place = self._home(producer_id)
-        while self.index[place] != NOWHERE:
-            if self._at(self.index[place]).producer_id == producer_id:
-                return place
-            place = (place + 1) & (self.places - 1)
+        slot = self._home(producer_id)
+        while self.index[slot] != NOWHERE:
+            if self._at(self.index[slot]).producer_id == producer_id:
+                return slot
+            slot = (slot + 1) & (self.slots - 1)
         return NOWHERE
 
     cdef Producer* _find(self, int64_t producer_id) noexcept nogil:
-        cdef int32_t place
+        cdef int32_t slot
         # A partition's busiest producer is mostly the one that wrote last.
         if self.newest != NOWHERE and self._at(self.newest).producer_id == producer_id:
             return self._at(self.newest)
-        place = self._place(producer_id)
-        return self._at(self.index[place]) if place != NOWHERE else NULL
+        slot = self._slot(producer_id)
+        return self._at(self.index[slot]) if slot != NOWHERE else NULL
 
     cdef Producer* _obtain(self, int64_t producer_id) except NULL:
         """The record with this id, made where there is none, and now the newest used."""
-        cdef int32_t place
+        cdef int32_t slot
         cdef int32_t at
         if self.newest != NOWHERE and self._at(self.newest).producer_id == producer_id:
             return self._at(self.newest)
-        place = self._place(producer_id)
-        if place != NOWHERE:
-            at = self.index[place]
+        slot = self._slot(producer_id)
+        if slot != NOWHERE:
+            at = self.index[slot]
             self._unlink(at)
         else:
             if 0 < self.budget.limit <= self.budget.count:
@@ -261,7 +261,7 @@ cdef class ProducerTable:
         return 0
 
     cdef int _make_room(self) except -1:
-        """For one more record, and its place in the index."""
+        """For one more record, and its slot in the index."""
         cdef int32_t slab = self.count >> SLAB_SHIFT
         cdef int32_t room
         cdef void* grown
@@ -289,36 +289,36 @@ cdef class ProducerTable:
                 raise MemoryError()
             self.slabs[0] = <Producer*>grown
             self.first_room = room
-        if 3 * (<int64_t>self.count + 1) > 2 * <int64_t>self.places:
-            self._index_again(max(LEAST_PLACES, self.places * 2))
+        if 3 * (<int64_t>self.count + 1) > 2 * <int64_t>self.slots:
+            self._index_again(max(LEAST_SLOTS, self.slots * 2))
         return 0
 
-    cdef int _index_again(self, int32_t places) except -1:
+    cdef int _index_again(self, int32_t slots) except -1:
         cdef int32_t at
-        cdef int32_t* index = <int32_t*>malloc(<size_t>places * sizeof(int32_t))
+        cdef int32_t* index = <int32_t*>malloc(<size_t>slots * sizeof(int32_t))
         if index == NULL:
             raise MemoryError()
         free(self.index)
-        memset(index, 0xFF, <size_t>places * sizeof(int32_t))
+        memset(index, 0xFF, <size_t>slots * sizeof(int32_t))
         self.index = index
-        self.places = places
+        self.slots = slots
         for at in range(self.count):
             self._put_index(self._at(at).producer_id, at)
         return 0
 
     cdef void _put_index(self, int64_t producer_id, int32_t at) noexcept nogil:
-        cdef int32_t place = self._home(producer_id)
-        while self.index[place] != NOWHERE:
-            place = (place + 1) & (self.places - 1)
-        self.index[place] = at
+        cdef int32_t slot = self._home(producer_id)
+        while self.index[slot] != NOWHERE:
+            slot = (slot + 1) & (self.slots - 1)
+        self.index[slot] = at
 
     cdef void _remove(self, int32_t at) noexcept:
-        """Forgets the record at `at`; the last one takes its place."""
+        """Forgets the record at `at`; the last one takes its slot."""
         cdef int32_t last = self.count - 1
-        self._drop_index(self._place(self._at(at).producer_id))
+        self._drop_index(self._slot(self._at(at).producer_id))
         self._unlink(at)
         if at != last:
-            self.index[self._place(self._at(last).producer_id)] = at
+            self.index[self._slot(self._at(last).producer_id)] = at
             self._at(at)[0] = self._at(last)[0]
             self._relink(at)
         self.count = last
@@ -330,19 +330,19 @@ cdef class ProducerTable:
         if last == 0:
             self._free()
 
-    cdef void _drop_index(self, int32_t place) noexcept nogil:
-        """Empties a place and moves those up that had been pushed on by it."""
-        cdef int32_t mask = self.places - 1
-        cdef int32_t hole = place
+    cdef void _drop_index(self, int32_t slot) noexcept nogil:
+        """Empties a slot and moves those up that had been pushed on by it."""
+        cdef int32_t mask = self.slots - 1
+        cdef int32_t hole = slot
         cdef int32_t home
         while True:
-            place = (place + 1) & mask
-            if self.index[place] == NOWHERE:
+            slot = (slot + 1) & mask
+            if self.index[slot] == NOWHERE:
                 break
-            home = self._home(self._at(self.index[place]).producer_id)
-            if ((place - home) & mask) >= ((place - hole) & mask):
-                self.index[hole] = self.index[place]
-                hole = place
+            home = self._home(self._at(self.index[slot]).producer_id)
+            if ((slot - home) & mask) >= ((slot - hole) & mask):
+                self.index[hole] = self.index[slot]
+                hole = slot
         self.index[hole] = NOWHERE
 
     # -- the order of use ---------------------------------------------------------------------------------------------

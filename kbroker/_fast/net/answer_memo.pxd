@@ -1,9 +1,9 @@
-cdef class Standing:
+cdef class Validity:
     cdef readonly bint holds
 
 
-cdef class Repetition:
-    cdef Standing standing
+cdef class AnswerRenewal:
+    cdef Validity validity
     cdef object deadline
     cdef double seconds
     cdef object client_id
@@ -18,4 +18,4 @@ cdef class AnswerMemo:
 
     cdef tuple key(self, object view, int api_key, int api_version, tuple end, const char* body, Py_ssize_t size)
     cdef bytes recall(self, tuple key, int correlation_id, object client_id, object connection)
-    cdef int keep(self, tuple key, bytes frame, Repetition repetition) except -1
+    cdef int keep(self, tuple key, bytes frame, AnswerRenewal renewal) except -1

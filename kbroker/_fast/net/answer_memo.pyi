@@ -5,14 +5,14 @@ class Movable(Protocol):
     def armed(self) -> bool: ...
     def move(self, seconds: float, /) -> None: ...
 
-class Standing:
+class Validity:
     holds: bool
     def end(self) -> None: ...
 
-class Repetition:
+class AnswerRenewal:
     def __init__(
         self,
-        standing: Standing,
+        validity: Validity,
         deadline: Movable,
         seconds: float,
         client_id: str | None,

@@ -2,13 +2,13 @@
 
 An answer is known by the API and its version, by the end of the connection that the client dialled, which brokers'
 addresses may depend on, by every byte of the request behind its header, and by what its client may see (`Gate.view`).
-Handlers say which of their answers last (`RequestContext.lasting`), and a change of what they say is announced with
+Handlers say which of their answers last (`RequestContext.cacheable`), and a change of what they say is announced with
 `forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its
 encoding is not what it costs.
 
 An answer may last for one client, and have its request do something each time: a heartbeat keeps a member's session
-alive.  Its `Repetition` says whether the answer still stands, and does that.  Those are kept apart, as there may be one
-for each member.
+alive.  Its `AnswerRenewal` says whether the answer still stands, and does that.  Those are kept apart, as there may be
+one for each member.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -25,7 +25,7 @@ cdef enum:
     CORRELATION_ID_AT = 4
 
 
-cdef class Standing:
+cdef class Validity:
     """Whether what answers were made of still holds; it ends once, for all of them."""
 
     def __cinit__(self):
@@ -36,14 +36,14 @@ cdef class Standing:
         self.holds = False
 
 
-cdef class Repetition:
+cdef class AnswerRenewal:
     """What an equal request does, and how long its answer stands.
 
-    `standing` holds, `deadline` (`armed`, `move(seconds)`) runs and is moved on by `seconds`, and the request is one of
+    `validity` holds, `deadline` (`armed`, `move(seconds)`) runs and is moved on by `seconds`, and the request is one of
     `client_id` from `client_host`."""
 
-    def __init__(self, Standing standing not None, deadline, double seconds, client_id, client_host):
-        self.standing = standing
+    def __init__(self, Validity validity not None, deadline, double seconds, client_id, client_host):
+        self.validity = validity
         self.deadline = deadline
         self.seconds = seconds
         self.client_id = client_id
@@ -51,7 +51,7 @@ cdef class Repetition:
 
     cdef bint renew(self, object client_id, object connection) except -1:
         """Whether the answer is good for this request, which has then done what it should."""
-        if not self.standing.holds or self.client_id != client_id:
+        if not self.validity.holds or self.client_id != client_id:
             return False
         if self.client_host != connection.peer_host or not self.deadline.armed:
             return False
@@ -60,7 +60,7 @@ cdef class Repetition:
 
 
 cdef class AnswerMemo:
-    """The lasting answers of one listener."""
+    """The cacheable answers of one listener."""
 
     def __cinit__(self):
         self.answers = {}
@@ -89,7 +89,7 @@ cdef class AnswerMemo:
             repeated = self.repetitions.get(key)
             if repeated is None:
                 return None
-            if not (<Repetition> repeated[1]).renew(client_id, connection):
+            if not (<AnswerRenewal> repeated[1]).renew(client_id, connection):
                 del self.repetitions[key]
                 return None
             known = <bytes> repeated[0]
@@ -97,13 +97,13 @@ cdef class AnswerMemo:
         kb_store32(<uint8_t*> PyBytes_AS_STRING(frame) + CORRELATION_ID_AT, <unsigned int> correlation_id)
         return frame
 
-    cdef int keep(self, tuple key, bytes frame, Repetition repetition) except -1:
+    cdef int keep(self, tuple key, bytes frame, AnswerRenewal renewal) except -1:
         if PyBytes_GET_SIZE(frame) > MAX_ANSWER_BYTES:
             return 0
-        if repetition is not None:
+        if renewal is not None:
             if len(self.repetitions) >= MAX_REPETITIONS:
                 self.repetitions.clear()
-            self.repetitions[key] = (frame, repetition)
+            self.repetitions[key] = (frame, renewal)
             return 0
         if len(self.answers) >= MAX_ANSWERS:
             self.answers.clear()

@@ -26,7 +26,7 @@ cdef struct DirectRequest:
     Py_ssize_t size
 
 
-cdef class Partly:
+cdef class PartialAppend:
     cdef object finish
     cdef readonly list appended
 

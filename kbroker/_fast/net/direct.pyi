@@ -1,7 +1,7 @@
 from typing import Any
 
-class Partly:
+class PartialAppend:
     appended: list[tuple[int, int] | None]
-    def go_on(self, ctx: Any, request: Any) -> Any: ...
+    def continue_in_handler(self, ctx: Any, request: Any) -> Any: ...
 
 class DirectAnswers: ...

@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
 
-cdef class Partly:
+cdef class PartialAppend:
     """A request of which some batches were appended: `finish(ctx, request, appended)` does the rest, and answers.
 
     `appended`: of each row (first offset, last offset), or None.
@@ -19,15 +19,15 @@ cdef class Partly:
         self.finish = finish
         self.appended = appended
 
-    def go_on(self, ctx, request):
+    def continue_in_handler(self, ctx, request):
         """What a handler gives: an answer, a `Pending`, or None."""
         return self.finish(ctx, request, self.appended)
 
 
 cdef class DirectAnswers:
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
-        """The answer's frame, as `encode_response` gives it, a `Pending`, or a `Partly`; None, and nothing is changed,
-        where the handler decides.
+        """The answer's frame, as `encode_response` gives it, a `Pending`, or a `PartialAppend`; None, and nothing is
+        changed, where the handler decides.
 
         `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.
         """

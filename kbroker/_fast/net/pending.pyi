@@ -3,7 +3,7 @@ from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.log_fields import PartitionFields
-from kbroker._fast.net.answer_memo import Repetition
+from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker._fast.net.gate import Gate
 
 class Connection(Protocol):
@@ -24,9 +24,9 @@ class Connection(Protocol):
     def close(self, reason: str) -> None: ...
 
 class Request(Protocol):
-    lasting: bool
+    cacheable: bool
     left: Any
-    repetition: Repetition | None
+    renewal: AnswerRenewal | None
     @property
     def api_key(self) -> int: ...
     @property

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t, uint64_t
 
-from kbroker._fast.net.answer_memo cimport Repetition
+from kbroker._fast.net.answer_memo cimport AnswerRenewal
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.route cimport Route
@@ -18,8 +18,8 @@ cdef class RequestContext:
     cdef readonly object services
     cdef public object waiting
     cdef public object left
-    cdef public bint lasting
-    cdef public Repetition repetition
+    cdef public bint cacheable
+    cdef public AnswerRenewal renewal
     cdef bint by_itself
     cdef tuple key
     cdef Route route

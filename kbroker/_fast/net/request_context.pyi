@@ -1,7 +1,7 @@
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.net.answer_memo import Repetition
+from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Connection
 
@@ -20,8 +20,8 @@ class RequestContext:
     gate: Gate | None
     waiting: Any
     left: Any
-    lasting: bool
-    repetition: Repetition | None
+    cacheable: bool
+    renewal: AnswerRenewal | None
     def respond(self, response: Any) -> None: ...
     def respond_frame(self, frame: bytes | list[bytes | FileRegion]) -> None: ...
     def fail(self, error: Exception) -> None: ...

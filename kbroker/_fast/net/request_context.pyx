@@ -25,8 +25,8 @@ cdef class RequestContext:
     `waiting`: the `Pending` that will answer it.  `left`: what a coroutine that waits wants called when the client is
     gone, or None.
     `gate`: what it has passed, None where nothing was asked.  `throttle_ms`: -1 until its answer is counted there.
-    `lasting`: set by a handler of a lasting route whose answer is good for equal requests, until the listener forgets;
-    `repetition`: what those do besides.
+    `cacheable`: set by a handler of a cacheable route whose answer is good for equal requests, until the listener
+    forgets; `renewal`: what those do besides.
     """
 
     def respond(self, response) -> None:

@@ -37,7 +37,7 @@ from kbroker._fast.net.connection_states cimport (
     RequestState,
     may_request_next,
 )
-from kbroker._fast.net.direct cimport DirectRequest, Partly
+from kbroker._fast.net.direct cimport DirectRequest, PartialAppend
 from kbroker._fast.net.frame_reader cimport FrameReader
 from kbroker._fast.net.gate cimport Gatekeeper
 from kbroker._fast.net.pending cimport Pending
@@ -134,11 +134,11 @@ cdef class RequestServer:
     cdef int _run(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         cdef Route route = ctx.route
         cdef object response, handle
-        cdef Partly partly = None
+        cdef PartialAppend partial = None
         if ((not self.is_trusted or self.endpoint.reactor.gatekeeper is not None)
                 and not self._enter(ctx, position, end)):
             return 0
-        if route.lasting and self._recall(ctx, position, end):
+        if route.cacheable and self._recall(ctx, position, end):
             return 0
         if route.direct is not None and (ctx.gate is None or ctx.gate.allows_direct):
             if self._defer(ctx, position, end):
@@ -147,13 +147,13 @@ cdef class RequestServer:
                                            <uint8_t*> self.frames.buffer.data + position, end - position)
             if isinstance(response, Pending):
                 return self._wait(ctx, <Pending> response)
-            if type(response) is Partly:
-                partly = <Partly> response
+            if type(response) is PartialAppend:
+                partial = <PartialAppend> response
             elif response is _NO_RESPONSE:
                 return self._answered(ctx, 0)
             elif response is not None:
                 return self._queue(ctx, response)
-        handle = route.handle if partly is None else partly.go_on
+        handle = route.handle if partial is None else partial.continue_in_handler
         if end - position > LARGE_BYTES:
             response = route.decoding(ctx.api_version)(self.frames.buffer, position, end)
             return self._wait_for(ctx, self.endpoint.owner.serve_large(ctx, response, handle))
@@ -280,8 +280,8 @@ cdef class RequestServer:
                                                ctx.api_version >= route.answer_flexible_from, FIRST_ITEMS)
         if type(frame) is Encoding:
             return self._wait_for(ctx, self.endpoint.owner.send_large(ctx, frame, [response]))
-        if ctx.lasting and ctx.key is not None and type(frame) is bytes and ctx.throttle_ms <= 0:
-            self.endpoint.answers.keep(ctx.key, <bytes> frame, ctx.repetition)
+        if ctx.cacheable and ctx.key is not None and type(frame) is bytes and ctx.throttle_ms <= 0:
+            self.endpoint.answers.keep(ctx.key, <bytes> frame, ctx.renewal)
         return self._queue(ctx, frame)
 
     cdef int _queue(self, RequestContext ctx, object frame) except -1:

@@ -16,7 +16,7 @@ cdef class Route:
     cdef readonly int api_key
     cdef readonly int min_version
     cdef readonly int max_version
-    cdef readonly bint lasting
+    cdef readonly bint cacheable
     cdef readonly int asks
     cdef object handle
     cdef DirectAnswers direct

@@ -17,7 +17,7 @@ class Route:
     api_key: int
     min_version: int
     max_version: int
-    lasting: bool
+    cacheable: bool
     asks: int
     header_flexible_from: int
     answer_flexible_from: int
@@ -31,7 +31,7 @@ class Route:
         compile_response: Callable[[int], Any],
         header_flexible_from: int,
         answer_flexible_from: int,
-        lasting: bool = False,
+        cacheable: bool = False,
         direct: DirectAnswers | None = None,
         throttle_at: Callable[[int], int] | None = None,
         limits_at: Callable[[int], int] | None = None,

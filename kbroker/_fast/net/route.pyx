@@ -19,7 +19,7 @@ cdef class Route:
 
     `compile_request(version)` gives an object with `decode(buffer, pos, end)` and `decoding`, the same in pieces,
     `compile_response(version)` one with `begin_response(struct, correlation_id, flexible, items)`.
-    Of a `lasting` route the answers that its handler marks as
+    Of a `cacheable` route the answers that its handler marks as
     such are kept for equal requests (`Endpoint.answers`).  `direct` is asked first, before anything is decoded.
     `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the frame's begin or, negative,
     from its end; 0 where it has none.  `limits_at(version)`: where the body of a request has min_bytes and, behind it,
@@ -29,14 +29,14 @@ cdef class Route:
 
     def __init__(self, int api_key, int min_version, int max_version, handle,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
-                 bint lasting=False, DirectAnswers direct=None, throttle_at=None, limits_at=None, int asks=0):
+                 bint cacheable=False, DirectAnswers direct=None, throttle_at=None, limits_at=None, int asks=0):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
         self.min_version = min_version
         self.max_version = max_version
         self.handle = handle
-        self.lasting = lasting
+        self.cacheable = cacheable
         self.asks = asks
         self.direct = direct
         self.throttle_at = throttle_at

@@ -80,7 +80,7 @@ cdef class FastFetch(DirectAnswers):
             return answer.end()
         fetch = DelayedRows.__new__(DelayedRows)
         fetch.purgatory = services.replica_manager.purgatory
-        fetch.partitions = answer.all_places()
+        fetch.partitions = answer.all_waiting()
         fetch.wait_ms = head.max_wait_ms
         fetch.path = self
         fetch.version = version
@@ -289,7 +289,7 @@ cdef class FastFetch(DirectAnswers):
 cdef bint is_enough(FetchAnswer answer, const FetchHead* head, bint force) noexcept:
     """Whether the fetch is answered with what was found."""
     return (force or answer.urgent or answer.total >= answer.min_bytes or head.max_wait_ms <= 0
-            or answer.place is None)
+            or answer.waiting is None)
 
 
 cdef bytes id_of(const Topic* topic):

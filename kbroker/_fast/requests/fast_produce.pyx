@@ -2,10 +2,10 @@
 
 A request of any number of partitions is read row by row.  A batch that the log takes as it is (`fast_append`) is
 appended in C; one that it does not take is left, alone, to the handler, which gets the request decoded and what was
-appended here, and gives the answer for all (`Partly`).  Batches of one partition keep their order: behind one that was
-left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as well.  A
-request that is not plain by its form (tagged fields, null or no records, bytes too many or too few) is left to the
-handler as a whole, and nothing of it is stored here.
+appended here, and gives the answer for all (`PartialAppend`).  Batches of one partition keep their order: behind one
+that was left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as
+well.  A request that is not plain by its form (tagged fields, null or no records, bytes too many or too few) is left to
+the handler as a whole, and nothing of it is stored here.
 """
 
 cimport cython
@@ -16,7 +16,7 @@ from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
 from kbroker._fast.records.layout cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.net.direct cimport (
-    MOST_REQUESTS, NAME_BYTES, DirectAnswers, DirectRequest, Partly, put_size, put_topic
+    MOST_REQUESTS, NAME_BYTES, DirectAnswers, DirectRequest, PartialAppend, put_size, put_topic
 )
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
@@ -56,7 +56,7 @@ cdef class ProduceVersions:
 
 cdef class FastProduce(DirectAnswers):
     """`internal`: the topics that clients may not write to.  `system_clock`: the type of a clock that gives the
-    system's time, which is then read without it.  `finish`: see `Partly`."""
+    system's time, which is then read without it.  `finish`: see `PartialAppend`."""
 
     cdef frozenset internal
     cdef object system_clock
@@ -72,7 +72,7 @@ cdef class FastProduce(DirectAnswers):
         self.groups = []
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
-        """The answer; a `Pending` while it may not be given yet; a `Partly` where the handler has rows left to do.
+        """The answer; a `Pending` while it may not be given yet; a `PartialAppend` where the handler has rows left.
 
         The services give the partitions that are led (`replica_manager.topics`, `.names`), the time and the loop.
         """
@@ -105,7 +105,7 @@ cdef class FastProduce(DirectAnswers):
         cdef PartitionFields partition
         cdef int64_t first, last
         next_row(rows)
-        partition = self._place(services.replica_manager, version, rows)
+        partition = self._partition_of(services.replica_manager, version, rows)
         if partition is None:
             return None
         first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, self._now_ms(services),
@@ -130,7 +130,7 @@ cdef class FastProduce(DirectAnswers):
         if not self._are_names(version, data, size, rows):
             return None
         while next_row(rows) > 0:
-            partition = self._place(manager, version, rows)
+            partition = self._partition_of(manager, version, rows)
             first = -1
             late = late or now_ns() >= slice_end
             if partition is not None and not late and partition not in left:
@@ -147,7 +147,7 @@ cdef class FastProduce(DirectAnswers):
         if len(left) == len(appended):
             return None
         if left or not acknowledged:
-            return Partly(self.finish, [None if each is None else each[1:] for each in appended])
+            return PartialAppend(self.finish, [None if each is None else each[1:] for each in appended])
         if rows.acks == 0:
             return _NO_RESPONSE
         begin_rows(rows, &self.layout, version, data, size)
@@ -204,7 +204,7 @@ cdef class FastProduce(DirectAnswers):
             return 0
         begin_rows(rows, &self.layout, asked.version, asked.data, asked.size)
         next_row(rows)
-        partition = self._place(manager, asked.version, rows)
+        partition = self._partition_of(manager, asked.version, rows)
         if partition is None:
             return 0
         for number in range(len(partitions)):
@@ -247,7 +247,7 @@ cdef class FastProduce(DirectAnswers):
         return 0
 
     @cython.nonecheck(True)
-    cdef PartitionFields _place(self, object manager, int version, const ProduceRows* rows):
+    cdef PartitionFields _partition_of(self, object manager, int version, const ProduceRows* rows):
         """The partition that the row's batch goes to; None where the handler has something to say to it."""
         cdef PartitionFields partition
         cdef object name = self.topic_name(&rows.topic, manager)

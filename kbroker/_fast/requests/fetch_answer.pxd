@@ -34,8 +34,8 @@ cdef class FetchAnswer:
     cdef bint written_at_once       # each partition before the next one is looked at
     cdef SegmentFields segment      # of what was found last, with its file; None where no records were
     cdef FileFields file
-    cdef PartitionFields place      # where the fetch may wait: the first one
-    cdef list places                # and more of them
+    cdef PartitionFields waiting      # where the fetch may wait: the first one
+    cdef list more_waiting                # and more of them
     cdef Py_ssize_t copy_left       # how many bytes of records may still be copied
     cdef uint8_t* data
     cdef Py_ssize_t size
@@ -47,7 +47,7 @@ cdef class FetchAnswer:
 
     cdef int set_limits(self, const FetchHead* head) except -1
     cdef int may_wait_at(self, PartitionFields partition) except -1
-    cdef tuple all_places(self)
+    cdef tuple all_waiting(self)
     cdef bint look(self, LogFields log, int64_t offset, int64_t max_bytes, Found* found) except -1
     cdef object read_alone(self, FetchTarget target)
     cdef int begin(self, int correlation_id, int32_t session_id, Py_ssize_t topics) except -1

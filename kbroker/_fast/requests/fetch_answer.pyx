@@ -89,16 +89,16 @@ cdef class FetchAnswer:
         return 0
 
     cdef int may_wait_at(self, PartitionFields partition) except -1:
-        if self.place is None:
-            self.place = partition
-        elif self.places is None:
-            self.places = [partition]
+        if self.waiting is None:
+            self.waiting = partition
+        elif self.more_waiting is None:
+            self.more_waiting = [partition]
         else:
-            self.places.append(partition)
+            self.more_waiting.append(partition)
         return 0
 
-    cdef tuple all_places(self):
-        return (() if self.place is None else (self.place,)) + tuple(self.places or ())
+    cdef tuple all_waiting(self):
+        return (() if self.waiting is None else (self.waiting,)) + tuple(self.more_waiting or ())
 
     # Looking at partitions
 

@@ -8,7 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t
 
-from kbroker._fast.log.fetch_target cimport FetchTarget, place
+from kbroker._fast.log.fetch_target cimport FetchTarget, partition_to_read
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
 from kbroker._fast.log.replica_fields cimport FollowerFields
 from kbroker._fast.net.direct cimport Topic
@@ -61,7 +61,7 @@ cdef class TargetsRead:
         """What answers the fetch, for which there is too little, later."""
         cdef DelayedTargets fetch = DelayedTargets.__new__(DelayedTargets)
         fetch.purgatory = self.services.replica_manager.purgatory
-        fetch.partitions = self.answer.all_places()
+        fetch.partitions = self.answer.all_waiting()
         fetch.wait_ms = self.head.max_wait_ms
         fetch.read = self
         self.answer = self.topics = None
@@ -106,7 +106,7 @@ cdef class TargetsRead:
     def is_enough(self, force) -> bool:
         """Whether the fetch is answered with what was found."""
         return (force or self.answer.urgent or self.answer.total >= self.answer.min_bytes
-                or self.head.max_wait_ms <= 0 or self.answer.place is None)
+                or self.head.max_wait_ms <= 0 or self.answer.waiting is None)
 
     cdef int _look_at(self, FetchTarget target) except -1:
         cdef FetchAnswer answer = self.answer
@@ -115,7 +115,7 @@ cdef class TargetsRead:
         cdef object data
         cdef bint urgent
         if self.replica_id < 0 and self.reader is None:
-            partition = place(target, self.led, self.names, self.by_id)
+            partition = partition_to_read(target, self.led, self.names, self.by_id)
         elif self.replica is not None:
             partition = self._quiet(target)
             if partition is not None:

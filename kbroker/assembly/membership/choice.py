@@ -8,20 +8,20 @@ from kbroker.assembly.membership.settings import inter_broker_listener, membersh
 
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership
-    from kbroker.cluster.workers.place import Place
+    from kbroker.cluster.workers.worker_slot import WorkerSlot
 
 
-def membership_of(broker: BrokerParts, place: Place | None = None) -> ClusterMembership:
-    """The membership that a broker's settings ask for; `place` makes it a worker of its host.  ValueError.
+def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> ClusterMembership:
+    """The membership that a broker's settings ask for; `slot` makes it a worker of its host.  ValueError.
 
     Each kind is imported when there is one: a single broker does not pay memory and time of a start for the others.
     """
-    if place is not None:
+    if slot is not None:
         from kbroker.assembly.membership.workers import WorkersMembership
         from kbroker.cluster.workers.member import worker
 
         return WorkersMembership(
-            broker, worker(place, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
+            broker, worker(slot, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
         )
     settings = membership_settings(broker.config)
     if settings is None:
@@ -30,10 +30,10 @@ def membership_of(broker: BrokerParts, place: Place | None = None) -> ClusterMem
         return SingleNode(broker)
     from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
     from kbroker.cluster.protocol_version import protocol_version
-    from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+    from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 
     config = broker.config
     versions = protocol_version(config.get("inter.broker.protocol.version"))
-    parts = Parts(config, broker.clock, broker.slices, versions, inter_broker_listener(config), broker.halt)
-    outside = Outside.over_network(settings, broker.loop, broker.outbound)
-    return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop, outside))
+    parts = MemberParts(config, broker.clock, broker.slices, versions, inter_broker_listener(config), broker.halt)
+    network = MemberNetwork.over_network(settings, broker.loop, broker.outbound)
+    return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop, network))

@@ -45,7 +45,7 @@ class ReplicationParts:
         self._transport = broker.outbound.transport(config.get("replica.socket.receive.buffer.bytes"))
         self._all_clients: list[NodeClients] = []
         self._markers: MarkerSender | None = None
-        self._strays = StrayReplicas(parts.replicas.log_manager.set_aside)
+        self._strays = StrayReplicas(parts.replicas.log_manager.retire_as_stray)
         self.channel = ControllerChannel(
             broker.loop,
             broker.outbound.transport(),

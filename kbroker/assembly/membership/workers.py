@@ -33,7 +33,7 @@ class WorkersMembership(ReplicatedMembership):
     def __init__(self, broker: BrokerParts, worker: Worker) -> None:
         super().__init__(broker, worker)
         self._worker = worker
-        self.keeps_metadata = worker.place.is_controller
+        self.keeps_metadata = worker.slot.is_controller
         self._metadata = StoredMetadata(broker.log_manager) if self.keeps_metadata else None
 
     async def join(self, dirs: OpenedDirs) -> ClusterImage:
@@ -45,7 +45,7 @@ class WorkersMembership(ReplicatedMembership):
         if metadata is None:
             claim_directories(broker.log_manager, image.cluster_id)
         else:
-            metadata.claim(image, node_id, self._worker.place.others(node_id))
+            metadata.claim(image, node_id, self._worker.slot.others(node_id))
         return image
 
     def connect(self, parts: MetadataParts) -> None:
@@ -88,7 +88,7 @@ class WorkersMembership(ReplicatedMembership):
     @property
     def metrics_listener(self) -> str:
         """The supervisor's: it gathers those of all workers."""
-        return f"unix:{self._worker.place.metrics_socket}"
+        return f"unix:{self._worker.slot.metrics_socket}"
 
     def release(self) -> None:
         if self._metadata is not None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.requests import BrokerEpoch, HeldLog, ReplicaReport
-from kbroker.cluster.workers.controller_server import ENTER, TAKE_STOCK
+from kbroker.cluster.workers.controller_server import ENTER, REPORT_LOGS
 from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
@@ -190,11 +190,11 @@ class ControllerLink:
         self._writer.write(encode(Call(number, method, arguments, None if quota is None else ForwardedQuota(quota))))
         return await future
 
-    async def take_stock(self, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, held: Mapping[TopicPartition, HeldLog]) -> None:
         """Say what this worker holds after its start; wait until it may lead.  StartInterruptedError."""
         while True:
             try:
-                await unless_stopping(self._stopping, self.call(TAKE_STOCK, self._node_id, held))
+                await unless_stopping(self._stopping, self.call(REPORT_LOGS, self._node_id, held))
                 return
             except NotControllerError:
                 logger.warning("the controller is away; this worker reports its logs when the controller is back")

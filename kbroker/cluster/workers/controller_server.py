@@ -15,9 +15,9 @@ import struct
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import BrokerEpoch
+from kbroker.cluster.workers.log_reports import LogReports
 from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, encode, read
 from kbroker.cluster.workers.quota import ForwardedQuota
-from kbroker.cluster.workers.stocktaking import Stocktaking
 from kbroker.errors import KafkaError, NotControllerError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 ENTER = "enter"
-TAKE_STOCK = "take_stock"
+REPORT_LOGS = "report_logs"
 METHODS = frozenset(
     {
         "create_topics",
@@ -47,7 +47,7 @@ METHODS = frozenset(
         "allocate_producer_ids",
         "update_features",
         ENTER,
-        TAKE_STOCK,
+        REPORT_LOGS,
     }
 )
 """What a worker may call."""
@@ -67,7 +67,7 @@ class ControllerServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._come = asyncio.Event()
         self.present: set[int] = set()
-        self.stock = Stocktaking(controller, loop)
+        self.log_reports = LogReports(controller, loop)
         cache.subscribe(self._publish)
 
     async def listen(self, sock: socket.socket) -> None:
@@ -118,7 +118,7 @@ class ControllerServer:
                     if isinstance(answer.value, BrokerEpoch):
                         entered = answer.value
                         self.present.add(node_id)
-                        self.stock.arrived(node_id)
+                        self.log_reports.arrived(node_id)
                         self._come.set()
                     writer.write(encode(answer))
                 else:
@@ -158,7 +158,7 @@ class ControllerServer:
             return Answered(call.number, error=NotControllerError())
         quota = call.quota if isinstance(call.quota, ForwardedQuota) else None
         named = {} if quota is None else {"quota": quota}
-        subject: object = self.stock if call.method == TAKE_STOCK else self._controller
+        subject: object = self.log_reports if call.method == REPORT_LOGS else self._controller
         try:
             value = await getattr(subject, call.method)(*call.arguments, **named)
         except KafkaError as error:
@@ -170,7 +170,7 @@ class ControllerServer:
 
     def close(self) -> None:
         """Hang up."""
-        self.stock.close()
+        self.log_reports.close()
         if self._server is not None:
             self._server.close()
         for task in self._tasks:

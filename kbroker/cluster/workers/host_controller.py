@@ -73,7 +73,7 @@ class HostController(LocalController):
             await self._commit(updates)
         logger.warning("worker %d has not come: %d partitions have another leader, or none", node_id, len(updates))
 
-    async def take_stock(self, held: Mapping[int, Mapping[TopicPartition, HeldLog]]) -> None:
+    async def report_logs(self, held: Mapping[int, Mapping[TopicPartition, HeldLog]]) -> None:
         """What workers have of their partitions after a start: none leads with less than another one has."""
         async with self._changing:
             updates = after_losses(self._cache.image, self._settings.config, held)

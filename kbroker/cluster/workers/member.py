@@ -29,7 +29,7 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.cluster.controller import Controller
-    from kbroker.cluster.workers.place import Place
+    from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
@@ -53,10 +53,10 @@ def with_near_endpoint(broker: BrokerImage, port: int, host: str) -> BrokerImage
 class Worker(ABC):
     """One worker.  A start calls `open`, `controller`, `load`, `report_logs`, `wait_for_workers` and `register`."""
 
-    def __init__(self, place: Place, config: BrokerConfig, loop: asyncio.AbstractEventLoop, slices: Slices) -> None:
+    def __init__(self, slot: WorkerSlot, config: BrokerConfig, loop: asyncio.AbstractEventLoop, slices: Slices) -> None:
         """`slices`: of the loop's time."""
         self.controller_stats = ControllerStats()
-        self.place = place
+        self.slot = slot
         self._config = config
         self._loop = loop
         self._slices = slices
@@ -113,13 +113,13 @@ class FirstWorker(Worker):
 
     def __init__(
         self,
-        place: Place,
+        slot: WorkerSlot,
         config: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
         slices: Slices,
         stopping: asyncio.Event,
     ) -> None:
-        super().__init__(place, config, loop, slices)
+        super().__init__(slot, config, loop, slices)
         self._stopping = stopping
         self._epoch = NO_BROKER_EPOCH
         self._is_listening = False
@@ -153,12 +153,12 @@ class FirstWorker(Worker):
         epoch, _ = await self._calls(self._store.begin_broker_epoch)
         self._epoch = epoch
         await self._controller.enter(BrokerImage(node_id, {}, epoch=epoch), report)
-        sock = socket.socket(fileno=self.place.descriptor)
+        sock = socket.socket(fileno=self.slot.descriptor)
         sock.setblocking(False)
-        self._server.stock.open({node_id, *self.place.others(node_id)}, WAIT_SECONDS)
+        self._server.log_reports.open({node_id, *self.slot.others(node_id)}, WAIT_SECONDS)
         await self._server.listen(sock)
         self._is_listening = True
-        await unless_stopping(self._stopping, self._server.stock.take_stock(node_id, held))
+        await unless_stopping(self._stopping, self._server.log_reports.report_logs(node_id, held))
         self.controller_stats.begin(self._partitions)
         self.controller_stats.state = "active"
 
@@ -167,7 +167,7 @@ class FirstWorker(Worker):
 
     async def wait_for_workers(self) -> None:
         """The other workers are there first, so that what is made from the first moment on is spread over all."""
-        others = self.place.others(self._config.node_id) - self._server.stock.absent
+        others = self.slot.others(self._config.node_id) - self._server.log_reports.absent
         for node_id in await self._server.gathered(others, WAIT_SECONDS, self._stopping):
             if self._stopping.is_set():
                 raise StartInterruptedError
@@ -212,7 +212,7 @@ class FirstWorker(Worker):
 
     def problems(self) -> Iterable[Problem]:
         """Workers that are away."""
-        missing = self.place.others(self._config.node_id) - self._server.present
+        missing = self.slot.others(self._config.node_id) - self._server.present
         if missing:
             yield Problem(
                 f"these workers are away, and with them what they lead: {', '.join(map(str, sorted(missing)))}"
@@ -234,15 +234,15 @@ class FollowingWorker(Worker):
 
     def __init__(
         self,
-        place: Place,
+        slot: WorkerSlot,
         config: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
         slices: Slices,
         stopping: asyncio.Event,
         failed: Callable[[str], None],
     ) -> None:
-        super().__init__(place, config, loop, slices)
-        self._link = ControllerLink(place.address, config.node_id, loop, stopping)
+        super().__init__(slot, config, loop, slices)
+        self._link = ControllerLink(slot.address, config.node_id, loop, stopping)
         self._link.failure = failed
         self._report = ReplicaReport()
 
@@ -263,7 +263,7 @@ class FollowingWorker(Worker):
     async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
         """The controller gets the report when this worker enters; until then its images have replicas that are gone."""
         self._report = report
-        await self._link.take_stock(held)
+        await self._link.report_logs(held)
         self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))
 
     async def wait_for_workers(self) -> None:
@@ -283,15 +283,15 @@ class FollowingWorker(Worker):
 
 
 def worker(
-    place: Place,
+    slot: WorkerSlot,
     config: BrokerConfig,
     loop: asyncio.AbstractEventLoop,
     slices: Slices,
     stopping: asyncio.Event,
     failed: Callable[[str], None],
 ) -> Worker:
-    """The membership of the worker at a place.  `stopping`: the broker is to stop; `failed` is called with the reason
+    """The membership of the worker at a slot.  `stopping`: the broker is to stop; `failed` is called with the reason
     why it cannot go on."""
-    if place.is_controller:
-        return FirstWorker(place, config, loop, slices, stopping)
-    return FollowingWorker(place, config, loop, slices, stopping, failed)
+    if slot.is_controller:
+        return FirstWorker(slot, config, loop, slices, stopping)
+    return FollowingWorker(slot, config, loop, slices, stopping, failed)

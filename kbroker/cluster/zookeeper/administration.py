@@ -24,7 +24,7 @@ from kbroker.cluster.requests import (
     TopicOutcome,
 )
 from kbroker.cluster.zookeeper import paths, transitions
-from kbroker.cluster.zookeeper.context import topic_znode, unborn
+from kbroker.cluster.zookeeper.context import topic_znode, without_state
 from kbroker.cluster.zookeeper.session import BadVersionError, NodeExistsError, Set, ZooKeeper, set_or_create
 from kbroker.cluster.zookeeper.work import Work
 from kbroker.cluster.zookeeper.znode_json import ZnodeError
@@ -110,7 +110,7 @@ class Administration:
             await write_topic(self._zookeeper, topic)
         except TopicAlreadyExistsError as error:
             return TopicOutcome(outcome.name, error=error.with_traceback(None))
-        fresh = tuple(unborn(each.partition, each.replicas) for each in topic.partitions)
+        fresh = tuple(without_state(each.partition, each.replicas) for each in topic.partitions)
         self._term.context.put_topic(replace(topic, partitions=fresh))
         self._term.watch_topic(topic.name)
         logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
@@ -143,7 +143,9 @@ class Administration:
 
     async def _grow(self, planned: TopicImage) -> None:
         old = self._term.context.image.topics[planned.name]
-        added = tuple(unborn(each.partition, each.replicas) for each in planned.partitions[len(old.partitions) :])
+        added = tuple(
+            without_state(each.partition, each.replicas) for each in planned.partitions[len(old.partitions) :]
+        )
         new = replace(old, partitions=(*old.partitions, *added))
         await self._term.writer.set_topic(new)
         self._term.context.put_topic(new)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.zookeeper import paths, transitions
-from kbroker.cluster.zookeeper.context import ControllerContext, is_unborn, with_state
+from kbroker.cluster.zookeeper.context import ControllerContext, lacks_state, with_state
 from kbroker.cluster.zookeeper.session import Set, ZooKeeperError
 from kbroker.cluster.zookeeper.znodes import StateZnode, encode_state
 from kbroker.errors import ErrorCode, InvalidUpdateVersionError
@@ -78,7 +78,7 @@ class StateChanges:
         reassigned = self._reassigned(changed)
         if not topics_last:
             await self._write_topics(reassigned)
-        fresh = [name for name, new in changed.items() if is_unborn(before[name]) and not is_unborn(new)]  # type: ignore[arg-type]
+        fresh = [name for name, new in changed.items() if lacks_state(before[name]) and not lacks_state(new)]  # type: ignore[arg-type]
         await self._make_parents(fresh)
         failed = await self._write_states(changed, before, frozenset(fresh), is_isr_only)
         if topics_last:
@@ -124,7 +124,7 @@ class StateChanges:
             {
                 name: (new, recovering[name], name in fresh)
                 for name, new in changed.items()
-                if not is_unborn(new) and _differs(before[name], new)
+                if not lacks_state(new) and _differs(before[name], new)
             }
         )
         written: dict[TopicPartition, PartitionImage] = {
@@ -166,7 +166,7 @@ class StateChanges:
             version = await self.reader.version(path)
             if found is None and version is not None and each is not None:
                 leader, epoch, isr = each.leader, each.leader_epoch, each.isr
-                if is_unborn(each):
+                if lacks_state(each):
                     leader, epoch, isr = NO_LEADER, version + 1, ()
                 state = StateZnode(leader, epoch, isr, self.context.fence.epoch, name in self.context.recovering)
                 logger.warning("%s makes no sense, and is written anew with leader epoch %d", path, epoch)

@@ -41,12 +41,12 @@ def first_image(cluster_id: str, node_id: int) -> ClusterImage:
     return ClusterImage.of(cluster_id, controller_id=node_id, features=Features(epoch=0, chosen=levels))
 
 
-def unborn(index: int, replicas: tuple[int, ...]) -> PartitionImage:
+def without_state(index: int, replicas: tuple[int, ...]) -> PartitionImage:
     """A partition that has no state yet."""
     return PartitionImage(index, NO_LEADER, NO_LEADER_EPOCH, replicas, (), NO_STATE_VERSION)
 
 
-def is_unborn(partition: PartitionImage) -> bool:
+def lacks_state(partition: PartitionImage) -> bool:
     """Whether a partition has no state yet."""
     return partition.leader_epoch == NO_LEADER_EPOCH
 
@@ -68,7 +68,7 @@ def topic_image(
     partitions = []
     for index, replicas in znode.partitions.items():
         found = states.get(index)
-        partition = unborn(index, replicas)
+        partition = without_state(index, replicas)
         if found is not None:
             partition = with_state(partition, *found)
         partitions.append(

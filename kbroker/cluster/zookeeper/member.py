@@ -35,7 +35,7 @@ from kbroker.cluster.zookeeper.membership import (
 from kbroker.cluster.zookeeper.session import Session, SessionState
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses
-from kbroker.cluster.zookeeper.term import Surroundings, Term
+from kbroker.cluster.zookeeper.term import Term, TermServices
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
 from kbroker.metadata.image import Endpoint
 from kbroker.metrics.readiness import Problem
@@ -63,7 +63,7 @@ PATIENCE_MS = 3_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MemberParts:
     """What of the broker a membership stands on."""
 
     config: BrokerConfig
@@ -75,7 +75,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class MemberNetwork:
     """What a membership reaches others by; `rng` spreads its attempts."""
 
     session: Session
@@ -83,9 +83,9 @@ class Outside:
     rng: random.Random
 
     @staticmethod
-    def over_network(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, outbound: Outbound) -> Outside:
+    def over_network(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, outbound: Outbound) -> MemberNetwork:
         """Kazoo, and what the broker reaches others by."""
-        return Outside(KazooSession(settings, loop), outbound.transport(), random.Random())
+        return MemberNetwork(KazooSession(settings, loop), outbound.transport(), random.Random())
 
 
 class ZooKeeperMember:
@@ -94,20 +94,20 @@ class ZooKeeperMember:
     def __init__(
         self,
         settings: ZooKeeperSettings,
-        parts: Parts,
+        parts: MemberParts,
         loop: asyncio.AbstractEventLoop,
-        outside: Outside,
+        network: MemberNetwork,
     ) -> None:
         self._settings = settings
         self._parts = parts
         self._loop = loop
-        self._outside = outside
-        self._session = self._outside.session
+        self._network = network
+        self._session = self._network.session
         self.configs = EntityConfigs(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._membership: Membership | None = None
         self._controller: ClusterController | None = None
-        self._surroundings: Surroundings | None = None
+        self._services: TermServices | None = None
         self._cluster_id = ""
         self.controller_stats = ControllerStats()
         self._shown: BrokerImage | None = None
@@ -162,7 +162,7 @@ class ZooKeeperMember:
             parts.slices,
             IsrWriter(self._session, node_id) if writes_isrs else None,
         )
-        self._surroundings = Surroundings(
+        self._services = TermServices(
             self._session,
             NodeChannels(self._loop, self._client),
             self.configs,
@@ -217,9 +217,9 @@ class ZooKeeperMember:
     # The office of the controller
 
     def _elected(self, fence: Fence) -> None:
-        controller, surroundings = self._controller, self._surroundings
-        assert controller is not None and surroundings is not None
-        controller.term = Term(surroundings, self._parts.config.node_id, self._cluster_id, fence, self._election.resign)
+        controller, services = self._controller, self._services
+        assert controller is not None and services is not None
+        controller.term = Term(services, self._parts.config.node_id, self._cluster_id, fence, self._election.resign)
 
     def _resigned(self) -> None:
         controller = self._controller
@@ -243,7 +243,7 @@ class ZooKeeperMember:
             client_id=str(parts.config.node_id),
             request_seconds=parts.config.get("controller.socket.timeout.ms") / 1000,
         )
-        return NodeClient(self._loop, self._outside.transport, find, settings, self._outside.rng)
+        return NodeClient(self._loop, self._network.transport, find, settings, self._network.rng)
 
     def renew(self) -> None:
         """See `Member`."""
@@ -286,4 +286,4 @@ async def _with_host(broker: BrokerImage) -> BrokerImage:
     return replace(broker, endpoints=named)
 
 
-__all__ = ["MembershipError", "Parts", "ZooKeeperMember"]
+__all__ = ["MembershipError", "MemberParts", "ZooKeeperMember"]

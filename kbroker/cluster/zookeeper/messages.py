@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kbroker.cluster.protocol_version import ProtocolVersion
-from kbroker.cluster.zookeeper.context import ControllerContext, is_unborn
+from kbroker.cluster.zookeeper.context import ControllerContext, lacks_state
 from kbroker.cluster.zookeeper.znodes import SECURITY_PROTOCOLS
 from kbroker.metadata.image import PartitionImage
 from kbroker.schemas import wire
@@ -46,7 +46,7 @@ class Messages:
         by_broker: dict[int, list[tuple[TopicPartition, PartitionImage]]] = {}
         for name in names:
             partition = context.partition(name)
-            if partition is None or is_unborn(partition):
+            if partition is None or lacks_state(partition):
                 continue
             for node_id in partition.replicas:
                 if node_id in context.image.brokers:
@@ -120,7 +120,7 @@ class Messages:
         rows: dict[str, list[wire.UpdateMetadataRequest.UpdateMetadataPartitionState]] = {}
         for name in names:
             partition = context.partition(name)
-            if partition is not None and not is_unborn(partition):
+            if partition is not None and not lacks_state(partition):
                 rows.setdefault(name.topic, []).append(self._metadata_row(name, partition))
         brokers = self._live_brokers(version)
         return {

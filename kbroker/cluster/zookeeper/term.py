@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,8 +23,7 @@ from kbroker.cluster.reassignments import target_replicas
 from kbroker.cluster.requests import ElectionType
 from kbroker.cluster.zookeeper import paths, transitions
 from kbroker.cluster.zookeeper.changes import StateChanges
-from kbroker.cluster.zookeeper.context import ControllerContext, first_image, of_topics, topic_image, unborn
-from kbroker.cluster.zookeeper.left_in_zookeeper import LeftInZooKeeper
+from kbroker.cluster.zookeeper.context import ControllerContext, first_image, of_topics, topic_image, without_state
 from kbroker.cluster.zookeeper.messages import Messages
 from kbroker.cluster.zookeeper.reader import ZnodeReader
 from kbroker.cluster.zookeeper.session import ConnectionLossError, Set, ZooKeeper, ZooKeeperError
@@ -36,6 +35,7 @@ from kbroker.cluster.zookeeper.znodes import (
     encode_feature,
     encode_topic,
 )
+from kbroker.cluster.zookeeper.zookeeper_requests import ZooKeeperRequests
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import PartitionImage
 from kbroker.types import TopicPartition, random_uuid
@@ -62,56 +62,45 @@ class TermState(Enum):
     ENDED = auto()
 
 
-class Surroundings:
-    """What a term stands on, the same for all terms of a broker."""
+@dataclass(frozen=True, slots=True)
+class TermServices:
+    """What a term stands on, the same for all terms of a broker.  `config()`: the broker's settings by now."""
 
-    __slots__ = ("channels", "config", "configs", "listener", "stats", "versions", "zookeeper")
-
-    def __init__(
-        self,
-        zookeeper: ZooKeeper,
-        channels: BrokerChannels,
-        configs: EntityConfigs,
-        config: Callable[[], BrokerConfig],
-        versions: ProtocolVersion,
-        listener: str,
-        stats: ControllerStats | None = None,
-    ) -> None:
-        self.stats = stats or ControllerStats()
-        self.zookeeper = zookeeper
-        self.channels = channels
-        self.configs = configs
-        self.config = config
-        self.versions = versions
-        self.listener = listener
+    zookeeper: ZooKeeper
+    channels: BrokerChannels
+    configs: EntityConfigs
+    config: Callable[[], BrokerConfig]
+    versions: ProtocolVersion
+    listener: str
+    stats: ControllerStats = field(default_factory=ControllerStats)
 
 
 class Term:
-    """`moved()` is called when a write has found another controller."""
+    """`deposed()` is called when a write has found another controller."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        services: TermServices,
         node_id: int,
         cluster_id: str,
         fence: Fence,
-        moved: Callable[[], None],
+        deposed: Callable[[], None],
     ) -> None:
-        self._on = surroundings
-        self._moved = moved
-        self._zookeeper = surroundings.zookeeper
+        self._services = services
+        self._deposed = deposed
+        self._zookeeper = services.zookeeper
         self.context = ControllerContext(node_id, fence, first_image(cluster_id, node_id))
         self.reader = ZnodeReader(self._zookeeper)
         self.writer = FencedWriter(self._zookeeper, fence)
-        messages = Messages(self.context, surroundings.versions, surroundings.listener)
+        messages = Messages(self.context, services.versions, services.listener)
         self.changes = StateChanges(
             self.context,
             self.writer,
             self.reader,
             messages,
-            surroundings.channels,
+            services.channels,
             self._note_failed,
-            surroundings.stats,
+            services.stats,
         )
         self.deletion = TopicDeletion(self.changes, partial(self.mark, Work.FINISHED_DELETIONS))
         self.changing = asyncio.Lock()
@@ -122,7 +111,7 @@ class Term:
         self._changed_topics: set[str] = set()
         self._failed: dict[int, set[TopicPartition]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._left = LeftInZooKeeper(self, self._zookeeper)
+        self._left = ZooKeeperRequests(self, self._zookeeper)
         self._doing: dict[Work, Callable[[], Awaitable[None]]] = {
             Work.BROKERS: self._follow_brokers,
             Work.TOPICS: self._follow_topics,
@@ -138,21 +127,21 @@ class Term:
             Work.BALANCE: self._balance,
         }
         self._loop = asyncio.get_running_loop()
-        surroundings.stats.begin(lambda: (each for _, each in self.context.partitions()))
+        services.stats.begin(lambda: (each for _, each in self.context.partitions()))
         self._task = self._loop.create_task(self._run())
 
     @property
     def config(self) -> BrokerConfig:
         """The broker's settings by now."""
-        return self._on.config()
+        return self._services.config()
 
     def end(self) -> None:
         """Decide and send nothing any more."""
         self.state = TermState.ENDED
         self.has_begun.set()
         self._task.cancel()
-        self._on.channels.close_all()
-        self._on.stats.end()
+        self._services.channels.close_all()
+        self._services.stats.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -173,10 +162,10 @@ class Term:
             async with self.changing:
                 began = self._loop.time()
                 await self._take_over()
-                self._on.stats.done("take_over", 0.0, self._loop.time() - began)
+                self._services.stats.done("take_over", 0.0, self._loop.time() - began)
             self.state = TermState.ACTIVE
             self.has_begun.set()
-            self._on.stats.state = "active"
+            self._services.stats.state = "active"
             while True:
                 await self._wake.wait()
                 self._wake.clear()
@@ -186,16 +175,16 @@ class Term:
                         async with self.changing:
                             began = self._loop.time()
                             await self._do(each)
-                            self._on.stats.done(each.name.lower(), began - work[each], self._loop.time() - began)
+                            self._services.stats.done(each.name.lower(), began - work[each], self._loop.time() - began)
         except ControllerMovedError:
-            self._moved()
+            self._deposed()
         except ConnectionLossError:
             # The next connection begins a new term, of this broker or of another.
             logger.info("the controller has lost its connection to ZooKeeper")
         except Exception:
             logger.exception("the controller failed, and gives up its office")
             await asyncio.sleep(RETRY_SECONDS)
-            self._moved()
+            self._deposed()
 
     async def _do(self, work: Work) -> None:
         try:
@@ -215,7 +204,7 @@ class Term:
         await self._read_brokers()
         await self._read_topics(await self._zookeeper.children(paths.TOPICS, partial(self.mark, Work.TOPICS)))
         for node_id in self.context.live():
-            self._on.channels.open(node_id)
+            self._services.channels.open(node_id)
         deletions = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.mark, Work.DELETIONS))
         unsettled = self._unsettled()
         self.context.deleting.update(name for name in deletions if name in self.context.image.topics)
@@ -255,14 +244,14 @@ class Term:
 
     async def _read_brokers(self) -> tuple[set[int], set[int], bool]:
         """(who came, or came again; who went; whether the addresses of others changed)."""
-        found = await self.reader.brokers(partial(self.mark, Work.BROKERS), self._on.listener)
+        found = await self.reader.brokers(partial(self.mark, Work.BROKERS), self._services.listener)
         known = self.context.image.brokers
         gone = {each for each, broker in known.items() if each not in found or found[each][1] != broker.epoch}
         came = {each for each, (_, epoch) in found.items() if each not in known or known[each].epoch != epoch}
         moved = False
         for node_id in gone:
             self.context.drop_broker(node_id)
-            self._on.channels.close(node_id)
+            self._services.channels.close(node_id)
         if any(node_id in found for node_id in gone):
             # It went and came back between two looks.  It may lack what its disk had not got yet, so it loses its
             # leaders and its places in ISRs like one that stays away.
@@ -280,7 +269,7 @@ class Term:
         states = await self.reader.states(
             TopicPartition(name, index) for name, znode in found.items() for index in znode.partitions
         )
-        configs = await self._on.configs.topics(found)
+        configs = await self._services.configs.topics(found)
         for name, znode in found.items():
             topic_id = znode.topic_id or await self._give_id(name, znode)
             of_topic = {
@@ -309,7 +298,7 @@ class Term:
         if not (came or gone or moved):
             return
         for node_id in came:
-            self._on.channels.open(node_id)
+            self._services.channels.open(node_id)
             self._failed.pop(node_id, None)
         affected = came | gone
         held: dict[TopicPartition, PartitionImage] = {}
@@ -394,7 +383,9 @@ class Term:
         if found is None or name in self.context.deleting or found.topic_id not in (None, topic.topic_id):
             return
         added = tuple(
-            unborn(index, replicas) for index, replicas in found.partitions.items() if index >= len(topic.partitions)
+            without_state(index, replicas)
+            for index, replicas in found.partitions.items()
+            if index >= len(topic.partitions)
         )
         if added:
             self.context.put_topic(replace(topic, partitions=(*topic.partitions, *added)))

@@ -20,7 +20,7 @@ from kbroker.cluster import reassignments as moves
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.cluster.placement import new_partition
 from kbroker.cluster.requests import ElectionType, IsrChange, Reassignment
-from kbroker.cluster.zookeeper.context import is_unborn
+from kbroker.cluster.zookeeper.context import lacks_state
 from kbroker.errors import ElectionNotNeededError, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError
 from kbroker.metadata.image import NO_LEADER, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH
@@ -49,7 +49,7 @@ def settled(partition: PartitionImage, context: PartitionContext, leaving: Colle
     `leaving` shut down in order, and are not among those of `context` that are alive.  What only they can lead they
     lead on.
     """
-    if is_unborn(partition):
+    if lacks_state(partition):
         return born(partition, context)
     if partition.leader in partition.isr and all(
         each in partition.replicas and decisions.is_alive(partition, context, each) for each in partition.isr
@@ -66,11 +66,11 @@ def _settled(partition: PartitionImage, context: PartitionContext) -> PartitionI
         each for each in partition.isr if each in partition.replicas and decisions.is_alive(partition, context, each)
     ]
     # A reassignment is completed by itself, with its own writes.
-    changed = decisions.change(_standing(partition), context, isr=isr)
+    changed = decisions.change(_without_reassignment(partition), context, isr=isr)
     return announced(partition, _moving(changed, partition))
 
 
-def _standing(partition: PartitionImage) -> PartitionImage:
+def _without_reassignment(partition: PartitionImage) -> PartitionImage:
     if not partition.adding_replicas and not partition.removing_replicas:
         return partition
     return replace(partition, adding_replicas=(), removing_replicas=())
@@ -111,14 +111,14 @@ def with_isr(
     again succeeds.
     Raises UnknownTopicOrPartitionError.
     """
-    if is_unborn(partition):
+    if lacks_state(partition):
         raise UnknownTopicOrPartitionError
     is_own = request.leader_epoch == partition.leader_epoch and node_id == partition.leader
     if is_own and request.partition_epoch <= partition.partition_epoch:
         members = [member for member, _ in request.isr]
         if len(members) == len(partition.isr) and set(members) == set(partition.isr):
             return partition
-    changed = decisions.take_isr(_standing(partition), node_id, request, context, broker_epochs)
+    changed = decisions.take_isr(_without_reassignment(partition), node_id, request, context, broker_epochs)
     return _moving(changed, partition)
 
 
@@ -126,11 +126,11 @@ def elected(partition: PartitionImage, election: ElectionType, context: Partitio
     """The partition after an election that an administrator asks for; else Kafka's error (ElectLeaders).
 
     Raises ElectionNotNeededError, EligibleLeadersNotAvailableError."""
-    if is_unborn(partition):
+    if lacks_state(partition):
         raise EligibleLeadersNotAvailableError()
     if election is ElectionType.UNCLEAN and decisions.is_alive(partition, context, partition.leader):
         raise ElectionNotNeededError("Leader election not needed for topic partition.")
-    changed = decisions.elect(_standing(partition), election, context)
+    changed = decisions.elect(_without_reassignment(partition), election, context)
     return announced(partition, _moving(changed, partition))
 
 
@@ -138,7 +138,7 @@ def is_imbalanced(partition: PartitionImage, context: PartitionContext) -> bool:
     """Whether the first replica could lead, and another one does."""
     first = moves.target_replicas(partition)[0]
     return (
-        not is_unborn(partition)
+        not lacks_state(partition)
         and not moves.is_reassigning(partition)
         and partition.leader != first
         and first in partition.isr
@@ -156,7 +156,7 @@ def reassigned(
     """The partition on its way to other replicas, or back to those that it had; else Kafka's error.
 
     Raises UnknownTopicOrPartitionError."""
-    if is_unborn(partition):
+    if lacks_state(partition):
         raise UnknownTopicOrPartitionError
     if request.replicas is None:
         return announced(partition, moves.call_off(partition, context))
@@ -167,7 +167,7 @@ def reassigned(
 def is_completable(partition: PartitionImage) -> bool:
     """Whether a reassignment's new replicas are all in the ISR."""
     return (
-        not is_unborn(partition)
+        not lacks_state(partition)
         and moves.is_reassigning(partition)
         and set(moves.target_replicas(partition)) & set(partition.isr) != set()
         and set(partition.adding_replicas) <= set(partition.isr)

@@ -23,7 +23,7 @@ from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_kind import KindServer
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
-from kbroker.coordinator.classic.membership import Membership
+from kbroker.coordinator.classic.membership import GroupMembership
 from kbroker.coordinator.classic.messages import (
     DescribedGroup,
     JoinReply,
@@ -107,7 +107,7 @@ class GroupCoordinator:
             self._on_group_loaded,
         )
         self.rebalances = Rebalances(self._limits, clock, loop.call_later, self.registry)
-        self._membership = Membership(self._limits, self.rebalances, self.registry)
+        self._membership = GroupMembership(self._limits, self.rebalances, self.registry)
         self._commits = OffsetCommits(
             self.registry,
             self.rebalances,

@@ -38,7 +38,7 @@ class ReplayedKind(GroupKind, Protocol):
     def replay(self, record: KindRecord) -> None:
         """Apply a record, but for the tombstone of the group itself."""
 
-    def end_standing(self) -> None:
+    def end_validity(self) -> None:
         """What is remembered of the last requests no longer holds."""
 
 
@@ -83,7 +83,7 @@ class KindDoor(Generic[KindT]):
             kind = self._kind(record.group_id)
             partition.group(record.group_id).become(kind)
         if record.value is None and record.record_type == group_record:
-            kind.end_standing()
+            kind.end_validity()
             partition.end_kind(record.group_id)
         else:
             kind.replay(record)

@@ -22,7 +22,7 @@ from kbroker.coordinator.classic.messages import (
     SyncRequest,
     SyncResult,
 )
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerKind
+from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TimerKind
 from kbroker.coordinator.consumer.embedded import assignment_bytes, owned_by_id, read_subscription
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.heartbeat import check_room, follow, known_static, replace_static
@@ -41,15 +41,15 @@ from kbroker.errors import (
 
 
 def join(
-    group: ConsumerGroup, request: JoinRequest, around: Surroundings, draft: Draft
+    group: ConsumerGroup, request: JoinRequest, context: HeartbeatContext, draft: Draft
 ) -> tuple[JoinResult, ClassicState | None]:
     """JoinGroup of a consumer group that has members; what the group becomes, if only classic members are in it then.
     Raises KafkaError."""
-    if around.settings.migration is MigrationPolicy.DISABLED:
+    if context.settings.migration is MigrationPolicy.DISABLED:
         raise InconsistentGroupProtocolError()
     is_new = request.member_id == UNKNOWN_MEMBER_ID
     member_id = str(uuid.uuid4()) if is_new else request.member_id
-    check_room(group, member_id, around)
+    check_room(group, member_id, context)
     if not _supports(group, request):
         raise InconsistentGroupProtocolError(f"Member {member_id}'s protocols are not supported.")
     if is_new and request.requires_known_member_id and request.group_instance_id is None:
@@ -73,15 +73,15 @@ def join(
         classic=ClassicMember(request.session_timeout_ms, request.protocols),
     )
     becomes = None
-    if current is not None and may_downgrade(group, [current], around, replaced=True):
+    if current is not None and may_downgrade(group, [current], context, replaced=True):
         # Its records go with the consumer group's; only what the group becomes is stored.
         draft.records.clear()
         rebalance = group.assignment_epoch < group.epoch or after.topic_names != before.topic_names
         reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
-        becomes = downgrade(group, [current], after, reason if rebalance else None, around, draft)
+        becomes = downgrade(group, [current], after, reason if rebalance else None, context, draft)
         after = replace(after, member_epoch=group.epoch)
     else:
-        after = follow(group, before, after, owned_by_id(subscription.owned, around.cache), around, draft)
+        after = follow(group, before, after, owned_by_id(subscription.owned, context.cache), context, draft)
         draft.cancel_timer(TimerKind.JOIN, after.member_id)
         draft.set_timer(TimerKind.SESSION, after.member_id, request.session_timeout_ms)
         draft.set_timer(TimerKind.SYNC, after.member_id, request.rebalance_timeout_ms)
@@ -111,7 +111,7 @@ def _member_of(
     return ConsumerMember(member_id) if current is None else replace_static(group, current, member_id, draft)
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, around: Surroundings, draft: Draft) -> SyncResult:
+def sync(group: ConsumerGroup, request: SyncRequest, context: HeartbeatContext, draft: Draft) -> SyncResult:
     """SyncGroup: what the member has, in the protocol that it named first.  Raises KafkaError."""
     member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
@@ -124,7 +124,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, around: Surroundings, draft
     draft.cancel_timer(TimerKind.SYNC, member.member_id)
     draft.set_timer(TimerKind.SESSION, member.member_id, classic.session_timeout_ms)
     try:
-        data = assignment_bytes(member.assigned, protocol.metadata, around.cache)
+        data = assignment_bytes(member.assigned, protocol.metadata, context.cache)
     except SubscriptionError as error:
         raise InconsistentGroupProtocolError() from error
     return SyncResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, data)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kbroker._fast.net.answer_memo import Repetition
+from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.kind_door import KindDoor
 from kbroker.coordinator.classic.messages import (
@@ -33,8 +33,8 @@ from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.consumer.draft import (
     Draft,
     HeartbeatAnswer,
+    HeartbeatContext,
     HeartbeatRequest,
-    Surroundings,
     TargetWork,
     TimerKind,
 )
@@ -123,7 +123,7 @@ class ConsumerGroups:
         self._follow(request.group_id, draft)
         return outcome
 
-    def repetition(self, request: HeartbeatRequest, client_id: str | None, client_host: str) -> Repetition | None:
+    def renewal(self, request: HeartbeatRequest, client_id: str | None, client_host: str) -> AnswerRenewal | None:
         """What a heartbeat does that is equal to this one, whose answer `lasts`."""
         kind = self._groups.find(request.group_id)
         timers = self._groups.timers(request.group_id)
@@ -131,27 +131,27 @@ class ConsumerGroups:
         if kind is None or deadline is None:
             return None
         seconds = self._settings.of_group(request.group_id).session_timeout_ms / 1000
-        return Repetition(kind.standing(), deadline, seconds, client_id, client_host)
+        return AnswerRenewal(kind.validity(), deadline, seconds, client_id, client_host)
 
     def end_repetitions(self, *_settings: object) -> None:
         """The settings of groups have changed."""
         for group in self._registry.groups.values():
             if isinstance(group.kind, ConsumerGroup):
-                group.kind.end_standing()
+                group.kind.end_validity()
 
     def _heartbeat(
         self, request: HeartbeatRequest, draft: Draft, partition: GroupPartition, now_ms: int
     ) -> Plan[HeartbeatAnswer]:
-        around = self._around(request.group_id, now_ms)
+        context = self._context(request.group_id, now_ms)
         group = partition.groups.get(request.group_id)
         if request.member_epoch < 0:
-            answer, becomes = heartbeat.leave(self._groups.of(group, request.group_id), request, around, draft)
+            answer, becomes = heartbeat.leave(self._groups.of(group, request.group_id), request, context, draft)
             return self._plan(answer, draft, group, becomes)
-        kind = self._joined(group, request, around, draft)
-        return Plan(heartbeat.heartbeat(kind, request, around, draft), draft.records)
+        kind = self._joined(group, request, context, draft)
+        return Plan(heartbeat.heartbeat(kind, request, context, draft), draft.records)
 
     def _joined(
-        self, group: Group | None, request: HeartbeatRequest, around: Surroundings, draft: Draft
+        self, group: Group | None, request: HeartbeatRequest, context: HeartbeatContext, draft: Draft
     ) -> ConsumerGroup:
         """The group that a heartbeat is for; a member that joins makes it, of a classic one if need be."""
         if group is not None and isinstance(group.kind, ConsumerGroup):
@@ -163,7 +163,7 @@ class ConsumerGroups:
             raise GroupIdNotFoundError(f"Consumer group {request.group_id} not found.")
         if group.kind is not None or not joins:
             return self._groups.of(group, request.group_id)
-        kind = upgrade(group, around, draft)
+        kind = upgrade(group, context, draft)
         # They join again, and find a group of the new kind.
         for member in group.members.values():
             group.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
@@ -177,10 +177,10 @@ class ConsumerGroups:
         draft = Draft()
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[JoinResult]:
-            around = self._around(request.group_id, now_ms)
+            context = self._context(request.group_id, now_ms)
             group = partition.groups.get(request.group_id)
             kind = self._groups.of(group, request.group_id)
-            result, becomes = classic_members.join(kind, request, around, draft)
+            result, becomes = classic_members.join(kind, request, context, draft)
             return self._plan(result, draft, group, becomes)
 
         try:
@@ -197,7 +197,7 @@ class ConsumerGroups:
         draft = Draft()
         try:
             kind = self._existing(request.group_id)
-            result = classic_members.sync(kind, request, self._around(request.group_id), draft)
+            result = classic_members.sync(kind, request, self._context(request.group_id), draft)
         except KafkaError as error:
             result = SyncResult(error.code)
         self._follow(request.group_id, draft)
@@ -220,7 +220,7 @@ class ConsumerGroups:
             group = partition.groups.get(group_id)
             kind = self._groups.of(group, group_id)
             gone, results = classic_members.leaving_members(kind, leaving)
-            becomes = departure.remove(kind, gone, self._around(group_id, now_ms), draft)
+            becomes = departure.remove(kind, gone, self._context(group_id, now_ms), draft)
             return self._plan(results, draft, group, becomes)
 
         try:
@@ -239,7 +239,7 @@ class ConsumerGroups:
         """What replaying the records would do, but for the protocols of the members: the log has only the chosen."""
         classic = state.group
         if isinstance(group.kind, ConsumerGroup):
-            group.kind.end_standing()
+            group.kind.end_validity()
         group.become(None)
         group.restore(
             list(classic.members.values()),
@@ -265,7 +265,7 @@ class ConsumerGroups:
             member = departure.expires(kind, timer) if isinstance(kind, ConsumerGroup) else None
             if member is None or not isinstance(kind, ConsumerGroup):
                 return Plan(None)
-            becomes = departure.remove(kind, [member], self._around(group_id, now_ms), draft)
+            becomes = departure.remove(kind, [member], self._context(group_id, now_ms), draft)
             return self._plan(member, draft, group, becomes)
 
         try:
@@ -340,7 +340,7 @@ class ConsumerGroups:
         resolved, draft = found, Draft()
 
         def records(now_ms: int) -> list[KeyValue]:
-            apply_resolved(kind, resolved, self._around(kind.group_id, now_ms), draft)
+            apply_resolved(kind, resolved, self._context(kind.group_id, now_ms), draft)
             return draft.records
 
         if self._groups.write_found(kind, records, "what its regular expressions match"):
@@ -354,9 +354,9 @@ class ConsumerGroups:
 
     # What is there
 
-    def _around(self, group_id: str, now_ms: int | None = None) -> Surroundings:
+    def _context(self, group_id: str, now_ms: int | None = None) -> HeartbeatContext:
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
-        return Surroundings(now_ms, self._cache, self._settings.of_group(group_id), self._topics_version)
+        return HeartbeatContext(now_ms, self._cache, self._settings.of_group(group_id), self._topics_version)
 
     def _existing(self, group_id: str) -> ConsumerGroup:
         kind = self._groups.find(group_id)
@@ -385,4 +385,4 @@ class ConsumerGroups:
         """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or a client's error while it is
         not known whether there is such a group."""
         kind = self._groups.described(group_id)
-        return kind, targets.preferred_assignor(kind, self._around(group_id))
+        return kind, targets.preferred_assignor(kind, self._context(group_id))

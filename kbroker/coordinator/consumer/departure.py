@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbroker.coordinator.consumer import records
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerKind
+from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TimerKind
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.consumer.migration import ClassicState, downgrade, may_downgrade
@@ -14,19 +14,19 @@ from kbroker.coordinator.modern.draft import TimerChange
 
 
 def remove(
-    group: ConsumerGroup, members: Sequence[ConsumerMember], around: Surroundings, draft: Draft
+    group: ConsumerGroup, members: Sequence[ConsumerMember], context: HeartbeatContext, draft: Draft
 ) -> ClassicState | None:
     """Take members out of the group, with one new epoch for all of them; what the group becomes, if only classic
     members are left."""
     if not members:
         return None
-    if may_downgrade(group, members, around):
+    if may_downgrade(group, members, context):
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
-        return downgrade(group, members, None, reason, around, draft)
+        return downgrade(group, members, None, reason, context, draft)
     for member in members:
         draft.records += records.removal(group.group_id, member.member_id)
         draft.cancel_timers(member.member_id)
-    epoch_without(group, members, around, draft)
+    epoch_without(group, members, context, draft)
     return None
 
 

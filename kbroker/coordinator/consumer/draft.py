@@ -1,7 +1,7 @@
 """What an operation on a consumer group decides, piece by piece: records, and what follows once they are written.
 
 An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.
-`Surroundings` is all that it may know besides the group.
+`HeartbeatContext` is all that it may know besides the group.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Draft(ModernDraft):
             self.cancel_timer(kind, member_id)
 
 
-class Surroundings(NamedTuple):
+class HeartbeatContext(NamedTuple):
     """`topics_version`: the version of the metadata in which topics were last created."""
 
     now_ms: int

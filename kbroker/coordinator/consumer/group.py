@@ -21,7 +21,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kbroker._fast.net.answer_memo import Standing
+from kbroker._fast.net.answer_memo import Validity
 from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.consumer import fencing, records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
@@ -70,7 +70,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         "server_assignors",
         "static_members",
         "_owners",
-        "_standing",
+        "_validity",
         "_unreconciled",
     )
 
@@ -97,7 +97,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         self.image_version = -1
         self.resolving = False
         self.computing = False
-        self._standing: Standing | None = None
+        self._validity: Validity | None = None
 
     # What all kinds of groups have in common (`GroupKind`)
 
@@ -190,21 +190,21 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
 
     # What its records say
 
-    def standing(self) -> Standing:
-        """Holds until a record changes the group, or `end_standing` is called."""
-        if self._standing is None:
-            self._standing = Standing()
-        return self._standing
+    def validity(self) -> Validity:
+        """Holds until a record changes the group, or `end_validity` is called."""
+        if self._validity is None:
+            self._validity = Validity()
+        return self._validity
 
-    def end_standing(self) -> None:
+    def end_validity(self) -> None:
         """Heartbeats are to be looked at again."""
-        if self._standing is not None:
-            self._standing.end()
-            self._standing = None
+        if self._validity is not None:
+            self._validity.end()
+            self._validity = None
 
     def replay(self, record: KindRecord) -> None:
         """Apply a record, but for the tombstone of the group itself."""
-        self.end_standing()
+        self.end_validity()
         record_type, key, value = record
         if record_type == records.GROUP:
             if value is not None:

@@ -20,9 +20,9 @@ from kbroker.coordinator.consumer.departure import remove
 from kbroker.coordinator.consumer.draft import (
     Draft,
     HeartbeatAnswer,
+    HeartbeatContext,
     HeartbeatRequest,
     OwnedByTopic,
-    Surroundings,
     TimerKind,
 )
 from kbroker.coordinator.consumer.group import ConsumerGroup
@@ -49,22 +49,24 @@ from kbroker.errors import ErrorCode, FencedInstanceIdError, GroupMaxSizeReached
 logger = logging.getLogger("kbroker.groups")
 
 
-def heartbeat(group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft) -> HeartbeatAnswer:
+def heartbeat(
+    group: ConsumerGroup, request: HeartbeatRequest, context: HeartbeatContext, draft: Draft
+) -> HeartbeatAnswer:
     """A member joins, or says that it is alive.  Raises KafkaError."""
-    check_room(group, request.member_id, around)
+    check_room(group, request.member_id, context)
     before = _member_of(group, request, draft)
-    answer = _sign_of_life(group, before, request, around)
+    answer = _sign_of_life(group, before, request, context)
     if answer is not None:
-        draft.set_timer(TimerKind.SESSION, before.member_id, around.settings.session_timeout_ms)
+        draft.set_timer(TimerKind.SESSION, before.member_id, context.settings.session_timeout_ms)
         return answer
     after = _updated(before, request)
-    after = follow(group, before, after, request.owned, around, draft)
-    draft.set_timer(TimerKind.SESSION, after.member_id, around.settings.session_timeout_ms)
+    after = follow(group, before, after, request.owned, context, draft)
+    draft.set_timer(TimerKind.SESSION, after.member_id, context.settings.session_timeout_ms)
     is_sent = request.member_epoch == JOIN_EPOCH or request.is_full or after.assigned != before.assigned
     return HeartbeatAnswer(
         after.member_id,
         after.member_epoch,
-        around.settings.heartbeat_interval_ms,
+        context.settings.heartbeat_interval_ms,
         after.assigned if is_sent else None,
     )
 
@@ -74,24 +76,24 @@ def follow(
     before: ConsumerMember,
     after: ConsumerMember,
     reported: OwnedByTopic | None,
-    around: Surroundings,
+    context: HeartbeatContext,
     draft: Draft,
 ) -> ConsumerMember:
     """Steps 2 to 4: the member as it is then."""
     names_changed = write_member(group, before, after, draft)
-    regex_change = change_regex(group, before, after, around, draft)
+    regex_change = change_regex(group, before, after, context, draft)
     # An unknown regular expression raises the epoch when its topics are known; with another of them, now.
     rises = names_changed or regex_change is RegexChange.CHANGED_AND_KNOWN
     epoch = group.epoch
-    if rises or group.image_version != around.cache.image.version:
-        epoch, homogeneous = bump_epoch(group, before, after, around, draft, changed=rises)
+    if rises or group.image_version != context.cache.image.version:
+        epoch, homogeneous = bump_epoch(group, before, after, context, draft, changed=rises)
     else:
         homogeneous = group_is_homogeneous(group) if group.assignment_epoch < epoch else True
-    target_epoch, assignment = next_target(group, epoch, before, after, around, draft, is_homogeneous=homogeneous)
+    target_epoch, assignment = next_target(group, epoch, before, after, context, draft, is_homogeneous=homogeneous)
     changed = names_changed or regex_change is not RegexChange.NONE
     if not changed and after.is_reconciled_to(target_epoch):
         return after
-    target = Target(target_epoch, assignment, _topic_ids(group, after, around), group.is_owned)
+    target = Target(target_epoch, assignment, _topic_ids(group, after, context), group.is_owned)
     stepped = reconcile(after, target, reported, subscription_changed=changed)
     if stepped != after:
         write_current(group, stepped, draft)
@@ -111,13 +113,13 @@ def write_current(group: ConsumerGroup, member: ConsumerMember, draft: Draft) ->
         draft.cancel_timer(TimerKind.REBALANCE, member.member_id)
 
 
-def _topic_ids(group: ConsumerGroup, member: ConsumerMember, around: Surroundings) -> frozenset[bytes]:
-    topics = map(around.cache.topic, group.topics_of(member))
+def _topic_ids(group: ConsumerGroup, member: ConsumerMember, context: HeartbeatContext) -> frozenset[bytes]:
+    topics = map(context.cache.topic, group.topics_of(member))
     return frozenset(topic.topic_id for topic in topics if topic is not None)
 
 
 def _sign_of_life(
-    group: ConsumerGroup, member: ConsumerMember, request: HeartbeatRequest, around: Surroundings
+    group: ConsumerGroup, member: ConsumerMember, request: HeartbeatRequest, context: HeartbeatContext
 ) -> HeartbeatAnswer | None:
     """The answer where there is nothing to decide, which is nearly always."""
     if (
@@ -129,13 +131,13 @@ def _sign_of_life(
         or member.client_id != request.client_id
         or member.client_host != request.client_host
         or member.classic is not None
-        or group.image_version != around.cache.image.version
-        or (group.regexes and refresh_due(group, group.regexes, around))
+        or group.image_version != context.cache.image.version
+        or (group.regexes and refresh_due(group, group.regexes, context))
     ):
         return None
     # Regular expressions are looked at again when their time has come.
     lasts = not group.regexes
-    return HeartbeatAnswer(member.member_id, member.member_epoch, around.settings.heartbeat_interval_ms, lasts=lasts)
+    return HeartbeatAnswer(member.member_id, member.member_epoch, context.settings.heartbeat_interval_ms, lasts=lasts)
 
 
 def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
@@ -158,9 +160,9 @@ def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMembe
 # Who
 
 
-def check_room(group: ConsumerGroup, member_id: str, around: Surroundings) -> None:
+def check_room(group: ConsumerGroup, member_id: str, context: HeartbeatContext) -> None:
     """GroupMaxSizeReachedError for one member too many."""
-    limit = around.settings.max_size
+    limit = context.settings.max_size
     if len(group.members) >= limit and member_id not in group.members:
         raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {limit} members.")
 
@@ -241,7 +243,7 @@ def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
 
 
 def leave(
-    group: ConsumerGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft
+    group: ConsumerGroup, request: HeartbeatRequest, context: HeartbeatContext, draft: Draft
 ) -> tuple[HeartbeatAnswer, ClassicState | None]:
     """A member goes for good (epoch -1), or a static one for a while (-2), until its session ends; what the group
     becomes, if only classic members are left."""
@@ -260,7 +262,7 @@ def leave(
             draft.records.append(records.current_assignment(group.group_id, gone))
             return HeartbeatAnswer(member.member_id, STATIC_LEAVE_EPOCH), None
     logger.info("group %s: member %s left", group.group_id, member.member_id)
-    becomes = remove(group, [member], around, draft)
+    becomes = remove(group, [member], context, draft)
     return HeartbeatAnswer(request.member_id, request.member_epoch), becomes
 
 

@@ -21,7 +21,7 @@ from kbroker.coordinator.classic.consumer_protocol import PROTOCOL_TYPE, Subscri
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.consumer import records
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TimerKind
+from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TimerKind
 from kbroker.coordinator.consumer.embedded import assignment_bytes, read_assignment, read_subscription
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember
@@ -43,16 +43,16 @@ class ClassicState:
 # Classic to consumer
 
 
-def upgrade(group: Group, around: Surroundings, draft: Draft) -> ConsumerGroup:
+def upgrade(group: Group, context: HeartbeatContext, draft: Draft) -> ConsumerGroup:
     """The consumer group that a classic group becomes.  GroupIdNotFoundError, in Kafka's words, where it may not."""
     group_id = group.group_id
     draft.records.append((state_records.group_key(group_id), None))
     if not group.members:
         return ConsumerGroup(group_id)
-    _check_upgrade(group, around)
+    _check_upgrade(group, context)
     epoch = group.generation_id
     try:
-        members = [_upgraded(group, member, around) for member in group.members.values()]
+        members = [_upgraded(group, member, context) for member in group.members.values()]
     except SubscriptionError as error:
         logger.warning("group %s cannot be upgraded: a member's bytes cannot be read: %s", group_id, error)
         raise GroupIdNotFoundError(
@@ -62,7 +62,7 @@ def upgrade(group: Group, around: Surroundings, draft: Draft) -> ConsumerGroup:
     names: set[str] = set().union(*(member.topic_names for member in members))
     pairs = [
         *(records.member_metadata(group_id, member) for member in members),
-        records.group_epoch(group_id, epoch, metadata_hash(around.cache, names)),
+        records.group_epoch(group_id, epoch, metadata_hash(context.cache, names)),
         *(
             records.target_assignment(
                 group_id, member.member_id, {topic: frozenset(owned) for topic, owned in member.assigned.items()}
@@ -83,21 +83,21 @@ def upgrade(group: Group, around: Surroundings, draft: Draft) -> ConsumerGroup:
     return upgraded
 
 
-def _check_upgrade(group: Group, around: Surroundings) -> None:
+def _check_upgrade(group: Group, context: HeartbeatContext) -> None:
     why = None
-    if not around.settings.migration.upgrades:
+    if not context.settings.migration.upgrades:
         why = "online upgrade is disabled"
     elif not group.is_consumer_group:
         why = "the group does not use the consumer embedded protocol"
-    elif len(group.members) > around.settings.max_size:
+    elif len(group.members) > context.settings.max_size:
         why = "the group size exceeds the consumer group maximum size"
     if why is not None:
         logger.info("group %s cannot be upgraded: %s", group, why)
         raise GroupIdNotFoundError(f"Cannot upgrade classic group {group} to consumer group because {why}.")
 
 
-def _upgraded(group: Group, member: Member, around: Surroundings) -> ConsumerMember:
-    assigned, has_user_data = read_assignment(member.assignment, around.cache)
+def _upgraded(group: Group, member: Member, context: HeartbeatContext) -> ConsumerMember:
+    assigned, has_user_data = read_assignment(member.assignment, context.cache)
     if has_user_data:
         raise GroupIdNotFoundError(
             f"Cannot upgrade classic group {group} to consumer group because an unsupported custom assignor is in use. "
@@ -125,7 +125,7 @@ def _upgraded(group: Group, member: Member, around: Surroundings) -> ConsumerMem
 
 
 def may_downgrade(
-    group: ConsumerGroup, leaving: Collection[ConsumerMember], around: Surroundings, *, replaced: bool = False
+    group: ConsumerGroup, leaving: Collection[ConsumerMember], context: HeartbeatContext, *, replaced: bool = False
 ) -> bool:
     """Whether only classic members are left without `leaving`; with `replaced`, one that is classic takes the place of
     a leaving one."""
@@ -134,10 +134,10 @@ def may_downgrade(
     remaining = left + replaced
     if classic != left or remaining <= 0 or (replaced and all(member.classic is not None for member in leaving)):
         return False
-    if not around.settings.migration.downgrades:
+    if not context.settings.migration.downgrades:
         logger.info("group %s cannot be downgraded: online downgrade is disabled", group.group_id)
         return False
-    if remaining > around.settings.classic_max_size:
+    if remaining > context.settings.classic_max_size:
         logger.info("group %s cannot be downgraded: it has more members than group.max.size", group.group_id)
         return False
     return True
@@ -148,7 +148,7 @@ def downgrade(
     leaving: Collection[ConsumerMember],
     joining: ConsumerMember | None,
     reason: str | None,
-    around: Surroundings,
+    context: HeartbeatContext,
     draft: Draft,
 ) -> ClassicState:
     """The classic group that a consumer group becomes without `leaving`; `joining`, a static member, takes the target
@@ -157,18 +157,18 @@ def downgrade(
     staying = [member for member in group.members.values() if member not in leaving]
     if joining is not None:
         staying.append(joining)
-    classic = Group(group_id, -1, around.now_ms)
+    classic = Group(group_id, -1, context.now_ms)
     members = [_downgraded(member) for member in staying]
-    classic.restore(members, group.epoch, PROTOCOL_TYPE, None, None, around.now_ms)
+    classic.restore(members, group.epoch, PROTOCOL_TYPE, None, None, context.now_ms)
     protocol_name = classic.select_protocol()
     try:
         for member, was in zip(members, staying, strict=True):
             target = group.target_of(was)
-            member.assignment = assignment_bytes(target, member.metadata_for(protocol_name), around.cache)
+            member.assignment = assignment_bytes(target, member.metadata_for(protocol_name), context.cache)
     except SubscriptionError as error:
         logger.warning("group %s cannot be downgraded: a member's bytes cannot be read: %s", group_id, error)
         raise GroupIdNotFoundError(f"Cannot downgrade the classic group {group_id}: {error}.") from error
-    classic.restore(members, group.epoch, PROTOCOL_TYPE, protocol_name, None, around.now_ms)
+    classic.restore(members, group.epoch, PROTOCOL_TYPE, protocol_name, None, context.now_ms)
     draft.records += group.tombstones()
     value = state_records.group_value(classic, classic.assignments())
     draft.records.append((state_records.group_key(group_id), value))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from kbroker.coordinator.consumer import records
-from kbroker.coordinator.consumer.draft import Draft, Surroundings
+from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.consumer.records import ResolvedRegex
@@ -36,7 +36,7 @@ def write_member(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMe
 
 
 def change_regex(
-    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, around: Surroundings, draft: Draft
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, context: HeartbeatContext, draft: Draft
 ) -> RegexChange:
     """Drop a regular expression that no member uses any more, and ask for those of the group to be resolved when it is
     time: there is an unknown one, topics were created, or the last time is long ago."""
@@ -53,24 +53,26 @@ def change_regex(
         elif (new and new in group.resolved) or (not new and old):
             change = RegexChange.CHANGED_AND_KNOWN
     wanted = regexes_after(group, before, after)
-    if refresh_due(group, wanted, around, has_new=is_new):
+    if refresh_due(group, wanted, context, has_new=is_new):
         draft.resolve = frozenset(wanted)
     return change
 
 
-def refresh_due(group: ConsumerGroup, wanted: Counter[str], around: Surroundings, *, has_new: bool = False) -> bool:
+def refresh_due(
+    group: ConsumerGroup, wanted: Counter[str], context: HeartbeatContext, *, has_new: bool = False
+) -> bool:
     """Whether the regular expressions of a group are to be resolved now."""
     if not wanted or group.resolving:
         return False
     last = next(iter(group.resolved.values()), None)
     if last is None:
         return True
-    age_ms = around.now_ms - last.timestamp
+    age_ms = context.now_ms - last.timestamp
     return age_ms > REGEX_INTERVAL_MS and (
         has_new
         or len(wanted) != len(group.resolved)
-        or last.version < around.topics_version
-        or age_ms > around.settings.regex_refresh_interval_ms
+        or last.version < context.topics_version
+        or age_ms > context.settings.regex_refresh_interval_ms
     )
 
 
@@ -89,7 +91,7 @@ def bump_epoch(
     group: ConsumerGroup,
     before: ConsumerMember,
     after: ConsumerMember,
-    around: Surroundings,
+    context: HeartbeatContext,
     draft: Draft,
     *,
     changed: bool,
@@ -108,7 +110,7 @@ def bump_epoch(
         regex_names = regex_names.copy()
         regex_names.subtract(group.resolved[old].topics)
         regex_names = +regex_names
-    value = metadata_hash(around.cache, names.keys() | regex_names.keys())
+    value = metadata_hash(context.cache, names.keys() | regex_names.keys())
     is_new = after.member_id not in group.members and group.static_member(after.instance_id) is None
     homogeneous = is_homogeneous(names, regex_names, regexes_after(group, before, after), len(group.members) + is_new)
     epoch = group.epoch
@@ -116,7 +118,7 @@ def bump_epoch(
         epoch += 1
         draft.records.append(records.group_epoch(group.group_id, epoch, value))
         draft.rebalanced = "the subscription of a member changed" if changed else "its topics changed"
-    draft.image_version = around.cache.image.version
+    draft.image_version = context.cache.image.version
     if group.has_partition_metadata:
         draft.records.append(records.partitions_tombstone(group.group_id))
     return epoch, homogeneous
@@ -136,7 +138,9 @@ def is_homogeneous(names: Counter[str], regex_names: Counter[str], regexes: Coun
     return not names and all(count == 1 for count in regex_names.values())
 
 
-def epoch_without(group: ConsumerGroup, leaving: Iterable[ConsumerMember], around: Surroundings, draft: Draft) -> None:
+def epoch_without(
+    group: ConsumerGroup, leaving: Iterable[ConsumerMember], context: HeartbeatContext, draft: Draft
+) -> None:
     """The next epoch of a group that members leave; regular expressions that only they used are dropped."""
     gone = list(leaving)
     names, regex_names = group.names.copy(), group.regex_names.copy()
@@ -147,13 +151,13 @@ def epoch_without(group: ConsumerGroup, leaving: Iterable[ConsumerMember], aroun
             draft.records.append(records.regex_tombstone(group.group_id, regex))
             if regex in group.resolved:
                 regex_names.subtract(group.resolved[regex].topics)
-    value = metadata_hash(around.cache, (+names).keys() | (+regex_names).keys())
+    value = metadata_hash(context.cache, (+names).keys() | (+regex_names).keys())
     draft.records.append(records.group_epoch(group.group_id, group.epoch + 1, value))
     draft.rebalanced = "a member is gone"
 
 
 def apply_resolved(
-    group: ConsumerGroup, found: Mapping[str, ResolvedRegex], around: Surroundings, draft: Draft
+    group: ConsumerGroup, found: Mapping[str, ResolvedRegex], context: HeartbeatContext, draft: Draft
 ) -> None:
     """Store what regular expressions match; a new epoch if that, or the topics, have changed."""
     changed = False
@@ -168,9 +172,9 @@ def apply_resolved(
             regex_names.subtract(old_topics)
             regex_names.update(resolved.topics)
         draft.records.append(records.regex(group.group_id, regex, resolved))
-    value = metadata_hash(around.cache, group.names.keys() | (+regex_names).keys())
+    value = metadata_hash(context.cache, group.names.keys() | (+regex_names).keys())
     if changed or value != group.metadata_hash:
         epoch = group.epoch + 1
         draft.records.append(records.group_epoch(group.group_id, epoch, value))
         draft.rebalanced = "regular expressions match other topics"
-    draft.image_version = around.cache.image.version
+    draft.image_version = context.cache.image.version

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment, GroupSpec, MemberSpec
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
-from kbroker.coordinator.consumer.draft import Draft, Surroundings, TargetWork
+from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TargetWork
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.runtime.plan import KeyValue
@@ -27,7 +27,7 @@ def next_target(
     epoch: int,
     before: ConsumerMember,
     after: ConsumerMember,
-    around: Surroundings,
+    context: HeartbeatContext,
     draft: Draft,
     *,
     is_homogeneous: bool,
@@ -36,24 +36,24 @@ def next_target(
     last = group.assignment_epoch, group.target_of(after)
     if group.assignment_epoch >= epoch or group.computing:
         return last
-    interval = around.settings.assignment_interval_ms
-    if group.assignment_timestamp and interval and around.now_ms < group.assignment_timestamp + interval:
+    interval = context.settings.assignment_interval_ms
+    if group.assignment_timestamp and interval and context.now_ms < group.assignment_timestamp + interval:
         return last
-    assignor = preferred_assignor(group, around, before, after)
-    spec = group_spec(group, after, around, is_homogeneous=is_homogeneous)
+    assignor = preferred_assignor(group, context, before, after)
+    spec = group_spec(group, after, context, is_homogeneous=is_homogeneous)
     is_large = len(spec.members) + sum(spec.partition_counts.values()) > AT_ONCE
     # The first target has one member to think of, who need not wait.
     if is_large and group.targets:
         draft.work = TargetWork(epoch, assignor, spec)
         return last
     result = ASSIGNORS[assignor](spec)
-    draft.records += target_records(group, epoch, result, around.now_ms)
+    draft.records += target_records(group, epoch, result, context.now_ms)
     return epoch, result.get(after.member_id, NOTHING)
 
 
 def preferred_assignor(
     group: ConsumerGroup,
-    around: Surroundings,
+    context: HeartbeatContext,
     before: ConsumerMember | None = None,
     after: ConsumerMember | None = None,
 ) -> str:
@@ -65,12 +65,12 @@ def preferred_assignor(
             votes[before.server_assignor] -= 1
         if after.server_assignor is not None:
             votes[after.server_assignor] += 1
-    wanted = [(votes[name], name) for name in around.settings.assignors if votes[name] > 0]
-    return max(wanted, key=lambda each: each[0])[1] if wanted else around.settings.assignors[0]
+    wanted = [(votes[name], name) for name in context.settings.assignors if votes[name] > 0]
+    return max(wanted, key=lambda each: each[0])[1] if wanted else context.settings.assignors[0]
 
 
 def group_spec(
-    group: ConsumerGroup, member: ConsumerMember, around: Surroundings, *, is_homogeneous: bool
+    group: ConsumerGroup, member: ConsumerMember, context: HeartbeatContext, *, is_homogeneous: bool
 ) -> GroupSpec:
     """The group as an assignor sees it, with `member` as it is about to be."""
     replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
@@ -84,7 +84,7 @@ def group_spec(
         names = group.topics_of(each)
         topic_ids = known.get(names)
         if topic_ids is None:
-            topics = [topic for topic in map(around.cache.topic, names) if topic is not None]
+            topics = [topic for topic in map(context.cache.topic, names) if topic is not None]
             counts.update((topic.topic_id, len(topic.partitions)) for topic in topics)
             topic_ids = known[names] = frozenset(topic.topic_id for topic in topics)
         specs[member_id] = MemberSpec(topic_ids, group.target_of(each), each.instance_id)

@@ -98,7 +98,7 @@ class ModernGroup(Generic[M, A]):
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
         return found
 
-    def end_standing(self) -> None:
+    def end_validity(self) -> None:
         """Forget that a request like the last one changes nothing; a kind that remembers such has it in here."""
 
     # What records say

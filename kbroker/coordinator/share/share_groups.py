@@ -93,7 +93,7 @@ class ShareGroups:
             return HeartbeatAnswer(LEAVE_EPOCH, None, {})
         begun: list[Step] = []
         try:
-            answer = await self._beat(request, begun)
+            answer = await self._heartbeat(request, begun)
             is_done = bool(begun) and await self._initialize(request.group_id, answer)
         finally:
             for step in begun:
@@ -108,10 +108,10 @@ class ShareGroups:
                 request.client_id,
                 request.client_host,
             )
-            answer = await self._beat(again, None)
+            answer = await self._heartbeat(again, None)
         return answer
 
-    async def _beat(self, request: HeartbeatRequest, begun: list[Step] | None) -> HeartbeatAnswer:
+    async def _heartbeat(self, request: HeartbeatRequest, begun: list[Step] | None) -> HeartbeatAnswer:
         """`begun` gets the making of states that the answer asks for; None: none is to begin now."""
         group_id = request.group_id
         settings = self._settings(request.group_id)

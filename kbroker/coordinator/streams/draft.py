@@ -1,7 +1,7 @@
 """What an operation on a streams group decides, piece by piece: records, and what follows once they are written.
 
 An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.
-`Surroundings` is all that it may know besides the group.
+`HeartbeatContext` is all that it may know besides the group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker.coordinator.modern.draft import ModernDraft
 from kbroker.coordinator.streams.assignor import GroupSpec
 from kbroker.coordinator.streams.configuration import InternalTopic, StatusLine
-from kbroker.coordinator.streams.group import Known
+from kbroker.coordinator.streams.group import StreamsKnowledge
 from kbroker.coordinator.streams.member import Endpoint
 from kbroker.coordinator.streams.tasks import OwnedTasks, Partitions, Tasks
 from kbroker.coordinator.streams.topology import Topology
@@ -44,7 +44,7 @@ class Draft(ModernDraft):
     """See the module's docstring.  `known`: what the broker knows of the group from now on; `rebalanced`: why the group
     has a new epoch."""
 
-    known: Known | None = None
+    known: StreamsKnowledge | None = None
     work: TargetWork | None = None
 
     def cancel_timers(self, member_id: str) -> None:
@@ -53,7 +53,7 @@ class Draft(ModernDraft):
             self.cancel_timer(kind, member_id)
 
 
-class Surroundings(NamedTuple):
+class HeartbeatContext(NamedTuple):
     """`is_delayed`: the group's first assignment waits for more members."""
 
     now_ms: int

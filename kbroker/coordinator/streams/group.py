@@ -9,7 +9,7 @@
 A change of who is in the group, of the topology's topics or of what assignments go by raises the group's epoch.  The
 next target assignment is made for that epoch, and each member follows at its own pace (`reconciliation`).
 
-Only `replay` changes what records say; `Known` is known to this broker alone.
+Only `replay` changes what records say; `StreamsKnowledge` is known to this broker alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StreamsGroupState(Enum):
 
 
 @dataclass(slots=True)
-class Known:
+class StreamsKnowledge:
     """What no record says: the topology over the topics of `image_version`; the epoch of what members know of each
     other's endpoints; who asked the whole application to shut down; whether an assignment is being computed."""
 
@@ -76,7 +76,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.configs: Mapping[str, str] = MappingProxyType({})
-        self.known = Known()
+        self.known = StreamsKnowledge()
         # The process that has an active task; how many members of a process have a task in the other roles.
         self._active: dict[tuple[str, int], str] = {}
         self._others: Counter[tuple[str, int, str]] = Counter()
@@ -129,7 +129,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
             return StreamsGroupState.STABLE
         return StreamsGroupState.RECONCILING
 
-    def know(self, known: Known) -> None:
+    def know(self, known: StreamsKnowledge) -> None:
         """What this broker knows of the group from now on; a request to shut down ends with the last member."""
         self.known = known if self.members else replace(known, shutdown_by=None)
 

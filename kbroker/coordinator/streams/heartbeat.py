@@ -28,9 +28,9 @@ from kbroker.coordinator.streams.configuration import (
     StatusLine,
     configure,
 )
-from kbroker.coordinator.streams.draft import Draft, HeartbeatAnswer, HeartbeatRequest, Surroundings, TimerKind
+from kbroker.coordinator.streams.draft import Draft, HeartbeatAnswer, HeartbeatContext, HeartbeatRequest, TimerKind
 from kbroker.coordinator.streams.endpoints import endpoint_partitions
-from kbroker.coordinator.streams.group import Known, StreamsGroup
+from kbroker.coordinator.streams.group import StreamsGroup, StreamsKnowledge
 from kbroker.coordinator.streams.member import MemberState, StreamsMember
 from kbroker.coordinator.streams.reconciliation import Target, reconcile
 from kbroker.coordinator.streams.targets import next_target
@@ -43,37 +43,37 @@ logger = logging.getLogger("kbroker.groups")
 
 
 def heartbeat(
-    group: StreamsGroup, request: HeartbeatRequest, around: Surroundings, draft: Draft, *, is_new: bool
+    group: StreamsGroup, request: HeartbeatRequest, context: HeartbeatContext, draft: Draft, *, is_new: bool
 ) -> HeartbeatAnswer:
     """A member joins, or says that it is alive.  `is_new`: the group has no records yet.  Raises KafkaError."""
     status: list[StatusLine] = []
-    before = _member_of(group, request, around)
-    answer = _sign_of_life(group, before, request, around)
+    before = _member_of(group, request, context)
+    answer = _sign_of_life(group, before, request, context)
     if answer is not None:
-        draft.set_timer(TimerKind.SESSION, before.member_id, around.settings.session_timeout_ms)
+        draft.set_timer(TimerKind.SESSION, before.member_id, context.settings.session_timeout_ms)
         return answer
     after = _updated(before, request)
     if after != before:
         draft.records.append(records.member_metadata(group.group_id, after))
     topology = _topology(group, request, draft)
     _say_stale(group, after, status)
-    known, hash_now = _look_up(group, topology, around)
+    known, hash_now = _look_up(group, topology, context)
     configured = known.configured
     assert configured is not None
     validated = _validated(configured, topology, request.tasks)
-    configs = around.settings.assignment_configs
+    configs = context.settings.assignment_configs
     changes = _changes(group, before, after, hash_now, (validated, configured.is_ready), configs)
     epoch = group.epoch + bool(changes)
     if changes:
         draft.records.append(records.group_epoch(group.group_id, epoch, hash_now, validated, configs))
         draft.rebalanced = changes[0]
-    if not group.members and around.settings.initial_rebalance_delay_ms > 0:
-        if not around.is_delayed:
-            draft.set_timer(TimerKind.INITIAL, "", around.settings.initial_rebalance_delay_ms)
-        around = around._replace(is_delayed=True)
-    target_epoch, tasks = next_target(group, epoch, after, configured, around, status, draft)
+    if not group.members and context.settings.initial_rebalance_delay_ms > 0:
+        if not context.is_delayed:
+            draft.set_timer(TimerKind.INITIAL, "", context.settings.initial_rebalance_delay_ms)
+        context = context._replace(is_delayed=True)
+    target_epoch, tasks = next_target(group, epoch, after, configured, context, status, draft)
     after = _step(group, after, Target(target_epoch, tasks, group), request.tasks, draft)
-    draft.set_timer(TimerKind.SESSION, after.member_id, around.settings.session_timeout_ms)
+    draft.set_timer(TimerKind.SESSION, after.member_id, context.settings.session_timeout_ms)
     if request.shutdown_application:
         _shut_down(group, known, request.member_id)
     is_changed = request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
@@ -84,7 +84,7 @@ def heartbeat(
     endpoints = None
     if known.endpoint_epoch != request.endpoint_epoch:
         others = [member for member in group.members.values() if member.member_id != after.member_id]
-        endpoints = endpoint_partitions([*others, after], configured, _counter(around.cache))
+        endpoints = endpoint_partitions([*others, after], configured, _counter(context.cache))
     if is_new:
         # As in Kafka, which does not keep the epoch of a group that it has just made.
         known.endpoint_epoch = 0
@@ -93,7 +93,7 @@ def heartbeat(
     return HeartbeatAnswer(
         after.member_id,
         after.member_epoch,
-        around.settings.heartbeat_interval_ms,
+        context.settings.heartbeat_interval_ms,
         tuple(status),
         after.assigned if is_sent else None,
         known.endpoint_epoch,
@@ -125,7 +125,7 @@ def _changes(
 
 
 def _sign_of_life(
-    group: StreamsGroup, member: StreamsMember, request: HeartbeatRequest, around: Surroundings
+    group: StreamsGroup, member: StreamsMember, request: HeartbeatRequest, context: HeartbeatContext
 ) -> HeartbeatAnswer | None:
     """The answer where there is nothing to decide, which is nearly always."""
     known, topology = group.known, group.topology
@@ -135,28 +135,28 @@ def _sign_of_life(
         or member.state is not MemberState.STABLE
         or member.client_id != request.client_id
         or member.client_host != request.client_host
-        or known.image_version != around.cache.image.version
+        or known.image_version != context.cache.image.version
         or known.configured is None
         or not known.configured.is_ready
         or known.shutdown_by is not None
         or known.endpoint_epoch != request.endpoint_epoch
         or topology is None
         or member.topology_epoch < topology.epoch
-        or around.is_delayed
-        or group.configs != around.settings.assignment_configs
+        or context.is_delayed
+        or group.configs != context.settings.assignment_configs
     ):
         return None
-    interval = around.settings.heartbeat_interval_ms
+    interval = context.settings.heartbeat_interval_ms
     return HeartbeatAnswer(member.member_id, member.member_epoch, interval, endpoint_epoch=known.endpoint_epoch)
 
 
 # Who
 
 
-def _member_of(group: StreamsGroup, request: HeartbeatRequest, around: Surroundings) -> StreamsMember:
+def _member_of(group: StreamsGroup, request: HeartbeatRequest, context: HeartbeatContext) -> StreamsMember:
     member_id = request.member_id
     if request.member_epoch == JOIN_EPOCH:
-        limit = around.settings.max_size
+        limit = context.settings.max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise GroupMaxSizeReachedError(f"The streams group has reached its maximum capacity of {limit} members.")
         logger.info("group %s: member %s joins with the streams protocol", group.group_id, member_id)
@@ -233,15 +233,15 @@ def _say_stale(group: StreamsGroup, member: StreamsMember, status: list[StatusLi
 # The topics
 
 
-def _look_up(group: StreamsGroup, topology: Topology, around: Surroundings) -> tuple[Known, int]:
+def _look_up(group: StreamsGroup, topology: Topology, context: HeartbeatContext) -> tuple[StreamsKnowledge, int]:
     """What is known of the group from now on, its topology over the topics of now; and the hash of these topics."""
-    known, version = replace(group.known), around.cache.image.version
+    known, version = replace(group.known), context.cache.image.version
     is_here = group.topology is not None and known.configured is not None
     if is_here and known.image_version == version:
         return known, group.metadata_hash
-    value = metadata_hash(around.cache, topology.required_topics())
+    value = metadata_hash(context.cache, topology.required_topics())
     if not is_here or value != group.metadata_hash:
-        known.configured = configure(topology, _counter(around.cache))
+        known.configured = configure(topology, _counter(context.cache))
     known.image_version = version
     return known, value
 
@@ -296,13 +296,13 @@ def _step(
 # The end
 
 
-def _shut_down(group: StreamsGroup, known: Known, member_id: str) -> None:
+def _shut_down(group: StreamsGroup, known: StreamsKnowledge, member_id: str) -> None:
     if known.shutdown_by is None:
         logger.info("group %s: member %s asks the application to shut down", group.group_id, member_id)
         known.shutdown_by = member_id
 
 
-def _say_problem(configured: ConfiguredTopology, known: Known, status: list[StatusLine]) -> None:
+def _say_problem(configured: ConfiguredTopology, known: StreamsKnowledge, status: list[StatusLine]) -> None:
     if configured.problem is not None:
         status.append(configured.problem)
     if known.shutdown_by is not None:

@@ -35,8 +35,8 @@ from kbroker.coordinator.streams.assignor import assign
 from kbroker.coordinator.streams.draft import (
     Draft,
     HeartbeatAnswer,
+    HeartbeatContext,
     HeartbeatRequest,
-    Surroundings,
     TargetWork,
     TimerKind,
 )
@@ -120,10 +120,10 @@ class StreamsGroups:
                 raise GroupIdNotFoundError(f"Group {request.group_id} not found.")
             answer = heartbeat.leave(self._groups.of(group, request.group_id), request, draft)
             return Plan(answer, draft.records)
-        around = self._around(request.group_id, now_ms)
+        context = self._context(request.group_id, now_ms)
         kind = self._joined(group, request, draft)
         is_new = group is None or group.kind is not kind
-        return Plan(heartbeat.heartbeat(kind, request, around, draft, is_new=is_new), draft.records)
+        return Plan(heartbeat.heartbeat(kind, request, context, draft, is_new=is_new), draft.records)
 
     def _joined(self, group: Group | None, request: HeartbeatRequest, draft: Draft) -> StreamsGroup:
         """The group that a heartbeat is for; a member that joins makes it, in the place of an empty classic one."""
@@ -168,7 +168,7 @@ class StreamsGroups:
             if not isinstance(kind, StreamsGroup):
                 return Plan(False)
             if timer.kind is TimerKind.INITIAL:
-                targets.delayed_target(kind, self._around(group_id, now_ms), draft)
+                targets.delayed_target(kind, self._context(group_id, now_ms), draft)
                 return Plan(False, draft.records)
             member = kind.members.get(timer.member_id)
             if member is None or (timer.kind is TimerKind.REBALANCE and member.member_epoch != timer.member_epoch):
@@ -217,9 +217,9 @@ class StreamsGroups:
 
     # What is there
 
-    def _around(self, group_id: str, now_ms: int) -> Surroundings:
+    def _context(self, group_id: str, now_ms: int) -> HeartbeatContext:
         is_delayed = (group_id, "", TimerKind.INITIAL) in self._groups.timers(group_id)
-        return Surroundings(now_ms, self._cache, self._settings.of_group(group_id), is_delayed)
+        return HeartbeatContext(now_ms, self._cache, self._settings.of_group(group_id), is_delayed)
 
     def is_enabled(self) -> bool:
         """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""

@@ -14,7 +14,7 @@ from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.streams import records
 from kbroker.coordinator.streams.assignor import GroupSpec, MemberSpec, SubtopologySpec, assign
 from kbroker.coordinator.streams.configuration import ConfiguredTopology, Status, StatusLine
-from kbroker.coordinator.streams.draft import Draft, Surroundings, TargetWork
+from kbroker.coordinator.streams.draft import Draft, HeartbeatContext, TargetWork
 from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.coordinator.streams.member import StreamsMember
 from kbroker.coordinator.streams.tasks import NO_TASKS, Tasks
@@ -33,30 +33,30 @@ def next_target(
     epoch: int,
     member: StreamsMember,
     configured: ConfiguredTopology,
-    around: Surroundings,
+    context: HeartbeatContext,
     status: list[StatusLine],
     draft: Draft,
 ) -> tuple[int, Tasks]:
     """The epoch of the target assignment that `member` goes by, and its part of it."""
-    if around.is_delayed:
+    if context.is_delayed:
         status.append(_DELAYED_AT_FIRST)
         return group.assignment_epoch, NO_TASKS
     last = group.assignment_epoch, group.target_of(member.member_id)
     if group.assignment_epoch >= epoch:
         return last
-    interval = around.settings.assignment_interval_ms
-    if group.assignment_timestamp and interval and around.now_ms < group.assignment_timestamp + interval:
+    interval = context.settings.assignment_interval_ms
+    if group.assignment_timestamp and interval and context.now_ms < group.assignment_timestamp + interval:
         status.append(_DELAYED)
         return last
     members = {**group.members, member.member_id: member}
-    spec = group_spec(group, members, configured, around.settings.num_standby_replicas)
+    spec = group_spec(group, members, configured, context.settings.num_standby_replicas)
     if _is_large(spec):
         status.append(_COMPUTING)
         if not group.known.computing:
             draft.work = TargetWork(epoch, spec)
         return last
     result = assign(spec)
-    draft.records += target_records(group, epoch, result, around.now_ms)
+    draft.records += target_records(group, epoch, result, context.now_ms)
     return epoch, result[member.member_id]
 
 
@@ -89,7 +89,7 @@ def target_records(group: StreamsGroup, epoch: int, result: Mapping[str, Tasks],
     return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
 
 
-def delayed_target(group: StreamsGroup, around: Surroundings, draft: Draft) -> None:
+def delayed_target(group: StreamsGroup, context: HeartbeatContext, draft: Draft) -> None:
     """The first assignment of a group that has waited for members; nothing where there is none to make."""
     configured = group.known.configured
     if not group.members or configured is None or group.epoch <= group.assignment_epoch:
@@ -99,7 +99,7 @@ def delayed_target(group: StreamsGroup, around: Surroundings, draft: Draft) -> N
     if _is_large(spec):
         draft.work = TargetWork(group.epoch, spec)
     else:
-        draft.records += target_records(group, group.epoch, assign(spec), around.now_ms)
+        draft.records += target_records(group, group.epoch, assign(spec), context.now_ms)
 
 
 def computed_records(group: StreamsGroup, work: TargetWork, result: Mapping[str, Tasks], now_ms: int) -> list[KeyValue]:

@@ -74,7 +74,7 @@ class _Change(NamedTuple):
     settled: Settled
 
 
-class Surroundings(NamedTuple):
+class SharePartitionContext(NamedTuple):
     """What a share-partition needs of its broker.
 
     `reset_offset(strategy)`: the offset where a group begins that has none.  `woken`: there may be something to
@@ -94,7 +94,7 @@ class SharePartition:
     """See the module."""
 
     __slots__ = (
-        "_around",
+        "_context",
         "_changes",
         "_initialized",
         "_look_for_available",
@@ -109,7 +109,7 @@ class SharePartition:
         "state_epoch",
     )
 
-    def __init__(self, key: SharePartitionKey, leader_epoch: int, around: Surroundings) -> None:
+    def __init__(self, key: SharePartitionKey, leader_epoch: int, context: SharePartitionContext) -> None:
         self.key = key
         self.leader_epoch = leader_epoch
         self.state = SharePartitionState.EMPTY
@@ -117,7 +117,7 @@ class SharePartition:
         self.start_offset = 0
         self.end_offset = 0
         self.in_flight = InFlight()
-        self._around = around
+        self._context = context
         self._changes: list[_Change] = []
         self._writing = False
         self._initialized: list[Settled] = []
@@ -134,7 +134,7 @@ class SharePartition:
         self._initialized.append(settled)
         if self.state is SharePartitionState.EMPTY:
             self.state = SharePartitionState.INITIALIZING
-            self._around.persister.read_state(self.key, self.leader_epoch, self._loaded)
+            self._context.persister.read_state(self.key, self.leader_epoch, self._loaded)
 
     def _loaded(self, stored: StoredState | KafkaError) -> None:
         if self.state is not SharePartitionState.INITIALIZING:
@@ -159,7 +159,7 @@ class SharePartition:
     def _restore(self, stored: StoredState) -> None:
         start = stored.start_offset
         if start == UNINITIALIZED_START_OFFSET:
-            start = self._around.reset_offset(self._around.settings().auto_offset_reset)
+            start = self._context.reset_offset(self._context.settings().auto_offset_reset)
         expected = start
         for batch in sorted(stored.batches):
             first = max(batch.first_offset, expected)
@@ -209,7 +209,7 @@ class SharePartition:
         """Whether a read may find something to acquire: not where as many records are under way as may be."""
         if self.state is not SharePartitionState.ACTIVE:
             return False
-        if not self.in_flight or self.in_flight_count < self._around.settings().max_record_locks:
+        if not self.in_flight or self.in_flight_count < self._context.settings().max_record_locks:
             return True
         return self.next_fetch_offset <= self.end_offset
 
@@ -227,8 +227,8 @@ class SharePartition:
             return []
         begin = batches[0].base_offset
         self._archive_lost(self.next_fetch_offset, begin)
-        settings = self._around.settings()
-        expires = self._around.clock.monotonic() + settings.record_lock_ms / 1000
+        settings = self._context.settings()
+        expires = self._context.clock.monotonic() + settings.record_lock_ms / 1000
         room = settings.max_record_locks - self.in_flight_count
         last = batches[-1].last_offset
         runs = acquire_suspects(self.in_flight, demand, (begin, last), expires, settings.delivery_count_limit)
@@ -276,12 +276,12 @@ class SharePartition:
         """Do what a member says of its records, and say when that is stored.  Raises where nothing of it is done."""
         self.check_active()
         planned = plan(self.in_flight, self.start_offset, member_id, batches)
-        settings = self._around.settings()
+        settings = self._context.settings()
         runs: list[Run] = []
         for said in planned:
             pieces = self.in_flight.cut(said.first_offset, said.last_offset)
             if said.acknowledge_type == AcknowledgeType.RENEW:
-                expires = self._around.clock.monotonic() + settings.record_lock_ms / 1000
+                expires = self._context.clock.monotonic() + settings.record_lock_ms / 1000
                 for run in pieces:
                     run.lock_expires = expires
                 continue
@@ -295,7 +295,7 @@ class SharePartition:
         if self.state is not SharePartitionState.ACTIVE:
             settled(None)
             return
-        limit_ = self._around.settings().delivery_count_limit
+        limit_ = self._context.settings().delivery_count_limit
         runs = [run for run in self.in_flight if run.is_acquired and run.member_id == member_id]
         for run in runs:
             run.change(settled_state(RecordState.AVAILABLE, run.delivery_count, limit_))
@@ -321,8 +321,8 @@ class SharePartition:
         """Have locks looked at when `due` has come; a timer that goes off earlier arms itself anew."""
         if self._timer_due is None or due < self._timer_due:
             self._timer_due = due
-            delay = max(0.0, due - self._around.clock.monotonic())
-            self._around.call_later(delay, lambda: self._on_timer(due))
+            delay = max(0.0, due - self._context.clock.monotonic())
+            self._context.call_later(delay, lambda: self._on_timer(due))
 
     def _on_timer(self, due: float) -> None:
         if self._timer_due != due:
@@ -333,8 +333,8 @@ class SharePartition:
 
     def expire_locks(self) -> None:
         """Release the records whose lock has timed out."""
-        now = self._around.clock.monotonic() + 0.0005  # A loop may wake a timer a tick early.
-        limit_ = self._around.settings().delivery_count_limit
+        now = self._context.clock.monotonic() + 0.0005  # A loop may wake a timer a tick early.
+        limit_ = self._context.settings().delivery_count_limit
         expired = [run for run in self.in_flight if run.is_acquired and run.lock_expires <= now]
         for run in expired:
             run.settle(settled_state(RecordState.AVAILABLE, run.delivery_count, limit_))
@@ -345,7 +345,7 @@ class SharePartition:
             self._look_for_available = True
             self._store(_Change(_batches(expired), (), _unheard))
             self._advance_start()
-            self._around.woken(self)
+            self._context.woken(self)
 
     # -- storing ------------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class SharePartition:
     def _write(self) -> None:
         changes, self._changes = self._changes, []
         self._writing = True
-        self._around.persister.write_state(self.key, self._update(changes), lambda error: self._stored(changes, error))
+        self._context.persister.write_state(self.key, self._update(changes), lambda error: self._stored(changes, error))
 
     def _update(self, changes: Iterable[_Change]) -> StateUpdate:
         """What to store: every run that waits is in it, so the start offset may count them all."""
@@ -397,12 +397,12 @@ class SharePartition:
                 self._arm(min(held))
         self._advance_start()
         if error is not None and is_fencing(error):
-            self._around.fenced(self, refusal or error)
+            self._context.fenced(self, refusal or error)
         elif self._changes:
             self._write()
         for change in changes:
             change.settled(refusal)
-        self._around.woken(self)
+        self._context.woken(self)
 
     def _advance_start(self) -> None:
         """Forget what has come to its end in front, and what the log has lost."""

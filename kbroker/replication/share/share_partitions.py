@@ -15,7 +15,7 @@ from kbroker.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrP
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import SharePartitionKey
 from kbroker.replication.share.settings import BY_DURATION, duration_ms
-from kbroker.replication.share.share_partition import SharePartition, SharePartitionState, Surroundings
+from kbroker.replication.share.share_partition import SharePartition, SharePartitionContext, SharePartitionState
 from kbroker.replication.share.share_session import ShareSession, ShareSessions
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SharePartitions:
             if known.leader_epoch == partition.leader_epoch and known.state is not SharePartitionState.FENCED:
                 return known
             self._drop(known, NotLeaderOrFollowerError())
-        around = Surroundings(
+        around = SharePartitionContext(
             self._persister,
             self._clock,
             self._loop.call_later,

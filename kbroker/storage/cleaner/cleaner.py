@@ -93,7 +93,7 @@ class CleanSummary(NamedTuple):
     map_capacity: int
 
 
-class Place(NamedTuple):
+class WriteCursor(NamedTuple):
     """Where pass two is: a segment of its group, and a position in it."""
 
     source: int
@@ -155,13 +155,13 @@ class Cleaner:
     ) -> Generator[Job, Any, None]:
         written: list[CleanedSegment] = []
         base_offset = group[0].base_offset
-        place: Place | None = Place(0, 0)
+        cursor: WriteCursor | None = WriteCursor(0, 0)
         try:
-            while place is not None:
+            while cursor is not None:
                 self._ticket.check()
                 output = open_cleaned(self._files, plan.directory, base_offset)
                 written.append(output)
-                place, base_offset = yield partial(self._write_segment, plan, group, place, output, transactions)
+                cursor, base_offset = yield partial(self._write_segment, plan, group, cursor, output, transactions)
             self._ticket.check()
             yield from swap_in(log, group, written, self._ticket.check)
         except BaseException:
@@ -276,20 +276,20 @@ class Cleaner:
         self,
         plan: CleanPlan,
         group: Sequence[Source],
-        place: Place,
+        cursor: WriteCursor,
         output: CleanedSegment,
         transactions: CleanedTransactions,
-    ) -> tuple[Place | None, int]:
-        """Thread: what stays of a group, from `place` on: where to go on with another segment, and its base offset."""
+    ) -> tuple[WriteCursor | None, int]:
+        """Thread: what stays of a group, from `cursor` on: where to go on with another segment, and its base offset."""
         compaction = self._compaction
         compaction.start_segment(output.base_offset, plan.config.index_interval_bytes, plan.config.segment_index_bytes)
-        onward: tuple[Place | None, int] = (None, 0)
-        for at in range(place.source, len(group)):
-            position = place.position if at == place.source else 0
+        onward: tuple[WriteCursor | None, int] = (None, 0)
+        for at in range(cursor.source, len(group)):
+            position = cursor.position if at == cursor.source else 0
             reader = Reader(self._files, group[at], self._buffer, position, plan.config.max_message_bytes)
             next_base = self._clean_segment(plan, reader, output, transactions)
             if next_base is not None:
-                onward = (Place(at, reader.position), next_base)
+                onward = (WriteCursor(at, reader.position), next_base)
                 break
         self._flush(output)
         offset_index, time_index = compaction.finish_segment()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
 from kbroker.storage.directories.log_dirs import META_PROPERTIES
-from kbroker.storage.log.write_gate import FailedGate
+from kbroker.storage.log.space_guard import FailedDirectoryGuard
 from kbroker.types import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
     gone = [log for log in manager.logs.values() if log.parent == path]
     for log in gone:
         del manager.logs[log.topic_partition]
-        log.gate = FailedGate(refusal)
+        log.space_guard = FailedDirectoryGuard(refusal)
         log.local.left = True
         manager.cleaner.forget(log.topic_partition)
         if log.committer is not None:
@@ -49,8 +49,8 @@ def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
             manager.plans.cancel(tp)
     manager.cleaner.handle_log_dir_failure(path)
     manager.checkpoints.drop(path)
-    manager.gates[:] = [gate for gate in manager.gates if gate.path != path]
-    manager.environment.gates.pop(path, None)
+    manager.space_guards[:] = [guard for guard in manager.space_guards if guard.path != path]
+    manager.environment.space_guards.pop(path, None)
     for directory in manager.directories:
         if directory.path == path:
             with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def directory_ids(manager: ManagedLogs) -> dict[str, str]:
 
 
 class DirectoryWatch:
-    """Looks at every directory in short intervals: whether it is still there, and its free space (`write_gate`).
+    """Looks at every directory in short intervals: whether it is still there, and its free space (`space_guard`).
 
     A directory that was removed or unmounted gives no error where files are open, so it is asked for its lock file.
     `make_room` is called when a directory begins to refuse: there may be something to delete.  `activity` returns a
@@ -112,7 +112,7 @@ class DirectoryWatch:
         if self._activity is None:
             return SPACE_INTERVAL_MS
         before, self._seen = self._seen, self._activity()
-        idle = self._seen == before and all(gate.is_roomy(ROOMY_BYTES) for gate in self._manager.gates)
+        idle = self._seen == before and all(guard.is_roomy(ROOMY_BYTES) for guard in self._manager.space_guards)
         return IDLE_SPACE_INTERVAL_MS if idle else SPACE_INTERVAL_MS
 
     async def run(self) -> None:
@@ -120,13 +120,13 @@ class DirectoryWatch:
         manager = self._manager
         while True:
             self.look_for_lost()
-            for gate in manager.gates:
-                gate.measure()
-            closed = {gate.path for gate in manager.gates if gate.is_refusing}
+            for guard in manager.space_guards:
+                guard.measure()
+            closed = {guard.path for guard in manager.space_guards if guard.is_refusing}
             newly, self._closed = closed - self._closed, closed
             if newly:
                 await self._make_room()
-            if not any(gate.is_short for gate in manager.gates):
+            if not any(guard.is_short for guard in manager.space_guards):
                 return
             await asyncio.sleep(SHORT_SPACE_INTERVAL_SECONDS)
 

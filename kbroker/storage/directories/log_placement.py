@@ -60,7 +60,7 @@ def emptiest(manager: ManagedLogs) -> LogDir:
     online = manager.online_directories()
     if not online:
         raise KafkaStorageError("all log directories are offline")
-    closed = {gate.path for gate in manager.gates if gate.is_refusing}
+    closed = {guard.path for guard in manager.space_guards if guard.is_refusing}
     cordoned = manager.plans.cordoned
     candidates = [directory for directory in online if directory.path not in cordoned] or online
     candidates = [directory for directory in candidates if directory.path not in closed] or candidates
@@ -69,7 +69,7 @@ def emptiest(manager: ManagedLogs) -> LogDir:
     counts = {directory.path: 0 for directory in manager.directories}
     for log in manager.logs.values():
         counts[log.parent] += 1
-    free = {gate.path: gate.free_bytes for gate in manager.gates}
+    free = {guard.path: guard.free_bytes for guard in manager.space_guards}
     return min(candidates, key=lambda directory: (counts[directory.path], -free.get(directory.path, 0)))
 
 

@@ -28,7 +28,7 @@ from kbroker.storage.log.local_log import LocalLog
 from kbroker.storage.log.log_segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, LogSegment, file_prefix
 from kbroker.storage.log.log_segments import LogSegments
 from kbroker.storage.log.producer_snapshot import SNAPSHOT_SUFFIX
-from kbroker.storage.log.write_gate import FailedGate, WriteGate
+from kbroker.storage.log.space_guard import FailedDirectoryGuard, SpaceGuard
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
@@ -127,7 +127,9 @@ def _put_back(log: UnifiedLog, files: FileSystem, doomed: str) -> None:
     except OSError as error:
         # The bytes are all there, under a name that a start takes for a copy; none may be added to them.
         logger.critical("%s lies in %s and cannot be given its name again: %s", log.topic_partition, doomed, error)
-        log.gate = FailedGate(KafkaStorageError(f"The log of {log.topic_partition} was left under another name"))
+        log.space_guard = FailedDirectoryGuard(
+            KafkaStorageError(f"The log of {log.topic_partition} was left under another name")
+        )
 
 
 def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
@@ -145,7 +147,7 @@ def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
         target, log.topic_partition, old.config, environment, segments, recovery_point, old.log_end_offset
     )
     log.directory = target
-    log.gate = environment.gates.get(log.parent) or WriteGate()
+    log.space_guard = environment.space_guards.get(log.parent) or SpaceGuard()
     log.leader_epoch_cache.moved_to(target)
     log.producer_state.moved_to(target)
     log.partition_metadata.moved_to(target)

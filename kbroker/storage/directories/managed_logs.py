@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from kbroker.storage.directories.log_dirs import LogDir
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
     from kbroker.storage.log.local_log import LogEnvironment
+    from kbroker.storage.log.space_guard import DirectorySpaceGuard
     from kbroker.storage.log.unified_log import UnifiedLog
-    from kbroker.storage.log.write_gate import DirectoryGate
     from kbroker.types import TopicPartition
 
 
@@ -38,7 +38,7 @@ class ManagedLogs(Protocol):
     directories: list[LogDir]
     environment: LogEnvironment
     failures: LogDirFailureChannel
-    gates: list[DirectoryGate]
+    space_guards: list[DirectorySpaceGuard]
     logs: dict[TopicPartition, UnifiedLog]
     plans: DirectoryPlans
 

@@ -38,7 +38,7 @@ def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> 
             yield log, f"its topic has {known.partition_count} partition(s)"
 
 
-def tell_set_aside(path: str, names: list[str]) -> None:
+def log_strays(path: str, names: list[str]) -> None:
     """Logs which directories of earlier strays a log directory holds: they take space until they are deleted."""
     if names:
         logger.warning(

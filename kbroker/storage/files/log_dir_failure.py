@@ -5,7 +5,7 @@
 Code that meets an I/O error, on the loop or on a thread, reports it here.  The queue is bounded: only directories of
 `log.dirs` enter, each of them once.  A directory that is offline stays so until the broker is started again.
 
-Not every error is the disk's.  A disk without space refuses what needs space and heals by itself (`write_gate`); a
+Not every error is the disk's.  A disk without space refuses what needs space and heals by itself (`space_guard`); a
 process without descriptors or memory has another cause; a single file that is gone concerns its partition, as long as
 the directory with its lock is there.  A failed fsync counts whatever its reason is: what is on the disk is unknown.
 """

@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbroker.errors import KafkaError, NotLeaderOrFollowerError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
-from kbroker.storage.log.write_gate import FailedGate
+from kbroker.storage.log.space_guard import FailedDirectoryGuard
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
     from kbroker.errors import KafkaStorageError
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
     from kbroker.storage.log.log_segments import LogSegments
-    from kbroker.storage.log.write_gate import WriteGate
+    from kbroker.storage.log.space_guard import SpaceGuard
     from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
@@ -92,7 +92,7 @@ class CommittedLog(Protocol):
     """A log, as group commit sees it."""
 
     directory: str
-    gate: WriteGate
+    space_guard: SpaceGuard
     topic_partition: TopicPartition
 
     @property
@@ -357,7 +357,7 @@ class LogCommitter:
         if not self._cut():
             logger.error("%s refuses appends until the broker is started again", log.topic_partition)
             log.local.flush_failed = True
-            log.gate = FailedGate(refusal)
+            log.space_guard = FailedDirectoryGuard(refusal)
             self.has_failed = True
             self.requested_offset = self.durable_offset
         self._commits.on_refused(log, refusal)

@@ -36,7 +36,7 @@ from kbroker.storage.log.roll import RollReason
 from kbroker.storage.log.segment_damage import DamagedSegmentError
 from kbroker.storage.log.segment_removal import SegmentRemoval, retired_suffix
 from kbroker.storage.log.segment_view import SegmentConfig
-from kbroker.storage.log.write_gate import WriteGate
+from kbroker.storage.log.space_guard import SpaceGuard
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ NEVER_CUT = 1 << 62
 class LogEnvironment:
     """What all logs of a broker share.
 
-    `gates` has the write gate of each log directory; logs elsewhere have an open one.  `failures` takes reports of I/O
-    errors, `damages` of what cannot be read or is not there.
+    `space_guards` has the guard of each log directory; logs elsewhere have an open one.  `failures` takes reports of
+    I/O errors, `damages` of what cannot be read or is not there.
     Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
     after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.
     `producers` is what the logs' producers are counted against; `verifies`: a transaction's first batch must bring a
@@ -68,7 +68,7 @@ class LogEnvironment:
         "failures",
         "files",
         "flushes",
-        "gates",
+        "space_guards",
         "later",
         "open_files",
         "producer_expiration_ms",
@@ -96,7 +96,7 @@ class LogEnvironment:
         self.flushes = FlushTotals()
         self.damages = Damages()
         self.commits = commits
-        self.gates: dict[str, WriteGate] = {}
+        self.space_guards: dict[str, SpaceGuard] = {}
         self.failures: LogDirFailureChannel | None = None
         self.clock = clock
         self.open_files = open_files

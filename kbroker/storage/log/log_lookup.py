@@ -30,7 +30,7 @@ from kbroker.storage.log.segment_damage import (
     readable_position,
 )
 from kbroker.storage.log.segment_search import check_end, missing_behind
-from kbroker.storage.log.segment_view import BatchPlace, Hole
+from kbroker.storage.log.segment_view import BatchLocation, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
 
@@ -54,8 +54,8 @@ def region(
         segment = segments.floor(start_offset) or segments.first
     while segment is not None:
         following = segments.higher(segment.base_offset)
-        place = _locate(segment, start_offset, following)
-        if place is not None:
+        location = _locate(segment, start_offset, following)
+        if location is not None:
             break
         if following is not None and segment.base_offset <= start_offset and not local.config.compact:
             check_end(segment, local.environment.files, start_offset)
@@ -63,9 +63,9 @@ def region(
                 raise DamagedSegmentError(segment.path, hole)
             local.environment.damages.gap(local.topic_partition, segment.path, start_offset, following.base_offset)
         segment = following
-    if segment is None or place is None:
+    if segment is None or location is None:
         return None
-    position, first_size, _, _ = place
+    position, first_size, _, _ = location
     end = segment.readable_end(position) if segment.is_damaged else segment.size
     if bound != local.log_end_offset:
         following = segments.higher(segment.base_offset)
@@ -81,15 +81,15 @@ def region(
     return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
 
 
-def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchPlace | None:
+def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchLocation | None:
     """`LogSegment.locate`, for a batch that lies before the next segment: the file of another one is damage, too."""
-    place = segment.locate(offset)
-    if place is not None and following is not None and place.last_offset >= following.base_offset:
-        reason = f"offset {place.last_offset} in a segment that ends before {following.base_offset}"
-        hole = Hole(place.position, segment.size, max(offset, segment.base_offset), None, reason)
+    location = segment.locate(offset)
+    if location is not None and following is not None and location.last_offset >= following.base_offset:
+        reason = f"offset {location.last_offset} in a segment that ends before {following.base_offset}"
+        hole = Hole(location.position, segment.size, max(offset, segment.base_offset), None, reason)
         segment.add_hole(hole)
         raise DamagedSegmentError(segment.path, hole)
-    return place
+    return location
 
 
 def aborted_transactions(
@@ -246,20 +246,20 @@ def _latest_record(local: LocalLog, log_start_offset: int, deferring: Log | None
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
-    place = newest.locate(last_offset)
-    if place is None:
+    location = newest.locate(last_offset)
+    if location is None:
         return None
-    return _record_in(local, newest, place.position, timestamp, log_start_offset, deferring)
+    return _record_in(local, newest, location.position, timestamp, log_start_offset, deferring)
 
 
 def _first_record_at(
     local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: Log | None
 ) -> Found:
     start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
-    place = _locate(segment, start, local.segments.higher(segment.base_offset))
-    if place is None:
+    location = _locate(segment, start, local.segments.higher(segment.base_offset))
+    if location is None:
         return None
-    return _record_in(local, segment, place.position, timestamp, log_start_offset, deferring)
+    return _record_in(local, segment, location.position, timestamp, log_start_offset, deferring)
 
 
 def _record_in(

@@ -28,7 +28,7 @@ from kbroker.storage.files.open_files import OpenFiles, SegmentFile
 from kbroker.storage.log import segment_search
 from kbroker.storage.log.indexes import OffsetIndex, TimeIndex
 from kbroker.storage.log.segment_damage import begin_of
-from kbroker.storage.log.segment_view import BatchPlace, Hole, SegmentConfig
+from kbroker.storage.log.segment_view import BatchLocation, Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -474,7 +474,7 @@ class LogSegment(SegmentFields):
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> BatchPlace | None:
+    def locate(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`; None when there is none.
 
         DamagedSegmentError when it is not known, because the bytes where it should be are no batches.
@@ -484,11 +484,11 @@ class LogSegment(SegmentFields):
             # What was appended last need not be there any more.
             found = tail.find(offset) if not any(hole.holds(offset) for hole in self.holes) else None
             if found is not None:
-                return BatchPlace(found[0], found[1], -1, -1)
+                return BatchLocation(found[0], found[1], -1, -1)
             end = tail.size
         else:
             end = self._size
-        return segment_search.find_place(self, self._files, offset, end)
+        return segment_search.find_location(self, self._files, offset, end)
 
     def add_hole(self, hole: Hole) -> None:
         """Keeps what reading has found: the fast paths leave the segment to `locate` and `readable_end` from now on."""

@@ -60,7 +60,7 @@ from kbroker.records.compression import (
     iter_decompress,
 )
 from kbroker.records.layout import ATTRIBUTES_LOW_POSITION
-from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside
+from kbroker.storage.log.detached_batch import DETACHED_BYTES, DetachedBatch
 from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ class AnalyzedBatch:
     """A batch fit to be stored: `view` holds its bytes, writable, `info` its header and what the walk found.
 
     `needs_rebuild` is True when `view` is not the producer's bytes, because the batch was recompressed; its size may
-    then differ from what the producer sent.  `aside` is the file that a thread has written a large batch to.
+    then differ from what the producer sent.  `detached` is the file that a thread has written a large batch to.
     """
 
     __slots__ = (
-        "aside",
+        "detached",
         "conversion_seconds",
         "info",
         "needs_rebuild",
@@ -119,7 +119,7 @@ class AnalyzedBatch:
         needs_rebuild: bool,
         size_in_bytes: int,
     ) -> None:
-        self.aside: SetAside | None = None
+        self.detached: DetachedBatch | None = None
         # How long it took to bring it from one message format to another; 0 where that was not needed.
         self.conversion_seconds = 0.0
         self.info = info
@@ -134,7 +134,7 @@ class AnalyzedBatch:
         """Whether a reader finds all of it at one place."""
         return True
 
-    def place(self, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
+    def stamp(self, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
         """Gives the batch its place in the log; the bytes are then ready to be written."""
         stamp(self.view, 0, base_offset, leader_epoch, self.info)
         return self.view
@@ -200,8 +200,8 @@ def validate_and_analyze(
 
 
 def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
-    """See `AnalyzedBatch.place`."""
-    return analyzed.place(base_offset, leader_epoch)
+    """See `AnalyzedBatch.stamp`."""
+    return analyzed.stamp(base_offset, leader_epoch)
 
 
 def append_rules(config: LogConfig) -> AppendRules | None:
@@ -210,7 +210,7 @@ def append_rules(config: LogConfig) -> AppendRules | None:
     if not keeps or config.message_magic < MAGIC_V2:
         return None
     return AppendRules(
-        min(config.max_message_bytes, SET_ASIDE_BYTES - 1),
+        min(config.max_message_bytes, DETACHED_BYTES - 1),
         config.message_timestamp_before_max_ms,
         config.message_timestamp_after_max_ms,
         config.roll_bytes,
@@ -223,7 +223,7 @@ def append_rules(config: LogConfig) -> AppendRules | None:
 def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:
     """Whether a batch belongs in a thread: it is large, and a codec has to run over it, or to write it takes long."""
     return len(view) >= LONG_BATCH_BYTES and (
-        len(view) >= SET_ASIDE_BYTES
+        len(view) >= DETACHED_BYTES
         or view[ATTRIBUTES_LOW_POSITION] & COMPRESSION_MASK != 0
         or config.compression_type not in KEEPS_UNCOMPRESSED
     )

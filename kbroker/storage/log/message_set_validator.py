@@ -4,7 +4,7 @@ Produce requests up to version 2 carry message sets, and batches where a client 
 `message.format.version` says.  `validate_records` judges all of these and gives them in the form to be stored:
 
 - magic 2, the rule: one record batch of all messages, compressed as the topic wants;
-- magic 0 or 1: messages, whose offsets `place` writes, or makes anew within a compressed message of magic 0, whose
+- magic 0 or 1: messages, whose offsets `stamp` writes, or makes anew within a compressed message of magic 0, whose
   messages have absolute offsets.
 
 Checks, order and codes are those of Kafka 3.9.1 (`ProduceRequest.validateRecords`, `UnifiedLog`, `LogValidator`); where
@@ -104,7 +104,7 @@ class AnalyzedMessages(AnalyzedBatch):
     def is_one(self) -> bool:
         return self.target_codec != Codec.NONE
 
-    def place(self, base_offset: int, leader_epoch: int) -> Buffer:
+    def stamp(self, base_offset: int, leader_epoch: int) -> Buffer:
         if not self.target_codec:
             number_messages(self.view, self.size_in_bytes, base_offset)
         elif self._inner is None:

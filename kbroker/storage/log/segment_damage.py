@@ -176,16 +176,16 @@ def readable_headers(
 def begin_of(segment: Segment, offset: int) -> int | None:
     """Where the batch begins that holds `offset`, or the hole; None when the segment ends before it."""
     try:
-        place = segment.locate(offset)
+        location = segment.locate(offset)
     except DamagedSegmentError as error:
         return error.hole.position
-    return place.position if place is not None else None
+    return location.position if location is not None else None
 
 
 def readable_position(segment: Segment, offset: int) -> int:
     """Where to begin reading for `offset`; behind a hole that holds it, the segment's size when nothing is left."""
     try:
-        place = segment.locate(offset) if offset > segment.base_offset else None
+        location = segment.locate(offset) if offset > segment.base_offset else None
     except DamagedSegmentError as error:
         return error.hole.end_position
-    return place.position if place is not None else 0
+    return location.position if location is not None else 0

@@ -29,7 +29,7 @@ from kbroker.storage.log.segment_damage import (
     readable_position,
     trusted_start,
 )
-from kbroker.storage.log.segment_view import BatchPlace, Hole
+from kbroker.storage.log.segment_view import BatchLocation, Hole
 
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
@@ -46,7 +46,7 @@ _LONG_WALK_BYTES = 1 << 20
 _LONG_WALK_ENTRIES = 16
 
 
-def find_place(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchPlace | None:
+def find_location(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchLocation | None:
     """The first batch that ends at or after `offset`, in a segment of `end` bytes; None when there is none.
 
     DamagedSegmentError when the offset lies in a hole.
@@ -58,38 +58,40 @@ def find_place(segment: Segment, files: FileSystem, offset: int, end: int) -> Ba
     if follow_ups is None:
         follow_ups = segment.follow_ups = FollowUps()
     position = follow_ups.find(offset)
-    place = None
+    location = None
     if 0 <= position < end:
-        # Nothing leads astray here: the batch was seen at this place, or one that ends right before it in front of it.
+        # Nothing leads astray here: the batch was seen here, or one that ends right in front of it.
         header = files.pread(segment.file().fd, BATCH_OVERHEAD, position)
         with contextlib.suppress(ValueError):  # the look-up says what is wrong
             found = find_batch(header, offset, position, end)
-            place = BatchPlace(*found) if found[1] else None
-    if place is None:
-        place = _look_up(segment, files, offset, end)
-    if place is not None and place.last_offset >= offset:
-        follow_ups.note(offset, place.position)
-        follow_ups.note(place.last_offset + 1, place.position + place.size)
-    return place
+            location = BatchLocation(*found) if found[1] else None
+    if location is None:
+        location = _look_up(segment, files, offset, end)
+    if location is not None and location.last_offset >= offset:
+        follow_ups.note(offset, location.position)
+        follow_ups.note(location.last_offset + 1, location.position + location.size)
+    return location
 
 
-def _look_up(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchPlace | None:
+def _look_up(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchLocation | None:
     position = segment.offset_index.position_for(offset)
     floors = [hole.end_position for hole in segment.holes if hole.end_offset is not None and hole.end_offset <= offset]
     position = max(position, *floors) if floors else position
     reason = f"position {position} of {end}"
     if 0 <= position < end or position == end == 0:
         try:
-            place, stopped = _walk(segment, files, offset, position, end, *((segment.base_offset,) if position else ()))
+            location, stopped = _walk(
+                segment, files, offset, position, end, *((segment.base_offset,) if position else ())
+            )
         except ValueError as error:
             reason = str(error)
         else:
-            if place is not None and _is_long(segment, place.position - position):
+            if location is not None and _is_long(segment, location.position - position):
                 segment.is_index_checked = True
                 logger.warning("%s: the offset index leaves much out; building it again", segment.path)
                 rebuild_offset_index(segment, files, end)
-            if place is not None or stopped == end:
-                return place
+            if location is not None or stopped == end:
+                return location
             reason = f"the walk ends at position {stopped} of {end}"
     return _judge(segment, files, offset, end, position, reason)
 
@@ -100,7 +102,9 @@ def _is_long(segment: Segment, walked: int) -> bool:
     return walked > longest and not segment.is_index_checked
 
 
-def _judge(segment: Segment, files: FileSystem, offset: int, end: int, position: int, reason: str) -> BatchPlace | None:
+def _judge(
+    segment: Segment, files: FileSystem, offset: int, end: int, position: int, reason: str
+) -> BatchLocation | None:
     """A look-up that began at `position` came to bytes that are no batch: which of index and log is damaged?"""
     start, first = trusted_start(segment, files, offset, end)
     stop = read_to(segment, files, start, first, end, offset)
@@ -108,13 +112,13 @@ def _judge(segment: Segment, files: FileSystem, offset: int, end: int, position:
         hole = hole_at(segment, files, stop, end)
         if hole.holds(offset):
             raise DamagedSegmentError(segment.path, hole)
-        return find_place(segment, files, offset, end)
+        return find_location(segment, files, offset, end)
     if stop.batch is None and segment.time_index.last_entry()[1] >= offset:
         return None  # Both indexes know more than the log has: the caller says what that means.
     logger.warning("%s: the offset index leads astray (%s); building it again", segment.path, reason)
     rebuild_offset_index(segment, files, end)
     batch = stop.batch
-    return batch and BatchPlace(batch.position, batch.size_in_bytes, batch.base_offset, batch.last_offset)
+    return batch and BatchLocation(batch.position, batch.size_in_bytes, batch.base_offset, batch.last_offset)
 
 
 def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
@@ -135,18 +139,18 @@ def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
 
 def _walk(
     segment: Segment, files: FileSystem, offset: int, position: int, end: int, *least_offset: int
-) -> tuple[BatchPlace | None, int]:
-    """The place, and where the walk stopped."""
+) -> tuple[BatchLocation | None, int]:
+    """The location, and where the walk stopped."""
     file = segment.file()
     size = _SCAN_BYTES if segment.config.index_interval_bytes > _SHORT_INTERVAL_BYTES else _SHORT_SCAN_BYTES
     while position < end:
         data = files.pread(file.fd, min(size, end - position), position)
-        place = find_batch(data, offset, position, end, *least_offset)
-        if place[1]:
-            return BatchPlace(*place), place[0]
-        if place[0] == position:
+        location = find_batch(data, offset, position, end, *least_offset)
+        if location[1]:
+            return BatchLocation(*location), location[0]
+        if location[0] == position:
             break
-        position = place[0]
+        position = location[0]
         # What follows lies behind a good batch.
         least_offset = ()
     return None, position

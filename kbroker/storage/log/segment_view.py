@@ -20,7 +20,7 @@ class SegmentConfig(NamedTuple):
     segment_bytes: int = 1 << 30
 
 
-class BatchPlace(NamedTuple):
+class BatchLocation(NamedTuple):
     """Where a batch lies in its segment, and its offsets (-1 when they were not needed to find it)."""
 
     position: int
@@ -80,7 +80,7 @@ class Segment(Protocol):
     def file(self) -> SegmentFile:
         """The open log file."""
 
-    def locate(self, offset: int) -> BatchPlace | None:
+    def locate(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`."""
 
     def add_hole(self, hole: Hole) -> None:

@@ -61,12 +61,12 @@ def _holds(segment: Segment, files: FileSystem, entry: tuple[int, int]) -> bool:
     """Whether the batch at the entry's offset has the entry's time."""
     timestamp, offset = entry
     try:
-        place = segment.locate(offset) if timestamp >= 0 and offset >= segment.base_offset else None
+        location = segment.locate(offset) if timestamp >= 0 and offset >= segment.base_offset else None
     except DamagedSegmentError:
         return True  # Its batch lies in a hole: nothing contradicts it, and a search there reports the hole.
-    if place is None:
+    if location is None:
         return False
-    return max_timestamp_of(files.pread(segment.file().fd, BATCH_OVERHEAD, place.position)) == timestamp
+    return max_timestamp_of(files.pread(segment.file().fd, BATCH_OVERHEAD, location.position)) == timestamp
 
 
 def rebuild_time_index(segment: Segment, files: FileSystem, why: str = "leads astray") -> None:

@@ -32,6 +32,7 @@ from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.log import log_lookup, markers, replicated_append
+from kbroker.storage.log.detached_batch import DetachedBatch, write_detached
 from kbroker.storage.log.group_commit import GroupCommit
 from kbroker.storage.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog, LogEnvironment, storage_error
@@ -40,9 +41,8 @@ from kbroker.storage.log.log_validator import AnalyzedBatch, append_rules, assig
 from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.log.producer_state import ControlMarker, ProducerState
 from kbroker.storage.log.roll import RollReason, roll_reason, state_before
-from kbroker.storage.log.set_aside import SetAside, set_aside
+from kbroker.storage.log.space_guard import SpaceGuard
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.storage.log.write_gate import WriteGate
 from kbroker.types import NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class UnifiedLog(LogFields):
     )
 
     local: LocalLog
-    gate: WriteGate
+    space_guard: SpaceGuard
     leader_epoch_cache: LeaderEpochCache
     producer_state: ProducerState
     committer: LogCommitter | None
@@ -94,7 +94,7 @@ class UnifiedLog(LogFields):
         self._clock = environment.clock
         self._config = local.config
         self.partition_metadata = partition_metadata
-        self.gate = environment.gates.get(self.parent) or WriteGate()
+        self.space_guard = environment.space_guards.get(self.parent) or SpaceGuard()
         self._commits = environment.commits or GroupCommit(environment.files)
         self.committer = self._commits.committer(self)
         self.append_rules = append_rules(self._config)
@@ -201,8 +201,8 @@ class UnifiedLog(LogFields):
         guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
-        if self.gate.closed:
-            self.gate.check(origin)
+        if self.space_guard.closed:
+            self.space_guard.check(origin)
         if analyzed is None:
             analyzed = self._analyze(records, origin)
         info = analyzed.info
@@ -216,9 +216,9 @@ class UnifiedLog(LogFields):
             self.leader_epoch_cache.assign(leader_epoch, first)
         size = analyzed.size_in_bytes
         max_timestamp = info.max_timestamp
-        aside = analyzed.aside
-        if aside is not None and aside.directory != self.directory:
-            aside = None  # The log has moved to another directory since.
+        detached = analyzed.detached
+        if detached is not None and detached.directory != self.directory:
+            detached = None  # The log has moved to another directory since.
         segment = self.segment_for(size, last, max_timestamp, first)
         marker: ControlMarker | None = None
         if info.producer_id >= 0:
@@ -228,18 +228,18 @@ class UnifiedLog(LogFields):
             if info.is_control:
                 marker = markers.checked_marker(self.producer_state, info, data, first)
         try:
-            if aside is None:
+            if detached is None:
                 segment.append(first, last, max_timestamp, data, size, is_one=analyzed.is_one)
             else:
                 segment = self.segment_for(size, last, max_timestamp, first, alone=True)
-                aside.append_to(segment, first, last, max_timestamp, data)
+                detached.append_to(segment, first, last, max_timestamp, data)
         except OSError as error:
             raise self.storage_error("appending records", error) from error
         local.log_end_offset = last + 1
         if info.producer_id >= 0:
             markers.update_producer(self, info, first, last, marker, segment)
         if self.committer is not None:
-            if aside is not None:
+            if detached is not None:
                 self.committer.renamed()
             self.committer.appended(last + 1)
         return AppendResult(
@@ -265,9 +265,9 @@ class UnifiedLog(LogFields):
             )
             self.leader_epoch_cache.clear()
 
-    def set_aside(self, batch: memoryview | bytearray) -> SetAside | None:
-        """Writes a judged batch that is large to a file of its own, on a thread (`storage.log.set_aside`)."""
-        return set_aside(self._environment.files, self.directory, self._config, batch)
+    def write_detached(self, batch: memoryview | bytearray) -> DetachedBatch | None:
+        """Writes a judged batch that is large to a file of its own, on a thread (`storage.log.detached_batch`)."""
+        return write_detached(self._environment.files, self.directory, self._config, batch)
 
     def maybe_start_transaction_verification(
         self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
@@ -287,8 +287,8 @@ class UnifiedLog(LogFields):
         """The client's error for a disk that failed.  A directory that failed is reported, its space looked at."""
         is_known = False
         if error.errno in NO_SPACE:
-            is_known = self.gate.is_refusing
-            self.gate.ran_out(self)
+            is_known = self.space_guard.is_refusing
+            self.space_guard.ran_out(self)
         failures = self._environment.failures
         return storage_error(what, self.topic_partition, self.directory, error, failures, is_known=is_known)
 

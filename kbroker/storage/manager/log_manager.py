@@ -44,14 +44,14 @@ from kbroker.storage.directories.log_dirs import (
 )
 from kbroker.storage.directories.log_placement import make_partition_directory, stray_of_two
 from kbroker.storage.directories.lost_files import LostPartitions, tell_unbound
-from kbroker.storage.directories.strays import KnownTopic, stray_logs, tell_set_aside
+from kbroker.storage.directories.strays import KnownTopic, log_strays, stray_logs
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.files.log_dir_failure import NO_SPACE, LogDirFailureChannel
 from kbroker.storage.files.open_files import open_segments, process_limits
 from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
 from kbroker.storage.log.local_log import LogEnvironment, storage_error
+from kbroker.storage.log.space_guard import DirectorySpaceGuard
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.storage.log.write_gate import DirectoryGate
 from kbroker.storage.manager.delayed_deletions import DelayedDeletions
 from kbroker.storage.manager.log_checkpoints import LogCheckpoints
 from kbroker.storage.manager.log_closing import close_logs, may_end_clean
@@ -113,7 +113,7 @@ class LogManager:
         self.environment.producers.on_eviction = self._on_producer_evicted
         self.environment.failures = self.failures
         self.environment.soon = self.deletions.soon
-        self.gates: list[DirectoryGate] = []
+        self.space_guards: list[DirectorySpaceGuard] = []
         self._unopened: dict[TopicPartition, LoadRequest] = {}
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.plans = DirectoryPlans(config)
@@ -140,10 +140,12 @@ class LogManager:
         for directory in self.online_directories():
             path = directory.path
             self.checkpoints.add(path)
-            gate = DirectoryGate(self._files, path, self._config.get("kbroker.disk.reserve.bytes"), self.failures)
-            gate.measure()
-            self.gates.append(gate)
-            self.environment.gates[path] = gate
+            guard = DirectorySpaceGuard(
+                self._files, path, self._config.get("kbroker.disk.reserve.bytes"), self.failures
+            )
+            guard.measure()
+            self.space_guards.append(guard)
+            self.environment.space_guards[path] = guard
         return describe(self.online_directories())
 
     def online_directories(self) -> list[LogDir]:
@@ -257,7 +259,7 @@ class LogManager:
                 self.progress,
                 saver,
             )
-        tell_set_aside(directory.path, strays)
+        log_strays(directory.path, strays)
 
     def interrupt_loading(self) -> None:
         """Makes `load_all`, which another thread runs, raise LoadingInterruptedError soon; `shutdown` comes next."""
@@ -334,9 +336,9 @@ class LogManager:
 
     def _set_strays_aside(self, topics: TopicConfigs) -> None:
         for log, why in list(stray_logs(self.logs.values(), topics)):
-            self.set_aside(log.topic_partition, why)
+            self.retire_as_stray(log.topic_partition, why)
 
-    def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
+    def retire_as_stray(self, topic_partition: TopicPartition, why: str) -> None:
         """Keeps a log on the disk under a name that is not served."""
         directory = self.logs[topic_partition].directory
         try:
@@ -359,8 +361,8 @@ class LogManager:
         self._config = config
         self.plans.follow(config)
         self.cleaner.reconfigure(config)
-        for gate in self.gates:
-            gate.keep(config.get("kbroker.disk.reserve.bytes"))
+        for guard in self.space_guards:
+            guard.keep(config.get("kbroker.disk.reserve.bytes"))
         expiration_ms = config.get("producer.id.expiration.ms")
         verifies = config.get("transaction.partition.verification.enable")
         environment = self.environment
@@ -441,7 +443,7 @@ class LogManager:
 
     def run_due(self) -> None:
         """Deletes what has waited long enough, or everything that waits while a directory is short of space."""
-        self.deletions.run_due(everything=any(gate.is_refusing for gate in self.gates))
+        self.deletions.run_due(everything=any(guard.is_refusing for guard in self.space_guards))
 
     def periodic_tasks(self) -> list[PeriodicTask]:
         """What the loop runs.  Five begin after `log.initial.task.delay.ms`, as Kafka's LogManager has them."""

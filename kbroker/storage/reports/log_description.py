@@ -72,8 +72,8 @@ def state_of(manager: LogManager, log: UnifiedLog) -> str:
         notes.append("kept by a record from the future")
     if log.local.flush_failed:
         notes.append("an fsync failed")
-    gate = manager.environment.gates.get(log.parent)
-    if gate is not None and gate.is_refusing:
+    guard = manager.environment.space_guards.get(log.parent)
+    if guard is not None and guard.is_refusing:
         notes.append("no space left")
     future = manager.plans.futures.get(tp)
     if future is not None:

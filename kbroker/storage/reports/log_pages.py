@@ -61,13 +61,15 @@ class LogPages:
 
     def _directories(self) -> list[Description]:
         manager = self._manager
-        gates = {gate.path: gate for gate in manager.gates}
+        space_guards = {guard.path: guard for guard in manager.space_guards}
         return [
             {
                 "path": directory.path,
                 "state": "offline" if manager.failures.is_offline(directory.path) else "online",
-                "free_bytes": gates[directory.path].free_bytes if directory.path in gates else None,
-                "refusing_produce": gates[directory.path].is_refusing if directory.path in gates else None,
+                "free_bytes": space_guards[directory.path].free_bytes if directory.path in space_guards else None,
+                "refusing_produce": space_guards[directory.path].is_refusing
+                if directory.path in space_guards
+                else None,
                 "cordoned": directory.path in manager.plans.cordoned,
             }
             for directory in manager.directories

@@ -17,7 +17,7 @@ from kbroker.broker import Broker
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
-from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import Session
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.config import BrokerConfig
@@ -35,8 +35,8 @@ def run(work: Coroutine[object, object, None]) -> None:
 def member_over(session: Session, config: BrokerConfig) -> ZooKeeperMember:
     """A membership that is not open yet; of the running loop."""
     loop = asyncio.get_running_loop()
-    parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", pytest.fail)
-    return ZooKeeperMember(SETTINGS, parts, loop, Outside(session, TcpTransport(loop), random.Random(1)))
+    parts = MemberParts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", pytest.fail)
+    return ZooKeeperMember(SETTINGS, parts, loop, MemberNetwork(session, TcpTransport(loop), random.Random(1)))
 
 
 def broker_over(session: Session, folder: Path, stopping: asyncio.Event | None = None, **settings: str) -> Broker:

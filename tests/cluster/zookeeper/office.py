@@ -18,7 +18,7 @@ from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.membership import make_roots
 from kbroker.cluster.zookeeper.session import Create
-from kbroker.cluster.zookeeper.term import Surroundings, Term, TermState
+from kbroker.cluster.zookeeper.term import Term, TermServices, TermState
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
@@ -131,7 +131,7 @@ class Office:
         self.term: Term | None = None
         self.terms: list[Fence] = []
         config = BrokerConfig.from_mapping(cluster.settings)
-        self._surroundings = Surroundings(
+        self._surroundings = TermServices(
             self.session, self.channels, self.configs, lambda: config, protocol_version("3.9"), LISTENER
         )
         self.election = Election(self.session, node_id, SYSTEM_CLOCK, self._elected, self._resigned)

@@ -21,7 +21,7 @@ from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import member as member_module
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
-from kbroker.cluster.zookeeper.member import Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.membership import make_roots
 from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, Operation, SessionState, Stat, set_or_create
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -100,10 +100,10 @@ async def started(ensemble: FakeEnsemble, session: LossySession) -> None:
     loop = asyncio.get_running_loop()
     config = BrokerConfig.from_mapping({"zookeeper.connect": SETTINGS.connect})
     failures: list[str] = []
-    parts = Parts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", failures.append)
+    parts = MemberParts(config, SYSTEM_CLOCK, Slices(loop), protocol_version("3.9"), "PLAINTEXT", failures.append)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(member_module, "KazooSession", lambda _settings, _loop: session)
-        member = ZooKeeperMember(SETTINGS, parts, loop, Outside.over_network(SETTINGS, loop, Outbound(loop)))
+        member = ZooKeeperMember(SETTINGS, parts, loop, MemberNetwork.over_network(SETTINGS, loop, Outbound(loop)))
     cluster_id = await member.open(None, None)
     assert ensemble.nodes[paths.CLUSTER_ID].data is not None
     assert cluster_id in str(ensemble.nodes[paths.CLUSTER_ID].data)

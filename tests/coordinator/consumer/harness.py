@@ -12,8 +12,8 @@ from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.consumer.draft import (
     Draft,
     HeartbeatAnswer,
+    HeartbeatContext,
     HeartbeatRequest,
-    Surroundings,
     TargetWork,
 )
 from kbroker.coordinator.consumer.group import ConsumerGroup
@@ -56,8 +56,8 @@ class PureWorld(ModernWorld[ConsumerGroup]):
     # Operations
 
     @property
-    def around(self) -> Surroundings:
-        return Surroundings(self.now_ms, self.cache, self.settings, self.topics_version)
+    def around(self) -> HeartbeatContext:
+        return HeartbeatContext(self.now_ms, self.cache, self.settings, self.topics_version)
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatAnswer:
         """ConsumerGroupHeartbeat; a member that joins says all that it must unless told otherwise."""

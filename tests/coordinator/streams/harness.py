@@ -16,8 +16,8 @@ from kbroker.coordinator.streams.configuration import InternalTopic
 from kbroker.coordinator.streams.draft import (
     Draft,
     HeartbeatAnswer,
+    HeartbeatContext,
     HeartbeatRequest,
-    Surroundings,
     TargetWork,
     TimerKind,
 )
@@ -74,8 +74,8 @@ class PureWorld(ModernWorld[StreamsGroup]):
     # Operations
 
     @property
-    def around(self) -> Surroundings:
-        return Surroundings(self.now_ms, self.cache, self.settings, (TimerKind.INITIAL, "") in self.timers)
+    def around(self) -> HeartbeatContext:
+        return HeartbeatContext(self.now_ms, self.cache, self.settings, (TimerKind.INITIAL, "") in self.timers)
 
     def beat(self, member_id: str, epoch: int, process: str = "", **fields: Any) -> HeartbeatAnswer:
         """StreamsGroupHeartbeat; a member that joins says all that it must unless told otherwise."""

@@ -15,7 +15,7 @@ from kbroker.replication.share.persister import (
     StoredState,
 )
 from kbroker.replication.share.settings import ShareSettings
-from kbroker.replication.share.share_partition import SharePartition, Surroundings
+from kbroker.replication.share.share_partition import SharePartition, SharePartitionContext
 from kbroker.replication.share.state_batches import combine
 
 KEY = SharePartitionKey("group", b"t" * 16, 0)
@@ -88,7 +88,7 @@ class World:
 
     def partition(self) -> SharePartition:
         """A new share-partition that has read its state."""
-        around = Surroundings(
+        context = SharePartitionContext(
             self.persister,
             self.clock,
             self.clock.call_later,
@@ -97,7 +97,7 @@ class World:
             self._wake,
             lambda _, error: self.fenced.append(error),
         )
-        partition = SharePartition(KEY, 0, around)
+        partition = SharePartition(KEY, 0, context)
         partition.initialize(lambda error: None)
         return partition
 

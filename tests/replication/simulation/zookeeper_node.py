@@ -13,7 +13,7 @@ from typing import Any
 
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
-from kbroker.cluster.zookeeper.member import MembershipError, Outside, Parts, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, MembershipError, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import (
     ANY_VERSION,
     ConnectionLossError,
@@ -113,8 +113,10 @@ class ZooKeeperNode(SimNode):
         self.session = SlowSession(self._ensemble, self._zookeeper_delay)
         values = {"broker.id": str(self.node_id), "zookeeper.connect": "model:2181"}
         config = BrokerConfig.from_mapping(values)
-        parts = Parts(config, self.clock, UNBROKEN, self._protocol, LISTENER, lambda why: self._gave_up(self, why))
-        outside = Outside(self.session, self.network.transport(self.node_id), rng)
+        parts = MemberParts(
+            config, self.clock, UNBROKEN, self._protocol, LISTENER, lambda why: self._gave_up(self, why)
+        )
+        outside = MemberNetwork(self.session, self.network.transport(self.node_id), rng)
         self.member = ZooKeeperMember(ZooKeeperSettings("model:2181", 500), parts, self.loop, outside)
         settings: Any = SimpleNamespace(config=config)
         hosts: Any = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kbroker.cluster.reassignments import target_replicas
 from kbroker.cluster.requests import Reassignment
 from kbroker.cluster.zookeeper import paths, transitions
-from kbroker.cluster.zookeeper.context import is_unborn, with_state
+from kbroker.cluster.zookeeper.context import lacks_state, with_state
 from kbroker.cluster.zookeeper.work import Work
 from kbroker.cluster.zookeeper.znodes import decode_log_dir_event, decode_partitions, decode_reassignment
 from kbroker.errors import KafkaError
@@ -33,7 +33,7 @@ logger = logging.getLogger("kbroker.cluster")
 _Wish = TypeVar("_Wish")
 
 
-class Office(Protocol):
+class ControllerTerm(Protocol):
     """What of a term it takes; see `term.Term`."""
 
     context: ControllerContext
@@ -55,10 +55,10 @@ class Office(Protocol):
         """Elect preferred leaders where they can lead."""
 
 
-class LeftInZooKeeper:
+class ZooKeeperRequests:
     """Reads what was left, and has the term deal with it."""
 
-    def __init__(self, term: Office, zookeeper: ZooKeeper) -> None:
+    def __init__(self, term: ControllerTerm, zookeeper: ZooKeeper) -> None:
         self._term = term
         self._zookeeper = zookeeper
 
@@ -102,7 +102,7 @@ class LeftInZooKeeper:
         changed, pending = {}, False
         for name, replicas in found.items():
             each = self._term.context.partition(name)
-            if each is None or is_unborn(each) or each.replicas == replicas:
+            if each is None or lacks_state(each) or each.replicas == replicas:
                 continue
             pending = True
             if set(target_replicas(each)) == set(replicas):

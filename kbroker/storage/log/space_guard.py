@@ -4,14 +4,14 @@
     closed  it fell below: clients' appends are refused, the rest goes on; it opens again by itself an eighth of the
             reserve above the line, so that a disk at the line does not flap
 
-A write may find no space while the gate is open, as with a reserve of 0 or a quota.  That closes nothing, since a
+A write may find no space while the guard is open, as with a reserve of 0 or a quota.  That closes nothing, since a
 smaller one may still fit, but the directory counts as refusing until the log that met it grows or there are ROOM_BYTES
 more.
 
 Coordinators (committed offsets, group metadata) may use half of the reserve: consumers can say how far they are while
 the disk is cleared.  Deletion, compaction, checkpoints and the metadata may use all of it.
 
-A log asks its gate with every append, so the open gate costs one attribute.  The logs of a directory share one; a log
+A log asks its guard with every append, so the open guard costs one attribute.  The logs of a directory share one; a log
 whose fsync failed gets one of its own that stays closed.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, Protocol
 
-from kbroker._fast.log.log_fields import GateFields
+from kbroker._fast.log.log_fields import SpaceFields
 from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
@@ -48,8 +48,8 @@ class _FoundFull(NamedTuple):
     free_bytes: int
 
 
-class WriteGate(GateFields):
-    """An open gate."""
+class SpaceGuard(SpaceFields):
+    """An open guard."""
 
     __slots__ = ()
 
@@ -68,8 +68,8 @@ class WriteGate(GateFields):
         """A write of a log found no space."""
 
 
-class FailedGate(WriteGate):
-    """The gate of a log that must not be written to any more."""
+class FailedDirectoryGuard(SpaceGuard):
+    """The guard of a log that must not be written to any more."""
 
     __slots__ = ("_error",)
 
@@ -78,12 +78,12 @@ class FailedGate(WriteGate):
         self.closed = True
 
     def check(self, origin: AppendOrigin) -> None:
-        """Raises the error that closed the gate."""
+        """Raises the error that closed the guard."""
         raise self._error
 
 
-class DirectoryGate(WriteGate):
-    """The gate of one log directory; `measure` opens and closes it."""
+class DirectorySpaceGuard(SpaceGuard):
+    """The guard of one log directory; `measure` opens and closes it."""
 
     __slots__ = ("_failures", "_files", "_found_full", "free_bytes", "path", "refused_count", "reserve_bytes")
 
@@ -120,7 +120,7 @@ class DirectoryGate(WriteGate):
             self.measure()
 
     def measure(self) -> None:
-        """Looks at the free space; says so when that opens or closes the gate."""
+        """Looks at the free space; says so when that opens or closes the guard."""
         try:
             free = self.free_bytes = self._files.free_bytes(self.path)
         except OSError as error:
@@ -154,7 +154,7 @@ class DirectoryGate(WriteGate):
         raise KafkaStorageError(f"Log directory {self.path} is short of space")
 
     def ran_out(self, log: Growing) -> None:
-        """A write found no space: the gate stays closed until there is more."""
+        """A write found no space: the guard stays closed until there is more."""
         self.refused_count += 1
         self.measure()
         if self._found_full is None:

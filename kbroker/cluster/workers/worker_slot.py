@@ -32,13 +32,13 @@ ONE_REPLICA = (
 """What is 1 among workers unless it is set: copies on the same disks cost much and protect from little."""
 
 
-class PlaceError(ValueError):
+class WorkerSlotError(ValueError):
     """Settings that leave no place for so many workers; the text names them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A worker's place: the `number`th, from 1, of `count`.
+class WorkerSlot:
+    """A worker's slot: the `number`th, from 1, of `count`.
 
     `address` is the abstract Unix socket of the controller, with its @; `descriptor` that socket, which worker 1 has.
     """
@@ -63,12 +63,12 @@ class Place:
         return f"{self.number}/{self.count}{self.address}:{self.descriptor}"
 
     @staticmethod
-    def parse(text: str) -> Place:
-        """A place from its text.  ValueError."""
+    def parse(text: str) -> WorkerSlot:
+        """A slot from its text.  ValueError."""
         numbers, _, address = text.partition("@")
         name, _, descriptor = address.rpartition(":")
         number, _, count = numbers.partition("/")
-        return Place(int(number), int(count), f"@{name}", int(descriptor))
+        return WorkerSlot(int(number), int(count), f"@{name}", int(descriptor))
 
     def others(self, node_id: int) -> set[int]:
         """The ids of the other workers; `node_id`: this one's."""
@@ -83,13 +83,13 @@ def worker_count(config: BrokerConfig) -> int:
 
 
 def check_count(config: BrokerConfig, count: int) -> None:
-    """PlaceError where so many workers cannot be, or others hold partitions that would be missing."""
+    """WorkerSlotError where so many workers cannot be, or others hold partitions that would be missing."""
     worker_settings(config, count, count)
     held = workers_with_partitions(config.log_dirs, count)
     if held:
         total = sum(held.values())
         named = ", ".join(map(str, held))
-        raise PlaceError(
+        raise WorkerSlotError(
             f"{total} replicas of partitions are in the directories of worker {named} (below {config.log_dirs[0]}/"
             f"{FOLDER}), and would be missing with kbroker.workers={count}: start with --workers {max(held)}, and move "
             "them away first (kbroker cluster drain) if it is to be fewer"
@@ -102,11 +102,11 @@ def worker_directory(log_dir: str, number: int) -> str:
 
 
 def worker_settings(config: BrokerConfig, number: int, count: int) -> dict[str, str]:
-    """What a worker's settings differ in from those of the host.  PlaceError where there is no room."""
+    """What a worker's settings differ in from those of the host.  WorkerSlotError where there is no room."""
     if not 1 <= count <= MOST_WORKERS:
-        raise PlaceError(f"kbroker.workers={count}: there can be 1 to {MOST_WORKERS}")
+        raise WorkerSlotError(f"kbroker.workers={count}: there can be 1 to {MOST_WORKERS}")
     if count > 1 and config.get("zookeeper.connect"):
-        raise PlaceError(
+        raise WorkerSlotError(
             "kbroker.workers and zookeeper.connect do not go together: in a ZooKeeper cluster each broker of a host is "
             "started by itself, with settings of its own"
         )
@@ -135,11 +135,11 @@ def _check_ports(listeners: list[Listener], count: int) -> None:
         if not listener.port:
             continue
         if listener.port + count - 1 > LAST_PORT:
-            raise PlaceError(f"{listener} and {count} workers: port {listener.port + count - 1} does not exist")
+            raise WorkerSlotError(f"{listener} and {count} workers: port {listener.port + count - 1} does not exist")
         for port in range(listener.port, listener.port + count):
             for other in taken.get(port, ()):
                 if not (other.host and listener.host) or other.host == listener.host:
-                    raise PlaceError(
+                    raise WorkerSlotError(
                         f"{other} and {listener} are too close for {count} workers, which have ports that follow each "
                         f"other: both would have {port}"
                     )

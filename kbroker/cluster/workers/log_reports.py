@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 
-class Stocktaking:
+class LogReports:
     """One for each start of the controller."""
 
     def __init__(self, controller: HostController, loop: asyncio.AbstractEventLoop) -> None:
@@ -50,7 +50,7 @@ class Stocktaking:
         if not self._awaited:
             self._settle()
 
-    async def take_stock(self, node_id: int, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, node_id: int, held: Mapping[TopicPartition, HeldLog]) -> None:
         """What a worker that has just started holds; returns when it may lead and follow."""
         if self._task is None and not self._settled.is_set():
             self._held[node_id] = held
@@ -71,7 +71,7 @@ class Stocktaking:
         try:
             for node_id in sorted(self._awaited):
                 await self._controller.missing(node_id)
-            await self._controller.take_stock(self._held)
+            await self._controller.report_logs(self._held)
         except KafkaError as error:
             logger.error("it cannot be stored who leads after losses: %s", error)
         finally:

@@ -11,15 +11,15 @@ import pytest
 from kbroker.config import LogConfig
 from kbroker.errors import OutOfOrderSequenceNumberError
 from kbroker.storage.files.filesystem import Buffer
+from kbroker.storage.log.detached_batch import DETACHED_BYTES, DetachedBatch, write_detached
 from kbroker.storage.log.log_validator import takes_long, validate_and_analyze
 from kbroker.storage.log.log_values import FetchIsolation
-from kbroker.storage.log.set_aside import SET_ASIDE_BYTES, SetAside, set_aside
 from tests.storage.batches import (
     START_MS,
     UNSYNCED_FILES,
     UnsyncedFiles,
     append,
-    append_set_aside,
+    append_detached,
     batch,
     environment,
     open_log,
@@ -37,7 +37,7 @@ def test_a_batch_set_aside_is_stored_as_any_other(tmp_path: Path) -> None:
     log, plain = open_log(tmp_path / "aside-0"), open_log(tmp_path / "plain-0")
     for at in range(12):
         data = batch([b"%d-%d" % (at, each) for each in range(3)], producer_id=7, epoch=0, sequence=3 * at)
-        (append_set_aside if at % 4 in (0, 2) else append)(log, bytearray(data), leader_epoch=at // 5)
+        (append_detached if at % 4 in (0, 2) else append)(log, bytearray(data), leader_epoch=at // 5)
         append(plain, data, leader_epoch=at // 5)
     log.check_invariants()
     assert read_all(log) == read_all(plain)
@@ -63,7 +63,7 @@ def test_the_log_goes_on_while_a_batch_is_set_aside(tmp_path: Path) -> None:
 
     log = open_log(tmp_path / "busy-0", LogConfig(max_message_bytes=4 << 20), env=environment(Busy()))
     append(log, batch([b"before"]))
-    append_set_aside(log, batch([bytes(2 << 20)]))
+    append_detached(log, batch([bytes(2 << 20)]))
     append(log, batch([b"after"]))
     assert [(offset, value) for offset, value in read_all(log) if value and len(value) < 100] == [
         (0, b"before"),
@@ -77,12 +77,12 @@ def test_a_duplicate_that_was_set_aside_is_known_and_its_file_goes(tmp_path: Pat
     """A retry of a large batch, sent while the first is still being written, would be stored twice."""
     log = open_log(tmp_path / "twice-0")
     data = batch([b"a", b"b"], producer_id=7, epoch=0, sequence=0)
-    assert not append_set_aside(log, bytearray(data)).duplicate
-    again = append_set_aside(log, bytearray(data))
+    assert not append_detached(log, bytearray(data)).duplicate
+    again = append_detached(log, bytearray(data))
     assert (again.duplicate, again.first_offset, again.last_offset) == (True, 0, 1)
     gap = batch([b"c"], producer_id=7, epoch=0, sequence=9)
     with pytest.raises(OutOfOrderSequenceNumberError):
-        append_set_aside(log, gap)
+        append_detached(log, gap)
     assert log.log_end_offset == 2
     # What was refused goes with the next start.
     log.close(clean=False)
@@ -101,18 +101,18 @@ def test_a_disk_that_refuses_a_batch_set_aside_keeps_nothing_of_it(tmp_path: Pat
             raise OSError(errno.ENOSPC, "no space")
 
     with pytest.raises(OSError, match="no space"):
-        set_aside(Full(), str(tmp_path), LogConfig(), bytes(SET_ASIDE_BYTES))
+        write_detached(Full(), str(tmp_path), LogConfig(), bytes(DETACHED_BYTES))
     assert names(tmp_path) == []
 
 
 def test_only_what_would_hold_the_loop_is_set_aside(tmp_path: Path) -> None:
     """Every batch would begin a segment; or one too large for a segment would be written in vain."""
-    assert set_aside(UNSYNCED_FILES, str(tmp_path), LogConfig(), bytes(SET_ASIDE_BYTES - 1)) is None
+    assert write_detached(UNSYNCED_FILES, str(tmp_path), LogConfig(), bytes(DETACHED_BYTES - 1)) is None
     small = LogConfig(internal_segment_bytes=1 << 20)
-    assert set_aside(UNSYNCED_FILES, str(tmp_path), small, bytes(SET_ASIDE_BYTES)) is None
+    assert write_detached(UNSYNCED_FILES, str(tmp_path), small, bytes(DETACHED_BYTES)) is None
     assert names(tmp_path) == []
-    assert takes_long(bytearray(SET_ASIDE_BYTES), LogConfig())
-    assert not takes_long(bytearray(SET_ASIDE_BYTES - 1), LogConfig())
+    assert takes_long(bytearray(DETACHED_BYTES), LogConfig())
+    assert not takes_long(bytearray(DETACHED_BYTES - 1), LogConfig())
 
 
 def test_a_batch_set_aside_in_a_directory_that_the_log_has_left_is_written_anew(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_a_batch_set_aside_in_a_directory_that_the_log_has_left_is_written_anew(
     there.mkdir()
     data = batch([b"moved"])
     analyzed = validate_and_analyze(data, log.config, START_MS)
-    analyzed.aside = SetAside(UNSYNCED_FILES, str(there))
-    analyzed.aside.write(data, 0)
+    analyzed.detached = DetachedBatch(UNSYNCED_FILES, str(there))
+    analyzed.detached.write(data, 0)
     log.append_as_leader(data, 0, analyzed=analyzed)
     assert read_all(log) == [(0, b"moved")]
     assert log.segment_count == 1
-    analyzed.aside.discard()
+    analyzed.detached.discard()
     assert names(there) == []

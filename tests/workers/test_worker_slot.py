@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.cluster.workers.place import (
+from kbroker.cluster.workers.worker_slot import (
     ONE_REPLICA,
-    Place,
-    PlaceError,
+    WorkerSlot,
+    WorkerSlotError,
     check_count,
     worker_count,
     worker_settings,
@@ -81,7 +81,7 @@ def test_internal_topics_have_one_replica_unless_more_are_asked_for(tmp_path: Pa
 )
 def test_settings_without_room_are_refused(tmp_path: Path, values: dict[str, str], count: int, word: str) -> None:
     """The last worker would fail to start, after the others have begun."""
-    with pytest.raises(PlaceError, match=word):
+    with pytest.raises(WorkerSlotError, match=word):
         check_count(host(tmp_path, **values), count)
 
 
@@ -102,9 +102,9 @@ def test_fewer_workers_are_refused_while_the_others_hold_partitions(tmp_path: Pa
     hold(tmp_path / "b" / "workers" / "4", "clicks-0")
     config = host(tmp_path)
     check_count(config, 4)
-    with pytest.raises(PlaceError, match=r"3 replicas .* worker 4 .*--workers 4"):
+    with pytest.raises(WorkerSlotError, match=r"3 replicas .* worker 4 .*--workers 4"):
         check_count(config, 2)
-    with pytest.raises(PlaceError, match=r"4 replicas .* worker 2, 4"):
+    with pytest.raises(WorkerSlotError, match=r"4 replicas .* worker 2, 4"):
         check_count(config, 1)
 
 
@@ -123,6 +123,6 @@ def test_auto_is_one_for_each_processor_of_this_process(tmp_path: Path, monkeypa
 
 def test_a_place_comes_over_a_command_line() -> None:
     """The worker would be another one than its supervisor meant."""
-    place = Place(2, 16, "@kbroker-0a:b", 5)
-    assert Place.parse(place.text()) == place
-    assert place.others(node_id=8) == set(range(7, 23)) - {8}
+    slot = WorkerSlot(2, 16, "@kbroker-0a:b", 5)
+    assert WorkerSlot.parse(slot.text()) == slot
+    assert slot.others(node_id=8) == set(range(7, 23)) - {8}

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import Buffer, FileSystem
 
 # Less than that is written on the loop: in 20 ms at the most, in a tenth of it as a rule.
-SET_ASIDE_BYTES = 8 << 20
+DETACHED_BYTES = 8 << 20
 
 
-class SetAside:
+class DetachedBatch:
     """A batch in a file of its own.  `directory`: the log's when it was written; `path` is empty once it was taken."""
 
     __slots__ = ("_files", "allocated_bytes", "directory", "file", "path")
@@ -72,14 +72,14 @@ class SetAside:
                 self._files.unlink(path)
 
 
-def set_aside(files: FileSystem, directory: str, config: LogConfig, batch: Buffer) -> SetAside | None:
+def write_detached(files: FileSystem, directory: str, config: LogConfig, batch: Buffer) -> DetachedBatch | None:
     """Writes a judged batch to a file of its own in a log's directory; None for one that the loop writes itself.
 
     Runs on a thread.  OSError when the disk refuses it; nothing is left then.
     """
-    if not SET_ASIDE_BYTES <= len(batch) <= config.roll_bytes:
+    if not DETACHED_BYTES <= len(batch) <= config.roll_bytes:
         return None
-    aside = SetAside(files, directory)
+    aside = DetachedBatch(files, directory)
     try:
         aside.write(batch, config.roll_bytes if config.preallocate else 0)
     except OSError:
